@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.components import missing
-from tests.support.object_stores import BUCKET, ObjectStore, installed
+from tests.support.object_stores import BUCKET, ObjectStore, installed, running
 
 VERSION = "3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -46,7 +46,7 @@ def environment(endpoint: str) -> dict[str, str]:
 def azure_server() -> Iterator[ObjectStore]:
     """A server with the container `BUCKET`; its content is gone at the end."""
     pytest.importorskip("obstore", reason="obstore is not installed (the extra `storage`)")
-    from selectroute.testing.server import Server, ServerError, free_ports
+    from selectroute.testing.server import free_ports
 
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
@@ -59,15 +59,9 @@ def azure_server() -> Iterator[ObjectStore]:
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="azurite-") as folder:
         options = ["--inMemoryPersistence", "--disableTelemetry", "--silent", "--blobHost", "127.0.0.1"]
-        server = Server(Path(folder) / "log", [node, str(program), *options, "--blobPort", str(port)])
-        try:
-            server.start(lambda: _made(port, BUCKET))
-        except ServerError as error:
-            missing(f"Azurite can't be started: {error}")
-        try:
+        command = [node, str(program), *options, "--blobPort", str(port)]
+        with running("Azurite", command, Path(folder) / "log", lambda: _made(port, BUCKET)):
             yield ObjectStore(f"az://{BUCKET}", f"http://127.0.0.1:{port}", environment)
-        finally:
-            server.stop()
 
 
 def _made(port: int, container: str) -> bool:

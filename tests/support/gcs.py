@@ -38,7 +38,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from tests.support.components import missing
-from tests.support.object_stores import BUCKET, ObjectStore, installed
+from tests.support.object_stores import BUCKET, ObjectStore, installed, running
 
 VERSION = "1.56.1"
 _MODULE = "github.com/fsouza/fake-gcs-server"
@@ -60,7 +60,7 @@ def environment(folder: Path, endpoint: str) -> dict[str, str]:
 def gcs_server() -> Iterator[ObjectStore]:
     """A server with the bucket `BUCKET`; its content is gone at the end."""
     pytest.importorskip("obstore", reason="obstore is not installed (the extra `storage`)")
-    from selectroute.testing.server import Server, ServerError, free_ports
+    from selectroute.testing.server import free_ports
 
     go = shutil.which("go")
     if go is None:
@@ -74,20 +74,16 @@ def gcs_server() -> Iterator[ObjectStore]:
     with tempfile.TemporaryDirectory(prefix="gcs-") as scratch:
         folder = Path(scratch)
         options = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-log-level", "error"]
-        server = Server(folder / "log", [str(program), *options, "-port", str(port)])
-        try:
-            server.start(lambda: _made(port, BUCKET))
-        except ServerError as error:
-            missing(f"fake-gcs-server can't be started: {error}")
-        translator = Translator(port)
-        threading.Thread(target=translator.serve_forever, daemon=True).start()
-        try:
-            endpoint = f"http://127.0.0.1:{translator.server_port}"
-            yield ObjectStore(f"gs://{BUCKET}", endpoint, partial(environment, folder))
-        finally:
-            translator.shutdown()
-            translator.server_close()
-            server.stop()
+        command = [str(program), *options, "-port", str(port)]
+        with running("fake-gcs-server", command, folder / "log", lambda: _made(port, BUCKET)):
+            translator = Translator(port)
+            threading.Thread(target=translator.serve_forever, daemon=True).start()
+            try:
+                endpoint = f"http://127.0.0.1:{translator.server_port}"
+                yield ObjectStore(f"gs://{BUCKET}", endpoint, partial(environment, folder))
+            finally:
+                translator.shutdown()
+                translator.server_close()
 
 
 def _made(port: int, bucket: str) -> bool:

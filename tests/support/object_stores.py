@@ -69,6 +69,22 @@ def in_environment(wanted: Mapping[str, str]) -> Iterator[None]:
         objects._opened.cache_clear()
 
 
+@contextmanager
+def running(name: str, command: Sequence[str], log: Path, answers: Callable[[], bool]) -> Iterator[None]:
+    """Run an emulator. Args as those of `Server`; ``name`` is what to call it."""
+    from selectroute.testing.server import Server, ServerError
+
+    server = Server(log, command)
+    try:
+        server.start(answers)
+    except ServerError as error:
+        missing(f"{name} can't be started: {error}")
+    try:
+        yield
+    finally:
+        server.stop()
+
+
 def installed(name: str, product: str, command: Callable[[Path], Sequence[str]]) -> Path:
     """Return a file of an emulator, which is installed once into the user's cache folder.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,11 +55,15 @@ def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Loca
             patched.setenv("HADOOP_CONF_DIR", str(hdfs.conf))
             root, names = f"{hdfs.url}/{name}", ["HADOOP_CONF_DIR"]
         if request.node.get_closest_marker("spark"):
-            # Workers get what the environment was when Spark started, and this.
-            workers = request.getfixturevalue("spark").sparkContext.environment
-            for one in [*names, "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"]:
-                patched.setitem(workers, one, os.environ[one])
+            names += ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"]
+            for_workers(request.getfixturevalue("spark"), patched, names)
         yield Location.of(root)
+
+
+def for_workers(spark: Any, patched: pytest.MonkeyPatch, names: Iterable[str]) -> None:
+    """Give Spark's workers variables of the environment, of which they have what it was at the start."""
+    for name in names:
+        patched.setitem(spark.sparkContext.environment, name, os.environ[name])
 
 
 class LocatedFiles(RemoteFileSource):

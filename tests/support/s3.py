@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.object_stores import BUCKET, ObjectStore, in_environment
 
-__all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server", "s3_store"]
+__all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server", "s3_store", "store_at"]
 
 SECRET = "q8Zx-never-to-be-seen"
 """The secret key, which is found wherever it is written."""
@@ -52,11 +52,16 @@ def s3_server() -> Iterator[str]:
         server.wait()
 
 
+def store_at(url: str) -> ObjectStore:
+    """The server at a URL, as a store for tests of all."""
+    return ObjectStore(f"s3://{BUCKET}", url, environment)
+
+
 @contextmanager
 def s3_store() -> Iterator[ObjectStore]:
-    """The same server, as a store for tests of all."""
+    """A server as that of `s3_server`."""
     with s3_server() as url:
-        yield ObjectStore(f"s3://{BUCKET}", url, environment)
+        yield store_at(url)
 
 
 def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:

@@ -1,88 +1,64 @@
-"""Jobs with all folders in an object store: what a batch waits for, and what is refused before the start."""
+"""Jobs with all folders in an object store: what a batch waits for, and what is refused before the start.
+
+Azure Blob Storage and Google Cloud Storage, which are emulated, are nightly.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 
 import pytest
 
-import selectroute as sr
-from selectroute.spark import Job, JobError, OtherJobError, start_fanout
+from selectroute.spark import Job, JobError, OtherJobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
-from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
+from tests.spark.store_job import BLUE, RED, deliveries, drop, job_of, publish, run
+from tests.support.azure import ACCOUNT
 from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.s3 import BUCKET, clients_of, environment
+from tests.support.object_stores import BUCKET
+from tests.support.s3 import store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-RED, BLUE = ({"color": {"type": "string", "value": color}} for color in ("red", "blue"))
+WRONG_KEY = "b3RoZXI="
+NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("azure", "gcs")]
+EVERY_STORE = pytest.mark.parametrize("store", ["s3", *NIGHTLY], indirect=True)
+CLOUDS = pytest.mark.parametrize("store", NIGHTLY, indirect=True)
 
 
 @pytest.fixture
-def base(s3, tmp_path, monkeypatch):
+def store(request, tmp_path, monkeypatch):
+    """The store, of which this process is a client."""
+    name = getattr(request, "param", "s3")
+    found = request.getfixturevalue(name)
+    found = store_at(found) if name == "s3" else found
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with clients_of(s3):
-        yield Location.of(f"s3://{BUCKET}/{tmp_path.name}")
+    with found.client():
+        yield found
 
 
-def publish(base, **selectors):
-    return sr.publish(sr.build_snapshot([*selectors.items()]), base / "snapshots")
+@pytest.fixture
+def base(store, tmp_path):
+    return Location.of(f"{store.root}/{tmp_path.name}")
 
 
-def drop(base, name, *messages):
-    lines = "".join(json.dumps({"properties": one}) + "\n" for one in messages)
-    (base / "in" / name).put(lines.encode())
-
-
-def job_of(base, **options):
-    return Job.of(base / "in", base / "snapshots", base / "out", **options)
-
-
-def run(spark, job, on_batch=lambda _: None, on_warning=lambda _: None):
-    reports = []
-
-    def noted(report):
-        reports.append(report)
-        on_batch(report)
-
-    # Workers get what the environment was when Spark started, and this.
-    names = environment("")
-    spark.sparkContext.environment.update({name: os.environ[name] for name in names})
-    try:
-        start_fanout(spark, job, available_now=True, on_batch=noted, on_warning=on_warning).wait()
-    finally:
-        for name in names:
-            del spark.sparkContext.environment[name]
-    return reports
-
-
-def deliveries(base):
-    from deltalake import DeltaTable
-
-    out = base / "out"
-    table = DeltaTable(str(out / "deliveries"), storage_options=table_options(out)).to_pyarrow_table()
-    names = ("source", "offset", "subscription", "revision")
-    return Counter(zip(*(table[name].to_pylist() for name in names), strict=True))
-
-
-def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, base):
+@EVERY_STORE
+def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, store, base):
     publish(base, red="color = 'red'")
     drop(base, "a.jsonl", RED, BLUE, RED)
     drop(base, "sub/b.jsonl", RED)
     drop(base, "_hidden.jsonl", RED)
     (base / "in" / "torn.parquet").put(b"torn")
-    assert [report.batch for report in run(spark, job_of(base, max_files=2))] == [0, 1]
+    assert [report.batch for report in run(spark, store, job_of(base, max_files=2))] == [0, 1]
     publish(base, red="color = 'red'", all="color IS NOT NULL")
     drop(base, "c.jsonl", RED)
-    (report,) = run(spark, job_of(base, max_files=2))
+    (report,) = run(spark, store, job_of(base, max_files=2))
     assert (report.batch, report.revision, report.counts.deliveries) == (2, 2, 2)
-    assert run(spark, job_of(base, max_files=2)) == []
+    assert run(spark, store, job_of(base, max_files=2)) == []
     assert deliveries(base) == Counter(
         [
             ("a.jsonl", 0, "red", 1),
@@ -100,13 +76,13 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, base):
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
 
 
-def test_a_batch_waits_for_three_round_trips(spark, s3, base, tmp_path):
+def test_a_batch_waits_for_three_round_trips(spark, store, base, tmp_path):
     publish(base, red="color = 'red'")
     for number in range(5):
         drop(base, f"{number}.jsonl", RED, BLUE)
     log = tmp_path / "log"
-    with faulty_proxy(s3, log, delay=0.2) as slow, clients_of(slow):
-        assert len(run(spark, job_of(base, max_files=1))) == 5
+    with faulty_proxy(store.endpoint, log, delay=0.2) as slow, store.behind(slow).client():
+        assert len(run(spark, store, job_of(base, max_files=1))) == 5
     requests = requests_in(log)
     assert all(isinstance(what, int) for _, _, _, what, _, _ in requests)
     for batch in range(1, 5):  # the first one also opens the snapshot
@@ -135,7 +111,20 @@ def waited_for(requests):
     return count
 
 
-def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, s3, base, tmp_path):
+@pytest.mark.parametrize(
+    "store, answers, cause",
+    [
+        ("s3", "deny", "the credentials have expired"),
+        *(
+            pytest.param(*one.values, "forbid", "the credentials do not allow it", marks=one.marks)
+            for one in NIGHTLY
+        ),
+    ],
+    indirect=["store"],
+)
+def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
+    spark, store, base, tmp_path, answers, cause
+):
     publish(base, red="color = 'red'")
     for number in range(4):
         drop(base, f"{number}.jsonl", RED)
@@ -147,22 +136,35 @@ def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, s3
 
     def one_more(report):
         if report.batch == 1:
-            switch.write_text("deny")
+            switch.write_text(answers)
 
-    with faulty_proxy(s3, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
-        reports = run(spark, job_of(base, max_files=1), one_more, warn)
+    with faulty_proxy(store.endpoint, tmp_path / "log", switch=switch) as proxy:
+        behind = store.behind(proxy)
+        with behind.client():
+            reports = run(spark, behind, job_of(base, max_files=1), one_more, on_warning=warn)
     assert [report.batch for report in reports] == [0, 1, 2, 3]
     assert len(deliveries(base)) == 4
     (warning,) = warnings
-    assert "the credentials have expired: the stream waits" in warning
+    assert f"{cause}: the stream waits" in warning
 
 
-def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, base, tmp_path, monkeypatch):
+@EVERY_STORE
+def test_a_folder_of_another_container_or_bucket_is_one_sentence_before_the_start(
+    spark, store, base, tmp_path
+):
     publish(base, red="color = 'red'")
-    with pytest.raises(NoBucketError, match="s3://nothing-here/in can't be read: the bucket does not exist"):
-        run(spark, Job.of("s3://nothing-here/in", base / "snapshots", base / "out"))
-    with pytest.raises(NoBucketError, match=r"s3://nothing-here/.*the bucket does not exist"):
-        run(spark, Job.of(tmp_path, base / "snapshots", "s3://nothing-here/out"))
+    noun = "container" if store.root.startswith("az:") else "bucket"
+    nowhere = store.root.replace(BUCKET, "nothing-here")
+    said = pytest.raises(NoBucketError, match=f"{nowhere}/in can't be read: the {noun} does not exist")
+    with said:
+        run(spark, store, Job.of(f"{nowhere}/in", base / "snapshots", base / "out"))
+    with pytest.raises(NoBucketError, match=f"{nowhere}/.*the {noun} does not exist"):
+        run(spark, store, Job.of(tmp_path, base / "snapshots", f"{nowhere}/out"))
+    assert [*(base / "out").entries(deep=True)] == []
+
+
+def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, store, base, tmp_path):
+    publish(base, red="color = 'red'")
     with pytest.raises(StorageError, match=r"the scheme 'ftp' is not known"):
         Job.of(tmp_path, base / "snapshots", "ftp://host/out")
     with pytest.raises(JobError, match="in remote storage, where outcomes are Delta tables"):
@@ -171,18 +173,65 @@ def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, base, tmp_
         Job.of(base, base / "snapshots", base / "out")
     (base / "out" / "other").put(b"1")
     with pytest.raises(OtherJobError, match="is not empty and not a job's"):
-        run(spark, job_of(base))
+        run(spark, store, job_of(base))
     (base / "out" / "other").delete()
     assert [one.key for one in (base / "out").entries(deep=True)] == []
 
 
-def test_denied_credentials_are_one_sentence_before_the_start(spark, s3, base, tmp_path):
+def test_denied_credentials_are_one_sentence_before_the_start(spark, store, base, tmp_path):
     publish(base, red="color = 'red'")
     switch = tmp_path / "switch"
     switch.write_text("deny")
     with (
-        faulty_proxy(s3, tmp_path / "log", switch=switch) as proxy,
-        clients_of(proxy),
+        faulty_proxy(store.endpoint, tmp_path / "log", switch=switch) as proxy,
+        store.behind(proxy).client(),
         pytest.raises(DeniedError, match="can't be read: the credentials have expired"),
     ):
-        run(spark, job_of(base))
+        run(spark, store, job_of(base))
+
+
+@CLOUDS
+def test_small_files_of_many_batches_are_merged(spark, store, base):
+    job = job_of(base, max_files=1, compact_every=4)
+    publish(base, red="color = 'red'")
+    for number in range(12):
+        drop(base, f"{number:02}.jsonl", RED, BLUE)
+    assert len(run(spark, store, job)) == 12
+    assert run(spark, store, job) == []
+    assert sorted(deliveries(base)) == [(f"{number:02}.jsonl", 0, "red", 1) for number in range(12)]
+    assert audit(base / "out", recount=True).findings == []
+
+
+@pytest.mark.nightly
+def test_a_wrong_key_of_azure_is_one_sentence_before_the_start(spark, azure, tmp_path):
+    base = Location.of(f"{azure.root}/{tmp_path.name}")
+    with azure.client():
+        publish(base, red="color = 'red'")
+        drop(base, "a.jsonl", RED)
+    said = pytest.raises(DeniedError, match="can't be read: the credentials do not allow it")
+    with azure.client(AZURE_STORAGE_ACCOUNT_KEY=WRONG_KEY), said:
+        run(spark, azure, job_of(base))
+    with azure.client():
+        assert [*(base / "out").entries(deep=True)] == []
+
+
+@pytest.mark.nightly
+def test_a_file_of_credentials_of_google_that_is_missing_is_one_sentence_before_the_start(
+    spark, gcs, tmp_path
+):
+    base = Location.of(f"{gcs.root}/{tmp_path.name}")
+    said = pytest.raises(StorageError, match=f"{gcs.root} can't be opened: .*nothing.json: No such file")
+    with gcs.client(GOOGLE_SERVICE_ACCOUNT=str(tmp_path / "nothing.json")), said:
+        run(spark, gcs, job_of(base))
+
+
+@pytest.mark.nightly
+def test_an_account_of_azure_may_be_in_the_url(spark, azure, tmp_path):
+    root = Location.of(f"abfss://{BUCKET}@{ACCOUNT}.dfs.core.windows.net/{tmp_path.name}")
+    with azure.client():
+        publish(root, red="color = 'red'")
+        for number in range(3):
+            drop(root, f"{number}.jsonl", RED)
+        assert len(run(spark, azure, job_of(root, max_files=1))) == 3
+        assert len(deliveries(root)) == 3
+        assert audit(root / "out", recount=True).findings == []
