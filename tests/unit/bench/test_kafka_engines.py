@@ -112,5 +112,5 @@ def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, mon
 
 def test_the_group_is_all_that_there_is():
     assert [one.name for one in benchmarks() if one.group == GROUP] == [
-        "kafka-rates", "kafka-latency", "kafka-memory"
+        "kafka-rates", "kafka-latency", "kafka-memory", "tables-files", "tables-kafka"
     ]  # fmt: skip
