@@ -26,7 +26,8 @@ SOURCES = ROOT / "src"
 README = ROOT / "README.md"
 
 _BLOCK = re.compile(
-    r"(?P<mark><!-- (?:not run|spark|s3): [^>]*-->\n)?^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
+    r"(?P<mark><!-- (?:not run|spark|s3|hdfs|yarn|delta): [^>]*-->\n)?"
+    r"^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -125,33 +126,57 @@ def _published(port):
     return f"until python -c \"{ask}; exit(found['published'] < found['revision'])\"; do sleep 0.1; done"
 
 
+def _of_streams(mark):
+    """The blocks of the page on streams with a mark."""
+    text = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
+    found = [one["code"] for one in _BLOCK.finditer(text) if (one["mark"] or "").startswith(f"<!-- {mark}:")]
+    assert found
+    return found
+
+
+def _run(command, folder, **variables):
+    """Run a command of a page in a folder that has a file of subscriptions."""
+    (folder / "subscriptions.jsonl").write_text('{"id": "red", "selector": "color = \'red\'"}\n')
+    ran = subprocess.run(
+        command, cwd=folder, env=_environment() | variables, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, f"{command[-1]}\n{ran.stdout}\n{ran.stderr}"
+
+
+RED = b'{"properties": {"color": {"type": "string", "value": "red"}}}\n'
+BASH = ("bash", "-euo", "pipefail", "-c")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_example_of_an_object_store_runs(tmp_path):
-    from tests.support.s3 import BUCKET, clients_of, environment, s3_server
+def test_the_example_of_delta_tables_runs(tmp_path):
+    shell, python = _of_streams("delta")
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "a.jsonl").write_bytes(RED * 3)
+    _run([*BASH, shell], tmp_path)
+    seen = "print(table.count(), versions[0]); assert (table.count(), list(versions)) == (3, [0])"
+    _run([sys.executable, "-c", f"{python}\n{seen}"], tmp_path)
 
-    text = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
-    (code,) = [
-        found["code"] for found in _BLOCK.finditer(text) if (found["mark"] or "").startswith("<!-- s3")
-    ]
-    (tmp_path / "subscriptions.jsonl").write_text('{"id": "red", "selector": "color = \'red\'"}\n')
-    with s3_server() as url, clients_of(url):
-        from selectroute.storage import Location
 
-        base = Location.of(f"s3://{BUCKET}")
-        line = '{"properties": {"color": {"type": "string", "value": "red"}}}\n'
-        (base / "in" / "a.jsonl").put(line.encode() * 3)
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", code.replace("https://s3.example.com", url)],
-            cwd=tmp_path,
-            env=_environment() | environment(url) | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "store", [pytest.param("s3", marks=pytest.mark.slow), pytest.param("hdfs", marks=pytest.mark.nightly)]
+)
+def test_the_example_of_remote_storage_runs(tmp_path, request, store):
+    from tests.support.remote_world import numba_cache, remote_folder
+
+    (code,) = _of_streams(store)
+    with remote_folder(request, store) as base:
+        (base / "in" / "a.jsonl").put(RED * 3)
+        if store == "s3":
+            code = code.replace("https://s3.example.com", os.environ["AWS_ENDPOINT_URL"])
+            code = code.replace("s3://bucket", str(base))
+        else:
+            code = code.replace("/etc/hadoop/conf", os.environ["HADOOP_CONF_DIR"])
+            code = code.replace("hdfs://namenode", str(base))
+        _run([*BASH, code], tmp_path, NUMBA_CACHE_DIR=numba_cache(), XDG_CACHE_HOME=str(tmp_path / "cache"))
         (commit,) = [one.read_json() for one in (base / "out" / "_commits").files()]
-        assert commit["counts"]["deliveries"] == 3
+    assert commit["counts"]["deliveries"] == 3
 
 
 @pytest.mark.slow

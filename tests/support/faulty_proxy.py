@@ -14,7 +14,8 @@ With ``--delay`` each answer takes so many seconds more.
 
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
 credentials that have expired at Amazon's), ``forbid`` (403, as at others) or ``down`` (no connection is
-answered); ``ok`` passes everything on.
+answered); ``ok`` passes everything on. With ``before N`` or ``after N`` the N-th write from now on is held
+before or after the server has carried it out: it is never answered, and the file ``SWITCH.met`` appears.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ _FORBIDDEN = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AuthenticationFailed</Code>'
     b"<Message>The request is not authorized.</Message></Error>"
 )
+_WRITES = ("PUT", "POST", "DELETE")
+_HELD_SECONDS = 600.0
 _REFUSALS = {"slow down": (503, _SLOW_DOWN), "denied": (400, _EXPIRED), "forbidden": (403, _FORBIDDEN)}
 
 
@@ -66,6 +69,8 @@ class Proxy(ThreadingHTTPServer):
         self.switch = switch
         self.guard = threading.Lock()
         self.number = 0
+        self.counting = ""
+        self.writes = 0
 
     def fault(self, is_listing: bool) -> str | None:
         with self.guard:
@@ -86,6 +91,23 @@ class Proxy(ThreadingHTTPServer):
         with suppress(OSError):
             return self.switch.read_text().strip() or "ok"
         return "ok"
+
+    def holds(self, held: str, verb: str) -> str:
+        """Return "before" or "after" if this is the write that is never answered."""
+        moment, _, nth = held.partition(" ")
+        if moment not in ("before", "after") or verb not in _WRITES:
+            return ""
+        with self.guard:
+            if self.counting != held:
+                self.counting, self.writes = held, 0
+            self.writes += 1
+            return moment if self.writes == int(nth) else ""
+
+    def hold(self) -> None:
+        """Say that the write is met, and give its client the time to be killed."""
+        assert self.switch is not None
+        self.switch.with_suffix(".met").touch()
+        time.sleep(_HELD_SECONDS)
 
 
 class Passing(BaseHTTPRequestHandler):
@@ -117,6 +139,10 @@ class Passing(BaseHTTPRequestHandler):
             self._answer(status, {}, text)
             return
         time.sleep(self.server.delay + (2 if fault == "late" else 0))
+        moment = self.server.holds(held, self.command)
+        if moment == "before":
+            self.server.hold()
+            return
         upstream = http.client.HTTPConnection(self.server.target, timeout=60)
         upstream.request(self.command, self.path, body, {name: value for name, value in self.headers.items()})
         answer = upstream.getresponse()
@@ -127,6 +153,9 @@ class Passing(BaseHTTPRequestHandler):
             if name.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date")
         }
         upstream.close()
+        if moment == "after":
+            self.server.hold()
+            return
         if fault == "lost":
             self.close_connection = True
             self.connection.close()

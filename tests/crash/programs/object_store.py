@@ -5,7 +5,8 @@ answers 503, loses answers after the write, cuts connections and delays listings
 as a user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files
 arrive. Afterwards every delivery in the Delta table is held against the reference evaluator under the
 revision of its batch: nothing is lost, nothing is there twice. ``--store azure`` and ``--store gcs`` do the
-same with servers that speak the protocols of Azure and Google.
+same with servers that speak the protocols of Azure and Google. ``--each-write 1`` kills the job right before
+and right after each write of a run, from its first to its last, in turn.
 """
 
 from __future__ import annotations
@@ -218,6 +219,42 @@ def run(folder: Path, kills: int, seed: int, rate: float, kind: str = "s3") -> s
         return f"{kills} kills; {store.check()}; {dict(faults)}"
 
 
+def run_each_write(folder: Path, seed: int, step: int, kind: str = "s3") -> str:
+    """Kill a job before and after each ``step``-th write of a run, and return what was seen.
+
+    Raises AssertionError.
+    """
+    chance = Random(seed)
+    switch = folder / "switch"
+    met = switch.with_suffix(".met")
+    killed = 0
+    with ExitStack() as held:
+        server = held.enter_context(STORES[kind]())
+        proxy = held.enter_context(faulty_proxy(server.endpoint, folder / "proxy.log", switch=switch))
+        held.enter_context(server.client())
+        store = StoreJob(folder, server.behind(proxy), chance)
+        for moment in ("before", "after"):
+            nth = 1
+            while True:
+                for _ in range(3):  # a batch and a half
+                    store.drop()
+                store.change()
+                met.unlink(missing_ok=True)
+                switch.write_text(f"{moment} {nth}")
+                job = store.start("--available-now")
+                wait_until(lambda job=job: met.exists() or job.poll() is not None, _WAIT_SECONDS, "a write")
+                if job.poll() is not None:  # it has fewer writes than that
+                    assert job.returncode == 0, store.said()
+                    break
+                kill(job)
+                killed += 1
+                print(f"{moment} write {nth}: {store.committed()} batches", flush=True)
+                nth += step
+        switch.write_text("ok")
+        store.finish()
+        return f"{killed} kills at a write; {store.check()}"
+
+
 def run_two(folder: Path, seed: int, kind: str = "s3") -> str:
     """Let a second driver start while the first stands still in a batch, and wake the first again.
 
@@ -267,6 +304,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.05, help="the share of requests that fail")
     parser.add_argument("--two", action="store_true", help="two drivers, one of which stands still, instead")
+    parser.add_argument("--each-write", type=int, metavar="N", help="kill at each N-th write, instead")
     parser.add_argument("--store", choices=[*STORES], default="s3")
     given = parser.parse_args()
     started = time.monotonic()
@@ -274,6 +312,8 @@ def main() -> int:
         place = Path(folder)
         if given.two:
             seen = run_two(place, given.seed, given.store)
+        elif given.each_write:
+            seen = run_each_write(place, given.seed, given.each_write, given.store)
         else:
             seen = run(place, given.kills, given.seed, given.rate, given.store)
     print(f"{seen}; {time.monotonic() - started:,.0f} s")

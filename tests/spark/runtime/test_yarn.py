@@ -1,11 +1,15 @@
-"""The job on YARN in cluster mode, whose driver is killed: YARN starts it again, and it goes on."""
+"""The job on YARN in cluster mode as the page shows it, with all of its folders on HDFS.
+
+Its driver is killed: YARN starts it again, and it goes on.
+"""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,8 +24,10 @@ import pytest
 
 import selectroute as sr
 from selectroute.spark.audit.audit import audit
-from tests.support.cluster import ROOT, submit_command
+from selectroute.storage import Location
+from tests.support.cluster import ROOT
 from tests.support.hadoop import hadoop
+from tests.support.remote_world import RemoteWorld
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 SELECTORS = {
@@ -42,6 +48,12 @@ def yarn(tmp_path_factory):
         yield found
 
 
+@pytest.fixture
+def world(yarn, monkeypatch):
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
+    return RemoteWorld(Location.of(yarn.url))
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     """A packed environment, as far as YARN sees it: it has this machine's Python, and the checkout."""
@@ -54,8 +66,9 @@ def archive(tmp_path_factory):
     return packed
 
 
-def submitted(yarn, world, archive, *options):
-    """Submit the job with the settings of the conf file, only smaller, and Spark's jars where they are."""
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A folder for PATH: a spark-submit whose containers fit on this machine."""
     smaller = {
         "spark.driver.memory": "1g",
         "spark.executor.instances": 1,
@@ -68,30 +81,62 @@ def submitted(yarn, world, archive, *options):
         "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     }
-    given = ["--properties-file", ROOT / "streaming" / "conf" / "yarn.conf", "--archives", f"{archive}#env"]
-    for name, value in smaller.items():
-        given += ["--conf", f"{name}={value}"]
-    folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
+    given = " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in smaller.items())
+    folder = tmp_path_factory.mktemp("programs")
+    program = folder / "spark-submit"
+    program.write_text(f'#!/bin/sh\nexec {Path(pyspark.__file__).parent}/bin/spark-submit {given} "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+def shown(yarn, archive, *options):
+    """The page's commands, with the names of this cluster and more options."""
+    page = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"<!-- yarn: [^>]*-->\n```shell\n(.*?)```", page, re.DOTALL)
+    for there, here in {
+        "/etc/hadoop/conf": str(yarn.conf),
+        "hdfs://namenode": yarn.url,
+        "env.tar.gz#": f"{archive}#",
+        "/out\n": f"/out {shlex.join(map(str, options))}\n",
+    }.items():
+        assert there in code
+        code = code.replace(there, here)
+    # The environment is packed already.
+    return "".join(line for line in code.splitlines(keepends=True) if not line.startswith("venv-pack"))
+
+
+def submitted(yarn, log, archive, programs, *options):
+    """Submit the job."""
     home = str(Path(pyspark.__file__).parent)
-    environment = yarn.environment() | {"SPARK_HOME": home, "LC_ALL": "C.UTF-8"}
+    environment = yarn.environment() | {
+        "SPARK_HOME": home,
+        "LC_ALL": "C.UTF-8",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
     environment.pop("PYSPARK_PYTHON", None)
-    with (world.root / "submit.log").open("ab") as log:
+    with log.open("ab") as lines:
         return subprocess.Popen(
-            [*submit_command(*given), *map(str, folders), *map(str, options), "--available-now"],
+            ["bash", "-euo", "pipefail", "-c", shown(yarn, archive, *options, "--available-now")],
+            cwd=ROOT,
             env=environment,
-            stdout=log,
-            stderr=log,
+            stdout=lines,
+            stderr=lines,
         )
 
 
-def said(yarn, world):
+def said(yarn, log):
     """What the submitter and the containers have said, for the report of a failure."""
-    logs = [world.root / "submit.log", *sorted((yarn.folder / "containers").rglob("std*"))]
-    return "\n".join(f"== {log}\n{log.read_text(errors='replace')[-3_000:]}" for log in logs)
+    logs = [log, *sorted((yarn.folder / "containers").rglob("std*"))]
+    return "\n".join(f"== {one}\n{one.read_text(errors='replace')[-3_000:]}" for one in logs)
 
 
 def commits(world):
-    return [json.loads(path.read_text()) for path in (world.output / "_commits").glob("*.json")]
+    return [one.read_json() for one in committed(world)]
+
+
+def committed(world):
+    """The files of committed batches."""
+    return [one for one in (world.output / "_commits").files() if one.stem.isdigit()]
 
 
 def expected(world):
@@ -134,30 +179,33 @@ def drivers(id, attempt):
     return found
 
 
-def wait_for_commits(count, yarn, world, job):
+def wait_for_commits(count, yarn, world, job, log):
     deadline = time.monotonic() + 300
-    while len(commits(world)) < count:
-        assert job.poll() is None and time.monotonic() < deadline, said(yarn, world)
+    while len(committed(world)) < count:
+        assert job.poll() is None and time.monotonic() < deadline, said(yarn, log)
         time.sleep(0.05)
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_yarn_starts_a_killed_driver_again_and_nothing_is_lost_or_twice(yarn, world, archive, seed):
+def test_yarn_starts_a_killed_driver_again_and_nothing_is_lost_or_twice(
+    yarn, world, archive, programs, tmp_path, seed
+):
+    log = tmp_path / "submit.log"
     chance = random.Random(seed)
     world.publish(1, **SELECTORS[1])
     drop(world, range(20))
     before = len(yarn.applications())
-    job = submitted(yarn, world, archive, "--max-files-per-trigger", 1)
+    job = submitted(yarn, log, archive, programs, "--max-files-per-trigger", 1)
     try:
         for attempt, driver in enumerate(DRIVERS, 1):
-            wait_for_commits(len(commits(world)) + 3, yarn, world, job)
+            wait_for_commits(len(committed(world)) + 3, yarn, world, job, log)
             time.sleep(chance.uniform(0, 1))
             (application,) = yarn.applications()[before:]
             os.kill(drivers(application["id"], attempt)[driver], signal.SIGKILL)
             if attempt == 1:
                 world.publish(2, **SELECTORS[2])
                 drop(world, range(20, 40))  # the driver that is started next finds them
-        assert job.wait(600) == 0, said(yarn, world)
+        assert job.wait(600) == 0, said(yarn, log)
     finally:
         job.kill()
     (application,) = yarn.applications()[before:]
@@ -172,4 +220,3 @@ def test_yarn_starts_a_killed_driver_again_and_nothing_is_lost_or_twice(yarn, wo
     assert world.deliveries() == expected(world)
     audited = audit(world.output, recount=True)
     assert (audited.findings, audited.counts.messages) == ([], 40 * len(MESSAGES))
-    assert not list((world.output / "_staging").iterdir())
