@@ -89,12 +89,13 @@ def programs(tmp_path_factory):
     return folder
 
 
-def shown(yarn, archive, *options):
+def shown(yarn, world, archive, *options):
     """The page's commands, with the names of this cluster and more options."""
     page = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"<!-- yarn: [^>]*-->\n```shell\n(.*?)```", page, re.DOTALL)
     for there, here in {
         "/etc/hadoop/conf": str(yarn.conf),
+        "hdfs://namenode/in ": f"{shlex.quote(str(world.input))} ",
         "hdfs://namenode": yarn.url,
         "env.tar.gz#": f"{archive}#",
         "/out\n": f"/out {shlex.join(map(str, options))}\n",
@@ -105,7 +106,7 @@ def shown(yarn, archive, *options):
     return "".join(line for line in code.splitlines(keepends=True) if not line.startswith("venv-pack"))
 
 
-def submitted(yarn, log, archive, programs, *options):
+def submitted(yarn, world, log, archive, programs, *options):
     """Submit the job."""
     home = str(Path(pyspark.__file__).parent)
     environment = yarn.environment() | {
@@ -116,7 +117,7 @@ def submitted(yarn, log, archive, programs, *options):
     environment.pop("PYSPARK_PYTHON", None)
     with log.open("ab") as lines:
         return subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", shown(yarn, archive, *options, "--available-now")],
+            ["bash", "-euo", "pipefail", "-c", shown(yarn, world, archive, *options, "--available-now")],
             cwd=ROOT,
             env=environment,
             stdout=lines,
@@ -195,7 +196,7 @@ def test_yarn_starts_a_killed_driver_again_and_nothing_is_lost_or_twice(
     world.publish(1, **SELECTORS[1])
     drop(world, range(20))
     before = len(yarn.applications())
-    job = submitted(yarn, log, archive, programs, "--max-files-per-trigger", 1)
+    job = submitted(yarn, world, log, archive, programs, "--max-files-per-trigger", 1)
     try:
         for attempt, driver in enumerate(DRIVERS, 1):
             wait_for_commits(len(committed(world)) + 3, yarn, world, job, log)

@@ -29,6 +29,8 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 _LOGS: Final = ("sources", "offsets", "commits")
+_FIRST: Final = ("metadata", "sources")
+"""What a plan refers to: with a plan and without these Spark does not start, or takes files twice."""
 _THREADS: Final = 8
 
 _copies: dict[tuple[int, str], Path] = {}
@@ -87,7 +89,9 @@ def read_only_copy(checkpoint: Where) -> Path:
 
 
 def keep(checkpoint: Location) -> None:
-    """Copy the new files of Spark to the checkpoint, side by side; remove those that Spark has removed.
+    """Copy the new files of Spark to the checkpoint; remove those that Spark has removed.
+
+    A plan is kept after what it refers to: the process may be killed in between.
 
     Raises:
         JobError: the query keeps state, which is not copied.
@@ -110,7 +114,9 @@ def keep(checkpoint: Location) -> None:
     def put(name: str) -> None:
         (checkpoint / name).put((copy / name).read_bytes())
 
-    _for_each(put, new)
+    first = [name for name in new if name.partition("/")[0] in _FIRST]
+    _for_each(put, first)
+    _for_each(put, sorted(set(new) - set(first)))
     # A plan is removed long after its batch; what is left of it does no harm.
     _for_each(lambda name: (checkpoint / name).delete(), gone)
     kept |= set(new)
