@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from selectroute.cli import app
+from selectroute.storage import Location
 from tests.spark.runtime.spark_settings import is_known, known_settings
 from tests.support.cluster import ROOT
 
@@ -117,9 +118,8 @@ def test_each_field_of_a_manifest_is_one_of_its_operator(name):
 def test_each_argument_of_a_manifest_is_one_of_the_command(name):
     found = manifest(name)
     given = options_of(arguments(found))
-    mounted = {value for key, value in settings(found).items() if key.endswith(".mount.path")}
     for option in ("--input", "--snapshots", "--output"):
-        assert str(Path(given[option]).parent) in mounted
+        assert not Location.of(given[option]).is_local
 
 
 def test_both_operators_run_the_same_command():
@@ -138,15 +138,19 @@ def test_the_usage_of_a_conf_file_is_a_command_that_there_is(name):
     options_of([word for word in words[start + 1 :] if word != "…"])
 
 
-def test_the_claim_and_the_account_of_the_manifests_are_those_of_the_access_file():
+def test_the_account_and_the_secret_of_the_manifests_are_those_of_the_page():
     made = list(yaml.safe_load_all((STREAMING / "kubernetes" / "access.yaml").read_text()))
     names = {one["kind"]: one["metadata"]["name"] for one in made}
+    page = (STREAMING / "README.md").read_text(encoding="utf-8")
+    [(secret, variables)] = re.findall(r"create secret generic (\S+) --from-env-file=\S+ +# (.*)", page)
     for name in MANIFESTS:
         given = settings(manifest(name))
-        claims = {value for key, value in given.items() if key.endswith(".claimName")}
-        assert claims == {names["PersistentVolumeClaim"]}
-        account = "spark.kubernetes.authenticate.driver.serviceAccountName"
-        assert given[account] == names["ServiceAccount"]
+        for who in ("driver", "executor"):
+            account = f"spark.kubernetes.authenticate.{who}.serviceAccountName"
+            assert given[account] == names["ServiceAccount"]
+            prefix = f"spark.kubernetes.{who}.secretKeyRef."
+            keys = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
+            assert keys == {key: f"{secret}:{key}" for key in re.findall(r"(\w+)=…", variables)}
     (binding,) = (one for one in made if one["kind"] == "RoleBinding")
     assert binding["roleRef"]["name"] == names["Role"]
     assert [one["name"] for one in binding["subjects"]] == [names["ServiceAccount"]]
