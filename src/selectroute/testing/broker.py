@@ -62,6 +62,7 @@ class Broker:
         settings: Mapping[str, str | int] | None = None,
         *,
         secure: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Format the broker's files.
 
@@ -69,6 +70,7 @@ class Broker:
             folder: an empty folder for them.
             settings: additional lines of ``server.properties``.
             secure: security protocols, such as ``SASL_SSL``, that get a listener of this name on localhost.
+            environment: environment of the broker; that of this process unless given.
         """
         self.folder = folder
         self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
@@ -90,7 +92,7 @@ class Broker:
             + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         )
         command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
-        self._server = Server(folder / "broker.log", command)
+        self._server = Server(folder / "broker.log", command, environment)
         done = subprocess.run(
             [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(self._properties)],
             capture_output=True,
@@ -103,6 +105,10 @@ class Broker:
     def start(self, seconds: float = 300.0) -> None:
         """Start the broker, and wait until it serves all of its topics."""
         self._server.start(self._serves, seconds)
+
+    def is_alive(self) -> bool:
+        """Return whether the broker runs."""
+        return self._server.is_alive()
 
     def stop(self) -> None:
         """Stop the broker in an orderly way; acknowledged records are kept."""

@@ -5,7 +5,9 @@ The tasks run in this process, one after another, so that a test can stop them a
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
 import threading
 import time
@@ -26,6 +28,7 @@ from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.worker import task
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
+from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.spark.kafka_world import Pipe, answer_within, cars, headers_of
 from tests.support.components import KAFKA, missing
 
@@ -41,9 +44,10 @@ def own_broker():
     """A broker that is killed and stopped. It looks often for transactions that are open for too long."""
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
     with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
+        shim = compiled(Path(tempfile.mkdtemp(dir=folder)))
         try:
             broker = Broker(
-                Path(folder),
+                Path(tempfile.mkdtemp(dir=folder)),
                 {
                     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 300,
                     "transaction.state.log.num.partitions": 4,
@@ -57,10 +61,14 @@ def own_broker():
                     ),
                 },
                 secure=["SASL_PLAINTEXT"],
+                environment=None if isinstance(shim, str) else {**os.environ, **shim[0]},
             )
             broker.start()
         except (BrokerError, JarError, JavaError) as error:
             missing(f"Kafka cannot be had here: {error}")
+        broker.disk = (
+            shim if isinstance(shim, str) else Shim(shim[1], "full", errno.ENOSPC, WRITES | NAMES, True)
+        )
         yield broker
         broker.stop()
 
@@ -121,15 +129,45 @@ def once_each(pipe, topic, count):
     ],
 )
 def test_a_broker_that_ends_in_the_middle_of_a_batch_and_comes_back(own, in_process, monkeypatch, step, end):
+    comes_back(own, monkeypatch, step, end)
+
+
+@NIGHTLY
+@pytest.mark.parametrize("step", ["begin", "produce", "commit"])
+def test_a_broker_whose_disk_is_full_in_the_middle_of_a_batch_and_gets_room(
+    own, in_process, monkeypatch, step
+):
+    disk = own.broker.disk
+    if isinstance(disk, str):
+        missing(disk)
+
+    def full(broker):
+        disk.arm(1, broker.folder / "log", 0)
+
+    comes_back(own, monkeypatch, step, full)
+    assert disk.fired
+
+
+def comes_back(own, monkeypatch, step, end):
+    """Let something end the broker after a step of a batch, and start it again."""
     answer_within(monkeypatch, 2.0)
     out = own.broker.create(own.name + "-out", 2)
     own.publish(1, all=("weight >= 0", out))
     own.broker.produce(own.name, cars(60))
     back = threading.Event()
 
+    def up():
+        while own.broker.is_alive():  # one whose disk is full ends at its next write
+            time.sleep(0.1)
+        time.sleep(3)
+        if not isinstance(own.broker.disk, str):
+            own.broker.disk.clear()
+        own.broker.start()
+        back.set()
+
     def down():
         end(own.broker)
-        threading.Timer(3, lambda: (own.broker.start(), back.set())).start()
+        threading.Thread(target=up).start()
 
     once(monkeypatch, step, down)
     warnings = []
