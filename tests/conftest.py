@@ -26,14 +26,15 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is slow or runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in
-    one worker: a session takes both cores and gigabytes.
+    one worker: a session takes both cores and gigabytes. All that start Spark by themselves run in another.
     """
     left_out = [item for item in items if (_tier(item) or "") not in config.option.markexpr]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in {*left_out}]
     for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for name in ("spark", "application"):
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(name))
 
 
 def _tier(item: pytest.Item) -> str | None:
@@ -63,6 +64,19 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def java() -> None:
+    """PySpark and a Java, for processes that start Spark."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    from selectroute.spark import JavaError
+    from selectroute.spark.runtime.java import find_java
+
+    try:
+        find_java()
+    except JavaError as error:
+        missing(str(error))
+
+
 @pytest.fixture(autouse=True)
 def _the_one_session(request: pytest.FixtureRequest) -> None:
     """Whatever test of Spark runs first: what starts a session in this process finds the one of all tests.
@@ -71,6 +85,8 @@ def _the_one_session(request: pytest.FixtureRequest) -> None:
     """
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")
+    elif request.node.get_closest_marker("application"):
+        request.getfixturevalue("java")
 
 
 @pytest.fixture(scope="session", autouse=True)

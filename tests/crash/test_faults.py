@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_what_fails_leaves_nothing_and_is_done_when_the_disk_works():
-    command = [sys.executable, "-m", "tests.crash.programs.faults", "--step", "15"]
+    command = [sys.executable, "-m", "tests.crash.programs.faults", "--step", "31"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     refused = {side: int(number) for number, side in re.findall(r"(\d+) (\S[a-z ]*), refused", ended.stdout)}

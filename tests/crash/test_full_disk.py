@@ -22,7 +22,7 @@ FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 @pytest.mark.slow
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
     program = [sys.executable, "-m", "tests.crash.programs.stream_faults"]
-    command = [*program, "--step", "29", "--table-format", table_format]
+    command = [*program, "--step", "43", "--table-format", table_format]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.stderr.startswith("nothing was tried"):
         missing(ended.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.application
 
 
 @pytest.fixture(autouse=True)

@@ -148,7 +148,7 @@ BASH = ("bash", "-euo", "pipefail", "-c")
 
 
 @pytest.mark.slow
-@pytest.mark.spark
+@pytest.mark.application
 def test_the_example_of_delta_tables_runs(tmp_path):
     shell, python = _of_streams("delta")
     (tmp_path / "messages").mkdir()
@@ -158,7 +158,7 @@ def test_the_example_of_delta_tables_runs(tmp_path):
     _run([sys.executable, "-c", f"{python}\n{seen}"], tmp_path)
 
 
-@pytest.mark.spark
+@pytest.mark.application
 @pytest.mark.parametrize(
     "store", [pytest.param("s3", marks=pytest.mark.slow), pytest.param("hdfs", marks=pytest.mark.nightly)]
 )
@@ -180,7 +180,7 @@ def test_the_example_of_remote_storage_runs(tmp_path, request, store):
 
 
 @pytest.mark.slow
-@pytest.mark.spark
+@pytest.mark.application
 def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
     [code] = [code for code, run in _blocks("shell") if run and _streams(code)]
     with socket.create_server(("127.0.0.1", 0)) as free:  # somebody else may have the port of the page

@@ -288,7 +288,7 @@ def machine_of(make, clock):
 
 
 @EVERY_KIND
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     run_state_machine_as_test(
         machine_of(make, clock),

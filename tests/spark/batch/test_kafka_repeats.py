@@ -32,7 +32,7 @@ def forget(folder, batch):
     (folder / "_checkpoint" / "commits" / str(batch)).unlink()
 
 
-@pytest.mark.parametrize("widened", [False, True])
+@pytest.mark.parametrize("widened", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, widened):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(1, all=("weight >= 0", out), some=("weight > 5", f"{out}?grouping=message"))

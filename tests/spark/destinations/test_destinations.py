@@ -168,7 +168,7 @@ def test_a_consumer_that_takes_in_time_gets_everything_in_order(sqlite, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_crash_at_any_step_of_a_batch_for_a_full_queue_loses_and_doubles_nothing(tmp_path_factory, after):
     decided = 0
     for at in range(1, 300):

@@ -152,7 +152,7 @@ def crash_at(patch, at, after, only_puts=False, chunk=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_crash_at_any_step_puts_each_delivery_once_while_consumers_take(tmp_path_factory, after):
     chunks = 0
     for at in range(1, 300):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections import Counter
 
@@ -13,7 +15,6 @@ from selectroute.spark import rerun
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job.output_folder import LEASE
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
 from selectroute.storage import Location
 from tests.crash.programs.command import wait_until
@@ -56,43 +57,86 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     assert audit(pipe.world.output).findings == []
 
 
+class Command:
+    """The command of a job of a pipe, as a user runs it, and what came out."""
+
+    def __init__(self, pipe, folder):
+        self.pipe = pipe
+        self.out = pipe.broker.create(pipe.name + "-out", 2)
+        pipe.publish(1, all=("weight >= 0", self.out))
+        self.log = folder / "log"
+        self.config = folder / "kafka.properties"
+        self.config.write_text("transaction.timeout.ms=5000\n")
+        self.sent = 0
+
+    def produce(self, count):
+        self.pipe.broker.produce(self.pipe.name, cars(count, first=self.sent))
+        self.sent += count
+
+    def start(self, *options):
+        root, broker = self.pipe.world.root, self.pipe.broker
+        given = [f"--snapshots={root / 'snapshots'}", f"--output={root / 'out'}"]
+        given += ["--kafka-servers", broker.address, "--kafka-config", self.config]
+        given += ["--kafka-topics", self.pipe.name, "--bind", "weight:int"]
+        given += ["--max-offsets-per-trigger", "3", "--trigger-seconds", "0", "--cores", "2", *options]
+        run = command(*given) | {"stderr": self.log.open("ab"), "stdout": subprocess.DEVNULL}
+        return subprocess.Popen(**run, start_new_session=True)
+
+    def started(self):
+        return (self.pipe.world.root / "out" / "_job.json").exists()
+
+    def committed(self):
+        return len(Commits(Location.of(f"{self.pipe.world.root}/out")).batches()) if self.started() else 0
+
+    def wait_for(self, job, done):
+        """Wait until something is so; the job must still run then."""
+        wait_until(lambda: job.poll() is not None or done(), 300, "batches")
+        assert job.poll() is None, self.log.read_text()
+
+    def finish(self):
+        """Let it route what is left, and hold what came out against what was sent."""
+        job = self.start("--available-now")
+        assert job.wait(600) == 0, self.log.read_text()
+        self.check()
+
+    def check(self):
+        found = ids(self.pipe.broker, self.out)
+        assert len(found) == self.sent and set(found.values()) == {1}
+        delivered = self.pipe.delivered()
+        assert sum(delivered.values()) == self.sent and set(delivered.values()) == {1}
+        assert audit(self.pipe.world.output).findings == []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("world", ["s3", "hdfs"], indirect=True)
 def test_a_job_that_is_killed_goes_on_on_another_machine_and_sends_each_record_once(pipe, tmp_path):
-    out = pipe.broker.create(pipe.name + "-out", 2)
-    pipe.publish(1, all=("weight >= 0", out))
-    log, sent = tmp_path / "log", 0
-    folders = [
-        f"--{name}={pipe.world.root / place}"
-        for name, place in (("snapshots", "snapshots"), ("output", "out"))
-    ]
-    more = ["--kafka-servers", pipe.broker.address, "--kafka-topics", pipe.name, "--bind", "weight:int"]
-    more += ["--max-offsets-per-trigger", "3", "--trigger-seconds", "0", "--cores", "2"]
-
-    def start(*options):
-        given = command(*folders, *more, *options) | {"stderr": log.open("ab"), "stdout": subprocess.DEVNULL}
-        return subprocess.Popen(**given, start_new_session=True)
-
-    def committed():
-        return len(Commits(Location.of(f"{pipe.world.root}/out")).batches())
-
+    job = Command(pipe, tmp_path)
     for number in range(3):
-        pipe.broker.produce(pipe.name, cars(30, first=sent))
-        sent += 30
-        job, wanted = start(), (committed() if (pipe.world.root / "out" / LEASE).exists() else 0) + 2 + number
-        wait_until(
-            lambda job=job, wanted=wanted: (
-                job.poll() is not None
-                or ((pipe.world.root / "out" / "_job.json").exists() and committed() >= wanted)
-            ),
-            300,
-            "batches",
-        )
-        assert job.poll() is None, log.read_text()
-        kill(job)
-    job = start("--available-now")
-    assert job.wait(600) == 0, log.read_text()
-    found = ids(pipe.broker, out)
-    assert len(found) == sent and set(found.values()) == {1}
-    assert sum(pipe.delivered().values()) == sent and set(pipe.delivered().values()) == {1}
-    assert audit(pipe.world.output).findings == []
+        job.produce(30)
+        wanted = job.committed() + 2 + number
+        run = job.start()
+        job.wait_for(run, lambda wanted=wanted: job.committed() >= wanted)
+        kill(run)
+    job.finish()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("stopped", range(3))
+def test_a_driver_that_stands_still_for_longer_than_its_transactions_commits_nothing_when_it_wakes_up(
+    pipe, tmp_path, stopped
+):
+    job = Command(pipe, tmp_path)
+    job.produce(60)
+    first = job.start()
+    job.wait_for(first, lambda: job.committed() >= 1 + stopped)
+    pins = pipe.world.root / "out" / "pins"
+    job.wait_for(first, lambda: sum(one.stem.isdigit() for one in pins.files()) > job.committed())
+    os.killpg(first.pid, signal.SIGSTOP)
+    try:
+        job.finish()  # the second driver takes over, and all transactions of the first have ended
+        job.produce(30)
+    finally:
+        os.killpg(first.pid, signal.SIGCONT)
+    assert first.wait(300) == 4, job.log.read_text()
+    assert "another process has taken over the output folder" in job.log.read_text()
+    job.finish()

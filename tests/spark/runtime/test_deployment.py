@@ -13,7 +13,7 @@ from selectroute.spark.runtime.java import find_java
 from tests.support.cluster import ROOT, environment, running, submit_command
 from tests.support.components import missing
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.application, pytest.mark.slow]
 CONF = ROOT / "streaming" / "conf"
 RED = {"properties": {"color": "red"}}
 

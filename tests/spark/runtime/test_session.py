@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
+@pytest.mark.spark
 def test_what_was_found_of_the_files_of_a_frame_is_not_kept_for_others(spark):
     package = spark.sparkContext._jvm.org.apache.spark.sql.execution.datasources
     caches = getattr(getattr(package, "FileStatusCache$"), "MODULE$")
@@ -17,6 +18,7 @@ def test_what_was_found_of_the_files_of_a_frame_is_not_kept_for_others(spark):
     assert kept_by.getClass().getSimpleName() == "NoopCache$"
 
 
+@pytest.mark.application
 def test_a_session_that_starts_and_works_prints_nothing_of_its_own(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

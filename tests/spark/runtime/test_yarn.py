@@ -29,7 +29,7 @@ from tests.support.cluster import ROOT
 from tests.support.hadoop import hadoop
 from tests.support.remote_world import RemoteWorld
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+pytestmark = [pytest.mark.application, pytest.mark.nightly]
 SELECTORS = {
     1: {"red": "color = 'red'", "heavy": "weight > 25", "both": "color = 'blue' AND weight < 10", "all": ""},
     2: {"red": "color = 'green'", "heavy": "weight > 40", "new": "weight BETWEEN 5 AND 7", "all": ""},

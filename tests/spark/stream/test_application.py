@@ -75,10 +75,9 @@ def test_a_missing_snapshot_is_one_sentence_at_once(world):
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-def test_a_job_from_its_first_start_until_it_is_routed_again(spark, world):
-    # Three starts: ended by a signal, after a pause, and after a resume with a file gone. `spark` only to be
-    # skipped where there is no Java: the application starts its own.
+@pytest.mark.application
+def test_a_job_from_its_first_start_until_it_is_routed_again(world):
+    # Three starts: ended by a signal, after a pause, and after a resume with a file gone.
     url = f"sqlite:///{world.root}/registry.db"
     spec = SubscriptionSpec("color = 'red'")
     with sr.Registry.open(url) as registry, RegistryPublisher(registry) as published:

@@ -13,7 +13,7 @@ from selectroute.spark.audit.audit import audit
 from tests.spark.queue_world import Queues
 from tests.unit.cli.interrupted import AtTerminal
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.application, pytest.mark.slow]
 
 RED = {"properties": {"color": "red"}}
 MANY = 30_000
@@ -22,10 +22,8 @@ ENDINGS = ["type_ctrl_c", pytest.param("terminate", marks=pytest.mark.nightly)]
 
 
 @pytest.fixture
-def started(spark, world):
-    """A function that starts a job at a terminal. `spark` only to be skipped where there is no Java: the job
-    starts its own.
-    """
+def started(world):
+    """A function that starts a job at a terminal."""
     world.publish(1, red="color = 'red'")
     jobs = []
 
@@ -54,8 +52,9 @@ def red(world):
     return Counter((row["source"], row["offset"]) for row in world.rows("deliveries"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("state", [pytest.param("it loads", marks=pytest.mark.nightly), "Spark starts"])
+@pytest.mark.parametrize("state", ["it loads", "Spark starts"])
 def test_while_it_starts(started, world, ending, state):
     world.drop_json("a.jsonl", RED)
     job = started()

@@ -21,6 +21,7 @@ from tests.unit.cli.terminal import run
 pytestmark = pytest.mark.slow
 
 REGISTRY = "sqlite:///registry.db"
+FEW = ["", "out err"]
 OUTPUTS = ["", "err", "out", "out err"]
 ALL = ["", "err", "out", "out err", "in", "in err", "in out", "in out err"]
 LINES = '{"id": "x", "selector": "a = 1"}\n{"id": "y", "topic": "cars/+", "selector": "b = 2"}\n'
@@ -98,11 +99,12 @@ def _same(text):
     return [line for line in text.splitlines() if not line.strip().startswith(("created", "modified"))]
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["few", "all"])
 @pytest.mark.parametrize(("command", "given"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_results_are_whole_on_standard_output_whatever_is_a_terminal(home, tmp_path, command, given):
+def test_results_are_whole_on_standard_output_whatever_is_a_terminal(home, tmp_path, command, given, every):
     arguments, stdin = _arguments(command, given)
     seen = {}
-    for number, terminals in enumerate(ALL if stdin else OUTPUTS):
+    for number, terminals in enumerate((ALL if stdin else OUTPUTS) if every else FEW):
         folder = tmp_path / str(number) / "home"
         shutil.copytree(home, folder)
         seen[terminals] = run(

@@ -143,7 +143,7 @@ def test_near_are_those_that_one_condition_keeps_from_a_message(selectors, messa
     assert found_by(selectors, message) == brute(selectors, message)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @thorough
 @given(st.lists(st.tuples(checked_selectors(), topics), min_size=8, max_size=8), messages())
 def test_that_is_so_of_any_selector_of_any_dialect(selectors, message):

@@ -69,7 +69,7 @@ def test_every_room_that_is_compiled_into_the_kernel_makes_its_version():
     assert len(kernel) > 5 and used <= {*compiled.ROOMS}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_process_compiles_and_says_why_and_the_others_and_the_next_load_it(tmp_path):
     code = "import selectroute as sr; done = sr.warm(); print(done.compiled, done.folder); print(done)"
     found = [

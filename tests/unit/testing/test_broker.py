@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.components import BROKER
 
 pytestmark = BROKER
 
 
+@pytest.mark.nightly
 def test_what_was_acknowledged_is_there_after_a_stop_and_after_a_kill(kafka):
     topic = kafka.create("kept")
     for n, end in enumerate((kafka.stop, kafka.kill)):

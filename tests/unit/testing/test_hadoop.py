@@ -35,6 +35,7 @@ def put(hdfs, path, data):
         assert answer.status == 201
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["stop", "kill"], ids=["after a stop", "after a kill"])
 @pytest.mark.parametrize("name", ["namenode", "datanode"])
 @on_hdfs
