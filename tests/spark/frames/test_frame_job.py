@@ -35,7 +35,9 @@ from selectroute.spark.audit.deliveries import deliveries_of
 from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
 from selectroute.spark.stream.fan_out import StreamError
+from selectroute.storage import Location
 from tests.spark.queue_world import A
+from tests.spark.storages import ON_EVERY_STORAGE
 
 # The workers of Spark do not have the tests on their path: what they need of this module travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -127,6 +129,7 @@ def run(frame, world, **options):
         frame=frame,
         snapshots=world.snapshots,
         output=world.output,
+        table_format=world.table_format,
         available_now=True,
         on_batch=reports.append,
         **options,
@@ -151,6 +154,7 @@ def delivered(world):
     return Counter((row["subscription"], row["offset"]) for row in world.rows("deliveries"))
 
 
+@ON_EVERY_STORAGE
 def test_rows_of_spark_s_own_files_are_routed_and_a_repeat_is_the_same(spark, world, arriving, monkeypatch):
     world.publish(1, red=RED, big="n > 2")
     frame = arriving((1, "red"), (2, "blue"), (3, "blue"))
@@ -169,7 +173,7 @@ def test_rows_of_spark_s_own_files_are_routed_and_a_repeat_is_the_same(spark, wo
     assert [row["messages"] for row in world.accounting()] == [3, 1]
     found = audit(world.output)
     assert found.findings == [] and found.inputs == 2
-    commit = json.loads((world.output / "_commits" / "1.json").read_text())
+    commit = Location.of(world.output / "_commits" / "1.json").read_json()
     assert (commit["inputs"]["count"], commit["inputs"]["offsets"]) == (1, ['{"logOffset":1}'])
     assert run(arriving(), world, name="rows") == []
 
@@ -186,6 +190,7 @@ def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refuse
     assert ["it read other offsets" in one.sentence for one in audit(world.output).findings] == [True]
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
     world, sqlite, numbers, monkeypatch, shuffled
@@ -213,7 +218,7 @@ def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
         | {("all", n): 1 for n in range(40)}
         | {("other", n): 1 for n in range(40, 50, 2)}
     )
-    assert not list((world.output / "pins").glob("*.rows"))
+    assert not [one for one in Location.of(world.output / "pins").files() if one.name.endswith(".rows")]
     assert audit(world.output).findings == []
 
 
