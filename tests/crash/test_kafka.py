@@ -22,7 +22,7 @@ def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_
     flow = Flow(kafka, home, seed=3)
     killed = Killed(flow, home)
     # Sent in part before it is killed at the first two of these; the rest is sent by the next start.
-    counts = killed.run_cycles([("token", "before"), ("end", "after"), ("rename", "before"), None])
+    counts = killed.run_cycles([("token", "before"), ("end", "after"), ("publish", "before"), None])
     assert [counts[name] for name in KILLS] == [1, 3]
     assert counts["records"] >= 600 and counts["deliveries"] > 500 and counts["got from the queue"] > 10
     assert counts["of aborted transactions"] > 0

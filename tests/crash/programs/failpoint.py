@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -28,7 +29,7 @@ from selectroute.spark.inputs.kafka import KafkaBatchInput
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
 IN_TASKS: Final = (PUT, "begin", "produce", "token", "end")
-STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", "rename", "return")
+STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", "publish", "return")
 """Of a batch: Spark plans it; pin of the revision, and of the plan; in each task put to queues, begin as the
 only producer, send records, write the commit token, commit the transaction; all tasks; commit; publish; give
 it back to Spark, which notes it as done.
@@ -92,8 +93,13 @@ def _patch(step: str, moment: str, nth: int) -> None:
         replace(KafkaBatchInput, "route")
         replace(FileBatchInput, "route")
         replace(FrameBatchInput, "route")
-    elif step == "rename":
+    elif step == "publish":
+        # A folder of files is renamed; a table has a transaction.
         replace(disk, "rename")
+        with suppress(ImportError):  # without the extra `delta`
+            from selectroute.spark.tables.delta_table import OutcomeTable
+
+            replace(OutcomeTable, "append")
     elif step == "return":
         # The last that is done of a batch.
         replace(Commits, "_account")

@@ -34,7 +34,7 @@ from tests.spark.queue_world import A, Queues
 
 ROOT = Path(__file__).parents[3]
 BATCH = 400
-STEPS = ("offsets", "pin", "plan", PUT, "match", "commit", "rename", "return")
+STEPS = ("offsets", "pin", "plan", PUT, "match", "commit", "publish", "return")
 KILLS = ("kills at random instants", "kills at steps")
 _SILENT_SECONDS = 400.0
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -139,7 +139,7 @@ class Killed:
 
     def _kill_at(self, step: str, moment: str) -> None:
         """Let it be killed at a step of one of the next batches."""
-        nth = self.chance.randrange(1, 7 if step == "rename" else 3)
+        nth = self.chance.randrange(1, 7 if step == "publish" else 3)
         job = self._start(step, moment, str(nth))
         started = time.monotonic()
         while job.poll() is None:
