@@ -1,4 +1,4 @@
-"""A table in a store that refuses a request of Delta's library: that is an error of storage, and is waited for."""
+"""A table in a store that refuses a request of Delta's library, as when credentials have expired."""
 
 from __future__ import annotations
 
