@@ -18,7 +18,7 @@ from tests.support.components import missing
 FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 
 
-@FORMATS
+@pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.nightly)])
 @pytest.mark.slow
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
     program = [sys.executable, "-m", "tests.crash.programs.stream_faults"]

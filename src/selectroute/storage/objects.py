@@ -306,9 +306,8 @@ def _as_ours(what: str, url: str) -> Iterator[None]:
     except (SelectRouteError, OSError) as error:
         if not isinstance(error, FileNotFoundError):
             raise
-        found = _CODE.search(str(error))
-        if found is not None and found[1] in _CAUSES:
-            raise _error(found[1], what, url) from error
+        if (known := known_error(str(error), f"{url} can't be {what}")) is not None:
+            raise known from error
         raise FileNotFoundError(2, "no such file", url) from error
     except they.AlreadyExistsError as error:
         raise FileExistsError(17, "file exists", url) from error
@@ -324,9 +323,9 @@ def _named(error: Exception, what: str, url: str) -> StorageError:
     from obstore import exceptions as they
 
     text = str(error)
-    code, status = _CODE.search(text), _STATUS.search(text)
-    if code is not None and code[1] in _CAUSES:
-        return _error(code[1], what, url)
+    if (known := known_error(text, f"{url} can't be {what}")) is not None:
+        return known
+    status = _STATUS.search(text)
     refused = status is not None and status[1] in ("401", "403")  # of a listing, and of many at once
     if refused or isinstance(error, they.PermissionDeniedError | they.UnauthenticatedError):
         return DeniedError(f"{url} can't be {what}: the credentials do not allow it")
@@ -338,9 +337,15 @@ def _named(error: Exception, what: str, url: str) -> StorageError:
     return UnreachableError(f"{url} can't be {what}: the storage does not answer ({cause})")
 
 
-def _error(code: str, what: str, url: str) -> StorageError:
-    kind, cause = _CAUSES[code]
-    return kind(f"{url} can't be {what}: {cause}")
+def known_error(answer: str, failed: str) -> StorageError | None:
+    """Return the error whose code is in an answer of a store, with its cause after what ``failed``; None if
+    the answer has no code whose meaning is known.
+    """
+    code = _CODE.search(answer)
+    if code is None or code[1] not in _CAUSES:
+        return None
+    kind, cause = _CAUSES[code[1]]
+    return kind(f"{failed}: {cause}")
 
 
 def _line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.stream import table_upkeep
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.delta import DeltaTables
 
@@ -49,7 +51,7 @@ def test_what_the_upkeep_cannot_do_is_a_warning_and_is_tried_again():
     warnings, calls = [], []
 
     class Tables:
-        def maintain(self, should_stop):
+        def maintain(self, should_stop, is_busy):
             calls.append(should_stop())
             raise OSError(28, "No space left on device", "/out")
 
@@ -62,11 +64,33 @@ def test_what_the_upkeep_cannot_do_is_a_warning_and_is_tried_again():
     assert "it is tried again: " in warning and "No space left on device" in warning
 
 
+def test_a_stream_is_busy_while_batches_follow_each_other(monkeypatch):
+    monkeypatch.setattr(table_upkeep, "_QUIET_SECONDS", 0.05)
+    found, looked = [], threading.Event()
+
+    class Tables:
+        def maintain(self, should_stop, is_busy):
+            found.append(is_busy())
+            looked.set()
+
+    upkeep = TableUpkeep(SimpleNamespace(tables=Tables()), print)
+    upkeep.wake()
+    upkeep.begin()  # the next batch, at once
+    upkeep.start()
+    assert looked.wait(60)
+    looked.clear()
+    upkeep.wake()
+    assert looked.wait(60)
+    upkeep.begin()
+    upkeep.finish(at_once=False)  # a last look, after the last batch
+    assert found == [True, False, False]
+
+
 def test_an_upkeep_that_is_ended_at_once_is_told_to_stop(delta):
     told = []
 
     class Tables(DeltaTables):
-        def maintain(self, should_stop):
+        def maintain(self, should_stop, is_busy):
             told.append(should_stop())
 
     upkeep = TableUpkeep(Tables(delta.output), print)

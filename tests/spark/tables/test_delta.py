@@ -507,6 +507,22 @@ def test_files_are_merged_and_the_rows_stay(delta):
     assert table(delta).history(2)[1]["selectroute"]["merged"] == 1
 
 
+def test_a_merge_waits_while_the_stream_is_busy_and_not_for_ever(delta):
+    router = filled(delta, 7, compact_every=2)
+    tables = router.commits.tables
+    tables.maintain(lambda: False, lambda: True)
+    assert len(files(delta)) == 7
+    add(delta, router, 7)
+    tables.maintain(lambda: False, lambda: True)
+    assert any(name.startswith("merged-1-") for name in files(delta))
+    for batch in (8, 9):
+        add(delta, router, batch)
+    tables.maintain(lambda: False, lambda: True)
+    assert len(table(delta).file_uris()) == 3
+    tables.maintain(lambda: False, lambda: False)
+    assert len(table(delta).file_uris()) == 2
+
+
 def test_a_merge_changes_no_data_for_streaming_readers(delta):
     router = filled(delta, 4, compact_every=2)
     router.commits.tables.maintain(lambda: False)
@@ -534,6 +550,19 @@ def test_checkpoints_are_made_and_the_log_is_cut(delta, monkeypatch):
     assert restarted(delta) == []
     oldest = table(delta, version=log.entries()[0])
     assert 0 < oldest.count() < 95 * 3
+
+
+def test_the_table_object_begins_with_the_newest_checkpoint(delta):
+    router = filled(delta, 0, compact_every=0)
+    of_deliveries = router.commits.tables._tables["deliveries"]
+    first = of_deliveries._table
+    for batch in range(25):
+        add(delta, router, batch)
+        router.commits.tables.maintain(lambda: False)
+    with of_deliveries._current() as now:
+        assert now is not first and now.version() == table(delta).version()
+        assert pa.table(now.get_add_actions()).num_rows == 25
+    assert restarted(delta) == []
 
 
 def test_merged_files_are_removed_after_the_retention(delta, monkeypatch):

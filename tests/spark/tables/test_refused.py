@@ -37,6 +37,8 @@ def test_a_log_that_can_not_be_read_before_a_transaction(tmp_path):
     with ThreadPoolExecutor(1) as threads:
         table = OutcomeTable(Location(Remote(), str(tmp_path)), "deliveries", threads)
         table._table = Refusing()
-        with pytest.raises(DeniedError, match=f"the Delta table {tmp_path} cannot be read"):
+        with pytest.raises(
+            DeniedError, match=f"the Delta table {tmp_path} cannot be read: the credentials have expired$"
+        ):
             table.append(Append("job", 0, [], 1, 0, {}))
         assert table._is_stale

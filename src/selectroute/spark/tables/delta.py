@@ -152,10 +152,10 @@ class DeltaTables:
             prefix = f"{sink}/"
             table.remove_strays({path.removeprefix(prefix) for path in named if path.startswith(prefix)})
 
-    def maintain(self, should_stop: Callable[[], bool]) -> None:
+    def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""
         for table in self._tables.values():
-            while self._every and not should_stop() and table.compact(self._every, should_stop):
+            while self._every and not should_stop() and table.compact(self._every, should_stop, is_busy):
                 pass
             if not should_stop():
                 table.clean(self._retention_hours, should_stop)

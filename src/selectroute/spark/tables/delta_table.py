@@ -28,7 +28,7 @@ from selectroute.spark.sinks.schemas import WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
 from selectroute.spark.tables.delta_log import OURS, DeltaLog
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
-from selectroute.storage.objects import delta_options
+from selectroute.storage.objects import delta_options, known_error
 from selectroute.storage.patient import waiting
 
 OWNER: Final = "selectroute.job"
@@ -43,6 +43,16 @@ _CHECKPOINT_EVERY: Final = 10
 
 _KEPT_VERSIONS: Final = 1_000
 """Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
+
+_PATIENCE: Final = 4
+"""How many times as many batches are waited for while batches follow each other without a pause: a merge
+takes the processor that they need.
+"""
+
+_LOOKS: Final = 24
+"""Number of times that files are looked for which were merged long ago, in the time for which they stay: a
+look lists all of them.
+"""
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_ERROR = re.compile(
@@ -88,6 +98,7 @@ class OutcomeTable:
         self._refreshed: Future[None] | None = None
         self._lock = threading.Lock()  # of the table object, and of transactions
         self._checkpoint = -1
+        self._looked = float("-inf")
         self._small: set[int] = set()
         self._may_merge = True
         self._is_stale = False
@@ -260,13 +271,21 @@ class OutcomeTable:
 
     # ---- behind the stream
 
-    def compact(self, every: int, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Merge the small files of batches, if those of ``every`` batches are there; return whether there may
-        be more to merge. The stream only waits for the transaction at the end.
+    def compact(
+        self,
+        every: int,
+        should_stop: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Merge the small files of batches, if those of ``every`` batches are there, or of some times as many
+        while ``is_busy``; return whether there may be more to merge. The stream only waits for the
+        transaction at the end.
 
         Raises OSError, DeltaError, pyarrow.ArrowException; the table is as before.
         """
         if len(self._small) < every and not self._may_merge:
+            return False
+        if len(self._small) < _PATIENCE * every and is_busy():
             return False
         live = self.live()
         plan = plan_merge(live, every)
@@ -299,8 +318,8 @@ class OutcomeTable:
             (self.folder / name).delete()
 
     def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Make a checkpoint if enough transactions came since the last one; before it remove the files that
-        were merged long ago, after it the oldest entries of the log.
+        """Make a checkpoint if enough transactions came since the last one; before it now and then remove the
+        files that were merged long ago, after it the oldest entries of the log.
 
         Raises OSError, DeltaError; the table is as before.
         """
@@ -311,15 +330,30 @@ class OutcomeTable:
         with self._errors("be cleaned"):
             # Another object: the stream does not wait for this one.
             other = self._opened()
-            old = other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False)
-            for path in old:
-                if should_stop():
-                    return
-                self._remove(path)
+            if time.monotonic() - self._looked >= retention_hours * 3_600 / _LOOKS:
+                for path in other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False):
+                    if should_stop():
+                        return
+                    self._remove(path)
+                self._looked = time.monotonic()
             other.create_checkpoint()
         self.log.flush_checkpoint(other.version())
         self._checkpoint = other.version()
         self.log.cut(_KEPT_VERSIONS)
+        self._open_again()
+
+    def _open_again(self) -> None:
+        """Replace the table object by one that begins with the newest checkpoint.
+
+        An object keeps the files of each transaction that it has seen as a part of its own, and goes through
+        all parts in each commit and update, 0.1 ms each. The files of a checkpoint are one part.
+        """
+        fresh = self._opened()
+        with self._current() as table:
+            if fresh.version() < table.version():
+                with self._errors("be read"):
+                    fresh.update_incremental()
+            self._table = fresh
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
@@ -387,9 +421,12 @@ class OutcomeTable:
         text = str(error)
         if self.folder.is_local or not _STORAGE_ERROR.search(text):
             return None
+        failed = f"the Delta table {self.folder} cannot {action}"
+        if (known := known_error(text, failed)) is not None:
+            return known
         kind = DeniedError if _DENIED.search(text) else UnreachableError
         cause = "the credentials do not allow it" if _REFUSED.search(text) else _one_line(error)[:200]
-        return kind(f"the Delta table {self.folder} cannot {action}: {cause}")
+        return kind(f"{failed}: {cause}")
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:

@@ -88,7 +88,7 @@ class ParquetTables:
     def remove_strays(self, named: Collection[str]) -> None:
         """Do nothing: they are in the staging folders."""
 
-    def maintain(self, should_stop: Callable[[], bool]) -> None:
+    def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Do nothing: folders need no care."""
 
     def batches(self, sink: str) -> set[int]:

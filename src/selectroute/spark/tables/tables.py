@@ -79,8 +79,10 @@ class OutcomeTables(Protocol):
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove the files of failed attempts: those that no table has, and whose path no commit names."""
 
-    def maintain(self, should_stop: Callable[[], bool]) -> None:
-        """Do what is due to keep the tables fast, and return soon once ``should_stop``."""
+    def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
+        """Do what is due to keep the tables fast, and return soon once ``should_stop``. What costs much waits
+        while ``is_busy``, within limits.
+        """
 
     def batches(self, sink: str) -> set[int]:
         """Return the batches with rows in a table."""
