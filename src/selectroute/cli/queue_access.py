@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from selectroute.cli.connect import is_service, queue_settings
 from selectroute.client.queues import QueueDescription, RemoteQueues
 from selectroute.client.registry import RemoteRegistry
+from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.lookup import LookupParams
@@ -63,6 +64,21 @@ class Queues(ABC, Generic[_Opened]):
         """Return the first messages without their bodies; a service returns one page at most."""
         queue = self._queues.open(name)
         return queue.listed(most, **self._wanted(queue, lookup))
+
+    def count(self, name: str, lookup: LookupParams) -> MessageCount:
+        """Return how many messages match."""
+        queue = self._queues.open(name)
+        return queue.count(**self._wanted(queue, lookup))
+
+    def purge(self, name: str, lookup: LookupParams, expected: int | None) -> BulkResult:
+        """Remove all messages that match."""
+        queue = self._queues.open(name)
+        return queue.purge(expected=expected, **self._wanted(queue, lookup))
+
+    def move(self, name: str, to: str, lookup: LookupParams, expected: int | None) -> BulkResult:
+        """Move all messages that match to another queue."""
+        queue = self._queues.open(name)
+        return queue.move(to, expected=expected, **self._wanted(queue, lookup))
 
     @abstractmethod
     def _wanted(self, queue: Any, lookup: LookupParams) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import plain
@@ -11,6 +11,7 @@ from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.client.queues import QueueDescription
+    from selectroute.queues.bulk import Stayed
     from selectroute.queues.message.message import QueuedMessage
 
 _ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
@@ -38,6 +39,18 @@ def paragraph(one: QueueDescription) -> str:
             f"  dialect       {settings.dialect}",
         )
     )
+
+
+def stayed_sentences(stayed: Stayed) -> Iterator[str]:
+    """Yield a sentence for each reason for which messages stayed on their queue."""
+    reasons = (
+        (stayed.full, "the other queue is full"),
+        (stayed.too_long, "the other queue does not take bodies of this length"),
+        (stayed.in_use, "others got them in the meantime, or were getting them"),
+    )
+    for number, reason in reasons:
+        if number:
+            yield f"{counted(number, 'message')} stayed: {reason}"
 
 
 def print_messages(messages: Sequence[QueuedMessage]) -> None:

@@ -11,13 +11,15 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import MAX_WAIT_SECONDS
 from selectroute.client.problems import refusal
+from selectroute.queues.bulk import BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import (
     MQRC_NO_MSG_AVAILABLE,
     MQRC_NOT_AUTHORIZED,
@@ -40,6 +42,9 @@ QUEUE_MANAGER: Final = "selectroute"
 _PATH: Final = "/v1/queues"
 _CREATED, _NONE, _REFUSED, _INVALID = 201, 204, 300, 422
 _SPARE_SECONDS: Final = 5.0
+_BULK_SECONDS: Final = 60.0
+"""Time that a service may take for a part of a purge or a move, by its limits usually ten seconds."""
+
 _T = TypeVar("_T")
 
 
@@ -181,6 +186,43 @@ class RemoteQueue:
             self._http, lambda: [message_of_item(one) for one in json.loads(answer.body)["messages"]]
         )
 
+    def count(self, **wanted: Unpack[Wanted]) -> MessageCount:
+        """Return the number of messages that match all options; see `MessageCount`."""
+        lookup = LookupParams(**wanted)
+        answer = self._http.ask("GET", f"{_path_of(self.name)}:count", params=_params(lookup))
+        self._checked(answer, lookup)
+        return _read(self._http, lambda: _count_of(json.loads(answer.body)))
+
+    def purge(self, *, expected: int | None = None, **wanted: Unpack[Wanted]) -> BulkResult:
+        """Remove all messages that match all options; see `SqlQueue.purge`.
+
+        Raises CountChangedError, before anything is removed, if another number than `expected` matches.
+        """
+        return self._bulk("purge", {"expected": expected}, LookupParams(**wanted))
+
+    def move(self, to: str, *, expected: int | None = None, **wanted: Unpack[Wanted]) -> BulkResult:
+        """Move all messages that match all options to the end of another queue; see `SqlQueue.move`."""
+        return self._bulk("move", {"to": to, "expected": expected}, LookupParams(**wanted))
+
+    def _bulk(self, action: str, given: dict[str, Any], lookup: LookupParams) -> BulkResult:
+        """Purge or move messages, in as many requests as the service needs time for."""
+        _params(lookup)
+        body = {**given, **lookup.body()}
+        path, timeout = f"{_path_of(self.name)}:{action}", self._queues._timeout_seconds + _BULK_SECONDS
+        done: BulkResult | None = None
+        while done is None or not done.is_complete:
+            content = json.dumps({name: value for name, value in body.items() if value is not None})
+            headers = {"Content-Type": "application/json"}
+            answer = self._http.once(
+                "POST", path, content=content.encode(), headers=headers, timeout_seconds=timeout
+            )
+            self._checked(answer, lookup)
+            data = _read(self._http, partial(_object, answer.body))
+            part = _read(self._http, partial(_result_of, data))
+            done = part if done is None else done.with_more(part)
+            body |= {"expected": None, "position": data["position"]}
+        return done
+
     def _first(self, method: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
         until = time.monotonic() + (wait or 0.0)
         while True:
@@ -228,6 +270,19 @@ def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:
         raise RegistryError(f"the response of {http.url} is not a queue's: {error}") from error
+
+
+def _count_of(data: Any) -> MessageCount:
+    return MessageCount(int(data["count"]), bool(data["exact"]))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    return dict(json.loads(body))
+
+
+def _result_of(data: Any) -> BulkResult:
+    stayed = Stayed(**{field.name: int(data["stayed"][field.name]) for field in fields(Stayed)})
+    return BulkResult(_count_of(data["matched"]), int(data["done"]), stayed, data["position"] is None)
 
 
 def _params(lookup: LookupParams) -> dict[str, str]:

@@ -76,6 +76,24 @@ class MQError(SelectRouteError):
         return MQError, (self.comp, self.reason, self.detail)
 
 
+class CountChangedError(SelectRouteError):
+    """Other number of matching messages than expected; nothing was changed.
+
+    Args:
+        expected: the number that the caller has seen.
+        found: the number that match now.
+    """
+
+    def __init__(self, expected: int, found: int) -> None:
+        super().__init__(expected, found)
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        match = "message matches" if self.found == 1 else "messages match"
+        return f"{self.found:,} {match} now, not {self.expected:,}: count again"
+
+
 def failed(reason: int, detail: str | None = None) -> MQError:
     """Return the error of a call that failed for a reason."""
     return MQError(MQCC_FAILED, reason, detail)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import selectroute as sr
+from selectroute.queues.sql import bulk as bulks
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.support.queue_calls import hex_of, id_of
@@ -343,3 +344,34 @@ def test_an_error_of_a_queue_is_a_sentence_first(queue):
     assert (
         code == 3 and err.endswith(" (MQRC 2085 MQRC_UNKNOWN_OBJECT_NAME)\n") and "there is no queue" in err
     )
+
+
+def test_messages_are_counted_purged_and_moved(queue, monkeypatch):
+    monkeypatch.setattr(bulks, "CHUNK", 2)
+    queue("create", "A")
+    queue("create", "B", "--max-depth", 4, "--max-message-length", 3)
+    for number in range(8):
+        queue(
+            "put", "A", "x" * number, "-p", f"number:integer={number}", "--correlation-id", f"c{number % 2}"
+        )
+    light = ("--selector", "number < 2")
+    assert queue("purge", "A", *light, "--dry-run") == (0, "2 messages match\n", "")
+    assert json.loads(queue("purge", "A", "--dry-run", "-o", "json")[1]) == {"matched": 8, "exact": True}
+    code, out, err = queue("purge", "A", *light, "--expected", 3)
+    assert (code, out) == (4, "") and "2 messages match now, not 3" in err
+    assert queue("purge", "A", *light, "--expected", 2) == (0, "2 messages removed\n", "")
+    assert queue("depth", "A")[1] == "6\n"
+    assert queue("move", "A", "B", "--correlation-id", "c1", "--dry-run")[1] == "3 messages match\n"
+    code, out, err = queue("move", "A", "B", "--correlation-id", "c1")
+    assert (code, out) == (1, "1 message moved\n")
+    assert err == "2 messages stayed: the other queue does not take bodies of this length\n"
+    code, out, _ = queue("move", "A", "B", "-o", "json")
+    stayed = {"full": 0, "too_long": 4, "in_use": 0}
+    assert (code, json.loads(out)) == (1, {"matched": 5, "exact": True, "done": 1, "stayed": stayed})
+    assert (queue("depth", "A")[1], queue("depth", "B")[1]) == ("4\n", "2\n")
+    assert queue("move", "B", "A") == (0, "2 messages moved\n", "")
+    for arguments in (("purge", "NONE"), ("move", "A", "NONE"), ("move", "A", "NONE", "--dry-run")):
+        assert queue(*arguments)[0] == 3
+    assert queue("purge", "A", "--selector", "number <")[0] == 5
+    assert queue("move", "A", "A")[0] == 1
+    assert queue("purge", "A") == (0, "6 messages removed\n", "")

@@ -11,6 +11,7 @@ import selectroute as sr
 from selectroute.cli.queue_access import ServiceQueues, _warn
 from selectroute.client.http import HttpClient, UnreachableError
 from selectroute.client.queues import RemoteQueues
+from selectroute.queues.errors import CountChangedError
 from selectroute.queues.rest.headers import descriptor_headers
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
@@ -146,3 +147,24 @@ def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
     )
     assert "did not fit into the response are left out: 2" in capsys.readouterr().err
     assert [dict(one.properties) for one in got] == [{"a": sr.Int(1)}] * 2
+
+
+def test_a_purge_goes_on_where_the_service_stopped_and_a_changed_count_ends_it():
+    asked = []
+    stayed = {"full": 0, "too_long": 1, "in_use": 0}
+    part = {"matched": {"count": 9, "exact": True}, "done": 4, "stayed": stayed}
+
+    def answer(request):
+        asked.append(json.loads(request.content))
+        position = {1: "9-4", 2: None}[len(asked)]
+        return httpx.Response(200, json={**part, "position": position})
+
+    done = over(answer).move("Q", "R", LookupParams(selector="a = 1"), 9)
+    wanted = {"to": "R", "selector": "a = 1"}
+    assert asked == [{**wanted, "expected": 9}, {**wanted, "position": "9-4"}]
+    assert (done.matched, done.done, done.stayed.too_long, done.is_complete) == ((9, True), 8, 2, True)
+    with pytest.raises(CountChangedError) as caught:
+        over(refused(409, "count-changed", expected=9, found=8)).purge("Q", LookupParams(), 9)
+    assert (caught.value.expected, caught.value.found) == (9, 8)
+    with pytest.raises(RegistryError, match="not a queue's"):
+        over(lambda _: httpx.Response(200, json={"done": 4})).purge("Q", LookupParams(), None)

@@ -1,4 +1,4 @@
-"""``selectroute queue list | put | get | browse | create | delete | depth``: messages and queues."""
+"""``selectroute queue list | put | get | browse | purge | move | …``: messages and queues."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from selectroute.cli.connect import missing
+from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.output import Output, OutputOption, records
-from selectroute.cli.queue_text import as_data, paragraph, print_messages, write_body
+from selectroute.cli.queue_text import as_data, paragraph, print_messages, stayed_sentences, write_body
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.names import identifier_length
 from selectroute.selector.suggestion import nearest
 
@@ -315,6 +316,118 @@ app.command(
     selectroute queue browse ORDERS --message-id ID:414D51…
     """,
 )(_taking(removes=False))
+
+
+ExpectedOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Do nothing, with exit code 4, unless so many match.", show_default=False
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many messages match.")]
+
+
+@app.command()
+def purge(
+    queue: NameArgument,
+    message_id: MessageIdOption = None,
+    correlation_id: CorrelationIdOption = None,
+    group_id: GroupIdOption = None,
+    sequence: SequenceOption = None,
+    offset: OffsetOption = None,
+    token: TokenOption = None,
+    selector: SelectorOption = None,
+    dialect: SelectorDialectOption = None,
+    expected: ExpectedOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+    manager: ManagerOption = None,
+) -> None:
+    """Remove all messages that match, without options all messages; the queue stays.
+
+    selectroute queue purge ORDERS --selector "weight < 10" --dry-run
+
+    selectroute queue purge ORDERS --selector "weight < 10" --expected 12
+
+    Messages in units of work stay. Exit code 3 if there is no such queue, 4 if another number matches.
+    """
+    ids = (message_id, correlation_id, group_id, sequence, offset, token)
+    _bulk(queue, None, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
+
+
+@app.command()
+def move(
+    queue: NameArgument,
+    to: Annotated[str, typer.Argument(metavar="TO", help="The queue to move them to.")],
+    message_id: MessageIdOption = None,
+    correlation_id: CorrelationIdOption = None,
+    group_id: GroupIdOption = None,
+    sequence: SequenceOption = None,
+    offset: OffsetOption = None,
+    token: TokenOption = None,
+    selector: SelectorOption = None,
+    dialect: SelectorDialectOption = None,
+    expected: ExpectedOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+    manager: ManagerOption = None,
+) -> None:
+    """Move all messages that match to the end of another queue, without options all messages.
+
+    selectroute queue move ORDERS.BACKOUT ORDERS --selector "weight > 2500"
+
+    Each is on exactly one of the queues at any time, with the same ids, properties, priority and expiry. What
+    does not fit on the other queue stays: exit code 1. Exit code 3 if there is no such queue, 4 if another
+    number matches.
+    """
+    ids = (message_id, correlation_id, group_id, sequence, offset, token)
+    _bulk(queue, to, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
+
+
+def _bulk(
+    queue: str,
+    to: str | None,
+    options: tuple[Any, ...],
+    expected: int | None,
+    dry_run: bool,
+    output: Output,
+    queues: str | None,
+    manager: str | None,
+) -> None:
+    """Purge messages, or move them to the queue `to`; or only count them."""
+    from dataclasses import asdict
+
+    from selectroute.queues.rest.lookup import LookupParams
+
+    lookup = LookupParams(*options)
+    with opened(queues, manager) as connection:
+        if dry_run:
+            for name in (queue, to):
+                if name is not None:
+                    connection.describe(name)
+            found = connection.count(queue, lookup)
+            least = "" if found.is_exact else "at least "
+            verb = "match" if found.number != 1 else "matches"
+            if output is Output.table:
+                print(f"{least}{counted(found.number, 'message')} {verb}")
+            else:
+                print(json.dumps({"matched": found.number, "exact": found.is_exact}))
+            return
+        if to is None:
+            done = connection.purge(queue, lookup, expected)
+        else:
+            done = connection.move(queue, to, lookup, expected)
+    if output is Output.table:
+        print(f"{counted(done.done, 'message')} {'removed' if to is None else 'moved'}")
+        for sentence in stayed_sentences(done.stayed):
+            typer.echo(sentence, err=True)
+    else:
+        matched = {"matched": done.matched.number, "exact": done.matched.is_exact}
+        print(json.dumps({**matched, "done": done.done, "stayed": asdict(done.stayed)}))
+    if done.stayed.total:
+        raise typer.Exit(FAILURE)
 
 
 def _show(message: QueuedMessage, output: Output) -> None:

@@ -65,6 +65,10 @@ class LookupParams(NamedTuple):
 
     def params(self) -> dict[str, str]:
         """Return the conditions as parameters of a URL."""
+        return {name: str(value) for name, value in self.body().items()}
+
+    def body(self) -> dict[str, Any]:
+        """Return the conditions as members of a request's body."""
         names = (
             "messageId",
             "correlationId",
@@ -75,4 +79,4 @@ class LookupParams(NamedTuple):
             "selector",
             "dialect",
         )
-        return {name: str(value) for name, value in zip(names, self, strict=True) if value is not None}
+        return {name: value for name, value in zip(names, self, strict=True) if value is not None}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -185,6 +187,43 @@ class SqlLookup:
                     best = found
         return best
 
+    def candidates(self, request: Request, after: int = -1) -> Iterator[tuple[Record, bool]]:
+        """Yield the messages after a key that are compared to find all matches of a request, in order, each
+        once and without its body, and whether it matches.
+
+        Messages are read as the iteration goes on: a reader that stops early has read a chunk too many at
+        most.
+        """
+        if request.msg_token is not None:
+            found = self.find(request, after)
+            if found is not None:
+                yield found, True
+            return
+        if request.selection is None:
+            for record in self._walk(AccessPath(request), after, _LARGEST_CHUNK):
+                self._statistics.looked_at += 1
+                yield record, True
+            return
+        asked = asked_fields(request)
+        ways: dict[AccessPath, list[Alternative]] = {}
+        for alternative in request.selection.alternatives:
+            wanted = both(asked, alternative)
+            if wanted is not None:
+                ways.setdefault(self._way(*wanted), []).append(alternative)
+        each = [self._compared(way, alternatives, after) for way, alternatives in ways.items()]
+        for _, same in groupby(merge(*each, key=_key_of_candidate), key=_key_of_candidate):
+            seen = list(same)
+            yield seen[0][0], any(is_match for _, is_match in seen)
+
+    def _compared(
+        self, way: AccessPath, alternatives: Sequence[Alternative], after: int
+    ) -> Iterator[tuple[Record, bool]]:
+        """Yield all messages on an access path, and whether each satisfies one of the alternatives."""
+        for record in self._walk(way, after, _LARGEST_CHUNK):
+            self._statistics.looked_at += 1
+            read = selector_values(record)
+            yield record, any(alternative.whole.holds(read) for alternative in alternatives)
+
     def _at(self, queue_key: int) -> Record | None:
         row = self._connection.execute(AT, {**self._given, "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
@@ -193,17 +232,11 @@ class SqlLookup:
         self, fields: tuple[KeyField, ...], keys: tuple[Any, ...], alternative: Alternative, after: int
     ) -> Record | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
-        wanted = dict(zip(fields, keys, strict=True))
-        of_descriptor = Request(*(wanted.get(field) for field in Field))
-        attributes = tuple(name for name in fields if isinstance(name, str) and is_lasting(name))
-        number = self._index_for(attributes)
-        if number is not None:
-            of_index = [wanted[name] for name in self._indexes[number]]
-            way = AccessPath(of_descriptor, number, digest_of(of_index))
-        else:
-            way = AccessPath(of_descriptor)
-            if not any(isinstance(field, int) for field in fields):
-                self._statistics.scans += 1
+        attributes = _lasting(fields)
+        way = self._way(fields, keys)
+        number = way.number
+        if number is None and not any(isinstance(field, int) for field in fields):
+            self._statistics.scans += 1
         before = self._statistics.looked_at
         found = None
         for record in self._walk(way, after, _FIRST_CHUNK):
@@ -219,6 +252,15 @@ class SqlLookup:
         ):
             self.vain[attributes] = self.vain.get(attributes, 0) + looked_at
         return found
+
+    def _way(self, fields: tuple[KeyField, ...], keys: tuple[Any, ...]) -> AccessPath:
+        """Return the access path to the messages whose fields have these values."""
+        wanted = dict(zip(fields, keys, strict=True))
+        of_descriptor = Request(*(wanted.get(field) for field in Field))
+        number = self._index_for(_lasting(fields))
+        if number is None:
+            return AccessPath(of_descriptor)
+        return AccessPath(of_descriptor, number, digest_of([wanted[name] for name in self._indexes[number]]))
 
     def _index_for(self, attributes: Attributes) -> int | None:
         """Return the number of the index on most of these attributes."""
@@ -239,6 +281,15 @@ class SqlLookup:
             if len(rows) < chunk:
                 return
             after, chunk = rows[-1].place, min(4 * chunk, _LARGEST_CHUNK)
+
+
+def _lasting(fields: tuple[KeyField, ...]) -> Attributes:
+    """Return the attributes among fields that may be indexed."""
+    return tuple(name for name in fields if isinstance(name, str) and is_lasting(name))
+
+
+def _key_of_candidate(candidate: tuple[Record, bool]) -> int:
+    return candidate[0].queue_key
 
 
 def indexes_of(text: str) -> Mapping[int, Attributes]:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Literal, Self
 
+from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.lookup.match_options import DEFAULT_MATCH
 from selectroute.queues.lookup.request import request_of
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.queue import Queue
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
+from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import QueueDatabase
 from selectroute.queues.sql.store import SqlStore
 from selectroute.queues.sql.watch import WaitingCall
@@ -85,6 +87,37 @@ class SqlQueue(Queue[SqlStore]):
         lookup = Lookup(request_of(self.settings.dialect, match, **fields))
         return [self._store.to_message(record) for record in self._store.listed(lookup, most)]
 
+    def count(self, match: int = DEFAULT_MATCH, **fields: Any) -> MessageCount:
+        """Return the number of matches; see `call` for the `fields`. For a selector, at most `MOST_COMPARED`
+        messages are compared: if there are more, the count is not exact.
+        """
+        return self.bulk(match, **fields).count()
+
+    def purge(self, match: int = DEFAULT_MATCH, *, expected: int | None = None, **fields: Any) -> BulkResult:
+        """Remove all matches, in transactions of at most `CHUNK` messages; see `call` for the `fields`.
+
+        Messages in units of work, those that others are getting, and those that arrive from now on, stay.
+        Raises CountChangedError, before anything is removed, if another number than `expected` matches.
+        """
+        return _finished(self.bulk(match, **fields), expected)
+
+    def move(
+        self, to: str, match: int = DEFAULT_MATCH, *, expected: int | None = None, **fields: Any
+    ) -> BulkResult:
+        """Move all matches to the end of another queue of this database, in their order; see `purge`.
+
+        Each transaction moves at most `CHUNK` messages. Ids, numbers, priority, persistence, expiry, time of
+        the put and properties are kept; the backout count begins at 0. A message stays if the other queue is
+        full, or has a lower limit for its body.
+
+        Raises MQError 2085 if there is no queue of that name, 2152 if it is this one.
+        """
+        return _finished(self.bulk(match, to=to, **fields), expected)
+
+    def bulk(self, match: int = DEFAULT_MATCH, *, to: str | None = None, **fields: Any) -> Bulk:
+        """Return a purge, or with `to` a move, that is done chunk by chunk, see `Bulk`."""
+        return self._store.bulk(request_of(self.settings.dialect, match, **fields), to)
+
     @classmethod
     def create(
         cls,
@@ -126,3 +159,10 @@ class SqlQueue(Queue[SqlStore]):
         """
         with closing(QueueDatabase(url)) as database:
             database.remove(name, purge=purge)
+
+
+def _finished(bulk: Bulk, expected: int | None) -> BulkResult:
+    bulk.count(expected)
+    while bulk.step():
+        pass
+    return bulk.result

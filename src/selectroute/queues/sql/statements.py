@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from selectroute.queues.lookup.request import Request, asked_fields
+from selectroute.queues.message.queue_key import ARRIVALS
 from selectroute.queues.message.record import Field
 from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
 from selectroute.queues.sql.tables import key, message, owner, queue
@@ -138,6 +139,41 @@ BETWEEN: Final = (
 AT: Final = select(*COLUMNS).where(_visible(message), message.c.place == bindparam("at_place"))
 
 
+_AT_PLACES: Final = and_(
+    message.c.queue == bindparam("in_queue"), message.c.place.in_(bindparam("places", expanding=True))
+)
+LOCK_QUEUES: Final = (
+    select(queue.c.id, queue.c.indexes)
+    .where(queue.c.id.in_(bindparam("queues", expanding=True)))
+    .order_by(queue.c.id)  # one lock order for all, against deadlocks
+    .with_for_update()
+)
+"""Locks queues: until the transaction ends nothing is put to them, and no index of them is made."""
+
+LOCK_FREE: Final = (
+    select(message.c.place, func.length(message.c.body))
+    .where(_visible(message), message.c.place.in_(bindparam("places", expanding=True)))
+    .with_for_update(skip_locked=True)
+)
+"""Locks the visible messages with some keys, without those that another transaction takes, and returns the
+lengths of their bodies in bytes."""
+
+REMOVE: Final = delete(message).where(_AT_PLACES)
+REMOVE_KEYS: Final = delete(key).where(
+    key.c.queue == bindparam("in_queue"), key.c.place.in_(bindparam("places", expanding=True))
+)
+MOVE: Final = (
+    update(message)
+    .where(message.c.queue == bindparam("in_queue"), message.c.place == bindparam("at_place"))
+    .values(
+        queue=bindparam("to_queue", type_=message.c.queue.type),
+        place=bindparam("to_place", type_=message.c.place.type),
+        backout_count=0,
+    )
+)
+"""Moves a message, whole, to another queue, where its backout count begins at 0. Its keys must be removed."""
+
+
 def shape_of(request: Request) -> tuple[Shape, dict[str, Any]]:
     """Return the descriptor fields that a request gives, and their values as parameters."""
     given = asked_fields(request)
@@ -173,6 +209,18 @@ def walk(shape: Shape, indexed: bool) -> Select[Any]:
         )
         place = key.c.place
     return found.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
+
+
+@lru_cache(maxsize=1_000)
+def count(shape: Shape) -> Select[Any]:
+    """Return the count of visible messages with these fields, after a key, that arrived up to a number."""
+    arrival = message.c.place.bitwise_and(ARRIVALS)
+    return (
+        select(func.count())
+        .select_from(message)
+        .where(_visible(message), *_agrees(message, shape))
+        .where(message.c.place > bindparam("after"), arrival <= bindparam("last_arrival"))
+    )
 
 
 @lru_cache(maxsize=1_000)

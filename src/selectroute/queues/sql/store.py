@@ -15,14 +15,17 @@ from sqlalchemy import Connection, Executable
 from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
     MQRC_NO_MSG_AVAILABLE,
+    MQRC_OBJECT_NAME_ERROR,
     MQError,
     failed,
 )
 from selectroute.queues.lookup.finding import Statistics
 from selectroute.queues.lookup.groups import Lookup, position_after
+from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import Record, current_message_of, descriptor_of
+from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import Defined, QueueDatabase
 from selectroute.queues.sql.lookup import SqlIndexes, SqlLookup
 from selectroute.queues.sql.put import Arrivals
@@ -80,6 +83,7 @@ class SqlStore:
         self.settings = defined.settings
         self.statistics = Statistics()
         self._database = database
+        self._defined = defined
         self._owns_database = owns_database
         self._store = store
         self._in_queue = {"in_queue": queue}
@@ -178,6 +182,16 @@ class SqlStore:
                 lookup = lookup._replace(after=found.queue_key)
         self._indexes.owe(finder.vain)
         return records
+
+    def bulk(self, request: Request, to: str | None) -> Bulk:
+        """Return the purge of the messages that a request finds, or their move to the queue of a name.
+
+        Raises MQError 2085 if there is no such queue, 2152 if it is this one.
+        """
+        target = None if to is None else self._database.find(to)
+        if target is not None and target.id == self._defined.id:
+            raise failed(MQRC_OBJECT_NAME_ERROR, "messages cannot be moved to the queue on which they are")
+        return Bulk(self._store, self._defined, request, target, self._begin, self._finder, self._now)
 
     def at(self, queue_key: int) -> Record | None:
         """Return the message with a key."""

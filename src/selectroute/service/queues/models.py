@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
+from selectroute.queues.bulk import BulkPosition
+from selectroute.queues.message.field_checks import MAX_NUMBER
+from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.service.http.models import Dialect, Strict
 
@@ -76,3 +79,86 @@ class MessageListAnswer(BaseModel):
     """First matching messages, in the order of delivery."""
 
     messages: list[ListedMessageAnswer]
+
+
+# ---- many messages
+
+_Text = Annotated[str, Field(max_length=2_000)]
+_Number = Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)]
+_Count = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+
+
+class LookupBody(Strict):
+    """Conditions on messages, as of a get: all that are given must agree; without any, every message does."""
+
+    messageId: _Text | None = None
+    correlationId: _Text | None = None
+    groupId: _Text | None = None
+    msgSeqNumber: _Number | None = None
+    offset: _Number | None = None
+    msgToken: _Text | None = None
+    selector: str | None = None
+    dialect: Dialect | None = None
+    """Dialect of the selector; the queue's by default."""
+
+    def lookup(self) -> LookupParams:
+        """Return the conditions."""
+        return LookupParams(
+            self.messageId,
+            self.correlationId,
+            self.groupId,
+            self.msgSeqNumber,
+            self.offset,
+            self.msgToken,
+            self.selector,
+            self.dialect,
+        )
+
+
+class PurgeBody(LookupBody):
+    """Messages to be removed."""
+
+    expected: _Count | None = None
+    """Number of matching messages that the caller has seen: with another one nothing is done."""
+    position: Annotated[str, Field(pattern="^[0-9]{1,18}-[0-9]{1,18}$")] | None = None
+    """As of the answer before, to go on with the same messages: those that arrived later are not touched."""
+
+    def begin(self) -> BulkPosition:
+        """Return the position at which to begin."""
+        return BulkPosition(*map(int, self.position.split("-"))) if self.position else BulkPosition()
+
+
+class MoveBody(PurgeBody):
+    """Messages to be moved, and the queue to which."""
+
+    to: Annotated[str, Field(max_length=1_000)]
+
+
+class CountAnswer(BaseModel):
+    """Number of messages that match; if it is not exact, there are at least so many."""
+
+    count: int
+    exact: bool
+
+
+class StayedAnswer(BaseModel):
+    """Numbers of matching messages that stayed on their queue, by reason."""
+
+    full: int
+    """The other queue has no room for them."""
+    too_long: int
+    """Their bodies are longer than the other queue permits."""
+    in_use: int
+    """Others got them in the meantime, or were getting them."""
+
+
+class BulkAnswer(BaseModel):
+    """Outcome of a purge or a move."""
+
+    matched: CountAnswer
+    """What matched when the call began."""
+    done: int
+    """Number of messages that were removed or moved."""
+    stayed: StayedAnswer
+    position: str | None
+    """Position at which to go on, if the time was over: call again with it. None if all is done."""

@@ -1,0 +1,256 @@
+"""Purge and move of many messages of a queue: chunk by chunk, each chunk in one transaction.
+
+A moved message is never on both queues or on neither: it is one row, whose queue is changed. Whatever stops
+the work in between, whole chunks are done, and the same call again goes on. Messages in units of work, and
+those that others are getting, are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
+from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, CountChangedError, failed
+from selectroute.queues.lookup.request import Request
+from selectroute.queues.message.queue_key import ARRIVALS, queue_key_of
+from selectroute.queues.message.record import Record
+from selectroute.queues.sql.database import Defined
+from selectroute.queues.sql.lookup import SqlLookup, keys_of
+from selectroute.queues.sql.statements import (
+    ARRIVE_MANY,
+    CHANGES,
+    HELD,
+    LOCK_FREE,
+    LOCK_QUEUES,
+    MOVE,
+    PUT_KEY,
+    REMOVE,
+    REMOVE_KEYS,
+    count,
+    shape_of,
+)
+from selectroute.store.engine import Store
+
+MOST_COMPARED: Final = 100_000
+"""Messages that are compared with a selector at most to count its matches."""
+
+CHUNK: Final = 1_000
+"""Messages that are removed or moved in one transaction at most."""
+
+_CHUNK_BYTES: Final = 1 << 24
+"""Bytes of bodies that are moved in one transaction at most, but one message always is."""
+
+_COMPARED_AT_ONCE: Final = 10_000
+"""Messages that are compared in one transaction at most to find a chunk."""
+
+_START: Final = BulkPosition()
+
+
+class Bulk:
+    """Purge of all messages that a request finds, or their move to the end of another queue of the database.
+
+    `count` counts them once; messages that arrive later are not touched. Then each `step` does a chunk, until
+    it returns False. Not safe for threads.
+
+    Args:
+        store: the database.
+        defined: the queue.
+        request: the lookup.
+        to: the queue to move the messages to; None to remove them.
+        begin: checks that the queue is open. Raises MQError 2019.
+        finder: returns the lookup of a transaction.
+        now: returns the parameters of statements: the queue and the time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        defined: Defined,
+        request: Request,
+        to: Defined | None,
+        begin: Callable[[], None],
+        finder: Callable[[Connection], SqlLookup],
+        now: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self.result = BulkResult()
+        self._store = store
+        self._queue = defined.id
+        self._request = request
+        self._to = to
+        self._begin = begin
+        self._finder = finder
+        self._now = now
+        self._last_arrival, self._after = _START
+
+    @property
+    def position(self) -> BulkPosition:
+        """Position from which another object goes on."""
+        return BulkPosition(self._last_arrival, self._after)
+
+    def count(self, expected: int | None = None, position: BulkPosition = _START) -> MessageCount:
+        """Count the messages that match now; with a position, those that are left from there.
+
+        Messages without a selector are counted in the database; of those that are compared with one, the
+        first `MOST_COMPARED` are.
+
+        Raises CountChangedError if `expected` is given and another number.
+        """
+        self._begin()
+        with self._store.reading() as connection:
+            found = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
+            arrivals = 0 if found is None else found.arrivals
+            self._last_arrival, self._after = min(position.last_arrival, arrivals), position.after
+            matched = self._counted(connection)
+        if expected is not None and matched.number != expected:
+            raise CountChangedError(expected, matched.number)
+        self.result.matched = matched
+        return matched
+
+    def step(self) -> bool:
+        """Do the next chunk; return whether there may be more.
+
+        Raises MQError 2085 if a queue was deleted, 2019 if it is closed.
+        """
+        self._begin()
+        most, result = CHUNK, self.result
+        if result.matched.is_exact:  # what came back since, from a unit that was backed out, is not counted
+            most = min(most, result.matched.number - result.done - result.stayed.total)
+        if most > 0 and not result.is_complete:
+            with self._store.reading() as connection:
+                records, after, is_last = self._next(connection, most)
+            if records:
+                after, is_last = self._change(records, after, is_last)
+            self._after, result.is_complete = after, is_last
+        else:
+            result.is_complete = True
+        return not result.is_complete
+
+    def _counted(self, connection: Connection) -> MessageCount:
+        """Return the number of matches that are left."""
+        request = self._request
+        if request.selection is None and request.msg_token is None:
+            shape, given = shape_of(request)
+            given |= {**self._now(), "after": self._after, "last_arrival": self._last_arrival}
+            found = int(connection.execute(count(shape), given).scalar_one())
+            return MessageCount(found, True)
+        matches = 0
+        candidates = self._finder(connection).candidates(request, self._after)
+        for compared, (record, is_match) in enumerate(candidates):
+            if compared == MOST_COMPARED:
+                return MessageCount(matches, False)
+            matches += is_match and self._is_old(record)
+        return MessageCount(matches, True)
+
+    def _is_old(self, record: Record) -> bool:
+        """Return whether a message arrived before the count."""
+        return record.queue_key & ARRIVALS <= self._last_arrival
+
+    def _next(self, connection: Connection, most: int) -> tuple[list[Record], int, bool]:
+        """Return the next matches, the key up to which was looked, and whether that is the end."""
+        records: list[Record] = []
+        after = self._after
+        candidates = self._finder(connection).candidates(self._request, after)
+        for compared, (record, is_match) in enumerate(candidates):
+            if len(records) == most or compared == _COMPARED_AT_ONCE:
+                return records, after, False
+            after = record.queue_key
+            if is_match and self._is_old(record):
+                records.append(record)
+        return records, after, True
+
+    def _change(self, records: list[Record], after: int, is_last: bool) -> tuple[int, bool]:
+        """Remove or move messages, in one transaction; return the key up to which all is done, and whether
+        nothing is left to do. `after` and `is_last` are these if all of the messages are dealt with.
+        """
+        stayed = Stayed()
+        with self._store.writing() as connection:
+            if self._to is None:
+                done = self._remove(connection, records, stayed)
+            else:
+                done, undone = self._move(connection, self._to, records, stayed)
+                if undone is not None:
+                    after, is_last = undone - 1, False
+        self.result.done += done
+        self.result.stayed.too_long += stayed.too_long
+        self.result.stayed.in_use += stayed.in_use
+        if stayed.full:
+            self._after = after
+            with self._store.reading() as connection:
+                self.result.stayed.full = self._counted(connection).number
+            is_last = True
+        return after, is_last
+
+    def _remove(self, connection: Connection, records: list[Record], stayed: Stayed) -> int:
+        self._lock(connection, self._queue)
+        free = self._free(connection, records)
+        given = {"in_queue": self._queue, "places": list(free)}
+        if free:
+            connection.execute(REMOVE, given)
+        stayed.in_use = len(records) - len(free)
+        return len(free)
+
+    def _move(
+        self, connection: Connection, to: Defined, records: list[Record], stayed: Stayed
+    ) -> tuple[int, int | None]:
+        """Move messages up to the first for which the target or the transaction has no room; return their
+        number, and the key of that message.
+        """
+        indexes = self._lock(connection, self._queue, to.id)[to.id]
+        lengths = self._free(connection, records)
+        limit = to.settings.max_depth
+        room = math.inf
+        if limit is not None:
+            room = limit - connection.execute(HELD, {**self._now(), "in_queue": to.id}).scalar_one()
+        moved: list[Record] = []
+        size = 0
+        undone: int | None = None
+        for record in records:
+            length = lengths.get(record.queue_key)
+            if length is None:
+                stayed.in_use += 1
+            elif length > to.settings.max_message_length:
+                stayed.too_long += 1
+            elif len(moved) >= room or (moved and size + length > _CHUNK_BYTES):
+                stayed.full = len(moved) >= room
+                undone = record.queue_key
+                break
+            else:
+                moved.append(record)
+                size += length
+        if moved:
+            self._put(connection, to, moved, indexes)
+        return len(moved), undone
+
+    def _put(self, connection: Connection, to: Defined, records: list[Record], indexes: str) -> None:
+        """Put locked messages on the end of another queue, in their order."""
+        arrivals = {"in_queue": to.id, "count": len(records)}
+        before = connection.execute(ARRIVE_MANY, arrivals).scalar_one() - len(records)
+        by_priority = to.settings.order == "priority"
+        rows: list[dict[str, Any]] = []
+        keys: list[dict[str, Any]] = []
+        for arrival, record in enumerate(records, start=before + 1):
+            place = queue_key_of(arrival, record.priority if by_priority else None)
+            given = {"in_queue": self._queue, "at_place": record.queue_key}
+            rows.append({**given, "to_queue": to.id, "to_place": place})
+            keys += keys_of(record._replace(queue_key=place), to.id, indexes)
+        places = [record.queue_key for record in records]
+        connection.execute(REMOVE_KEYS, {"in_queue": self._queue, "places": places})
+        connection.execute(MOVE, rows)
+        if keys:
+            connection.execute(PUT_KEY, keys)
+
+    def _lock(self, connection: Connection, *queues: int) -> dict[int, str]:
+        """Lock queues; return the indexes of each. Raises MQError 2085 if one was deleted."""
+        found = {row.id: row.indexes for row in connection.execute(LOCK_QUEUES, {"queues": queues})}
+        if len(found) < len(queues):
+            raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
+        return found
+
+    def _free(self, connection: Connection, records: list[Record]) -> dict[int, int]:
+        """Lock the messages that are free; return the length of the body of each by its key."""
+        given = {**self._now(), "places": [record.queue_key for record in records]}
+        return {place: length for place, length in connection.execute(LOCK_FREE, given)}

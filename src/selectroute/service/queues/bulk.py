@@ -1,0 +1,110 @@
+"""Calls on many messages of a queue: count those that a lookup finds, purge them, move them to another queue.
+
+A purge or a move is done in transactions of a limited number of messages each. Between two of them other
+calls are served, and after a limited time the call answers with what it has done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
+
+from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.queues.bulk import MessageCount
+from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
+from selectroute.queues.rest.ids import RestError
+from selectroute.queues.sql.bulk import Bulk
+from selectroute.registry.role import Role
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.queues.administration import PATH, Name
+from selectroute.service.queues.messages import OfQuery
+from selectroute.service.queues.models import BulkAnswer, CountAnswer, MoveBody, PurgeBody
+
+_LOOKUP: Final = ("invalid-selector", "queue-not-found")
+_CHANGE: Final = (*_LOOKUP, "count-changed", "unsupported-media-type", "too-large", "read-only")
+_T = TypeVar("_T")
+
+router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
+
+
+@call(router, "GET", "/{name:path}:count", Role.reader, *_LOOKUP, "forbidden", response_model=CountAnswer)
+def count(service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery) -> Response:
+    """Return how many messages match, of those that a get can return now. Of a long queue, the first 100,000
+    are compared with a selector: then `exact` is false, and the count is one of "at least".
+    """
+    by.check_queue(name)
+    queue = service.queues.open(name)
+    return JsonAnswer(_counted(queue.count(**lookup.fields(queue.settings, service.registry.limits))))
+
+
+@call(router, "POST", "/{name:path}:purge", Role.writer, *_CHANGE, response_model=BulkAnswer)
+async def purge(service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody | None = None) -> Response:
+    """Remove all messages that match, without a lookup every message.
+
+    Messages in units of work, those that others are getting, and those that arrive after the call has begun,
+    stay. With another number of matches than `expected`, nothing is removed: problem 409, with both numbers.
+    """
+    by.check_queue(name)
+    return await _done(service, name, None, body or PurgeBody())
+
+
+@call(router, "POST", "/{name:path}:move", Role.writer, *_CHANGE, "invalid-queue", response_model=BulkAnswer)
+async def move(service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -> Response:
+    """Move all messages that match to the end of another queue, in the order of delivery; see the purge.
+
+    All of a message is kept but its token and its backout count. A message is at any time on exactly one of
+    the queues. What does not fit on the other queue stays, and `stayed` says how many did for which reason.
+    """
+    by.check_queue(name)
+    by.check_queue(body.to)
+    return await _done(service, name, body.to, body)
+
+
+async def _done(service: Service, name: str, to: str | None, body: PurgeBody) -> Response:
+    until = time.monotonic() + service.limits.bulk_seconds
+    try:
+        bulk = await run_in_threadpool(_begun, service, name, to, body)
+        while await _writing(service, bulk.step):
+            if time.monotonic() > until:
+                break
+    except MQError as error:
+        if error.reason == MQRC_HOBJ_ERROR:  # closed, because it was deleted?
+            await run_in_threadpool(service.queues.open, name)
+        raise
+    done, at = bulk.result, bulk.position
+    return JsonAnswer(
+        {
+            "matched": _counted(done.matched),
+            "done": done.done,
+            "stayed": asdict(done.stayed),
+            "position": None if done.is_complete else f"{at.last_arrival}-{at.after}",
+        }
+    )
+
+
+def _begun(service: Service, name: str, to: str | None, body: PurgeBody) -> Bulk:
+    """Return the work on a queue, with its messages counted."""
+    queue = service.queues.open(name)
+    try:
+        fields = body.lookup().fields(queue.settings, service.registry.limits)
+    except RestError as error:
+        raise ProblemError("invalid-body", str(error), place=f"/{error.place}", mqrc=error.reason) from error
+    bulk = queue.bulk(to=to, **fields)
+    bulk.count(body.expected, body.begin())
+    return bulk
+
+
+async def _writing(service: Service, function: Callable[[], _T]) -> _T:
+    """Run a writing function in a thread, within the limit of writers."""
+    async with service.writing:
+        return await run_in_threadpool(function)
+
+
+def _counted(found: MessageCount) -> dict[str, Any]:
+    return {"count": found.number, "exact": found.is_exact}
