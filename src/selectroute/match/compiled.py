@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from threading import Timer
 from typing import Any, Final, TypeVar
 
 import numba
@@ -63,6 +64,8 @@ def inlined(function: _Function) -> _Function:
 KERNEL: Final = "the matching kernel"
 _UNLOCKED: Final = nullcontext()
 _loaded: set[str] = set()
+_LONG: Final = 5.0
+"""Seconds after which a process says that it waits for another."""
 
 
 def compiling_alone(what: str = KERNEL) -> AbstractContextManager[None]:
@@ -84,8 +87,16 @@ def _first_call(what: str) -> Iterator[None]:
                 try:
                     locks.enter_context(FileLock(path, wait=False))
                 except BlockingIOError:
-                    _LOGGER.warning("waiting for another process, which compiles %s", what)
-                    locks.enter_context(FileLock(path))
+                    # It may only load the code, which takes a second and deserves no warning.
+                    told = Timer(
+                        _LONG, _LOGGER.warning, ("waiting for another process, which compiles %s", what)
+                    )
+                    told.daemon = True
+                    told.start()
+                    try:
+                        locks.enter_context(FileLock(path))
+                    finally:
+                        told.cancel()
             except OSError:  # a cache that can only be read, as in an image, or a file system without locks
                 pass
         yield

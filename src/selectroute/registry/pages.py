@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
@@ -15,6 +16,9 @@ from selectroute.registry.log.tables import label, subscription
 from selectroute.registry.model import Page
 
 MAX_LIMIT: Final = 1_000
+
+_WILD: Final = re.compile(r"[%_\\]")
+"""Characters with a meaning in LIKE."""
 
 Filters = dict[str, str]
 """Requested values by filter: topic, status, dialect, name, label."""
@@ -30,6 +34,16 @@ def page(connection: Connection, filters: Filters, limit: int, cursor: str | Non
     rows = connection.execute(statement_of(filters, limit, cursor)).all()
     items = [subscription_of(row) for row in rows[:limit]]
     return Page(items, cursor_of(_digest(filters), items[-1].id) if len(rows) > limit else None)
+
+
+def ids_named(connection: Connection, text: str, after: str, limit: int) -> list[str]:
+    """Return the first ids after one whose names have a text in them, in any case, in the order of the ids.
+    O(subscriptions).
+    """
+    pattern = "%" + _WILD.sub(r"\\\g<0>", text) + "%"
+    like = subscription.c.name.ilike(pattern, escape="\\")
+    wanted = select(subscription.c.id).where(subscription.c.id > after, like)
+    return [row.id for row in connection.execute(wanted.order_by(subscription.c.id).limit(limit))]
 
 
 def statement_of(filters: Filters, limit: int, cursor: str | None) -> Select[Any]:

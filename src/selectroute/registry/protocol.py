@@ -190,6 +190,14 @@ class SubscriptionRegistry(Protocol):
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
 
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Report batches of a query, and its state; see `Registry.note_reports`."""
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
+
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, ClassVar, Final, Literal
 
@@ -23,7 +24,8 @@ from selectroute.index.build.build import rebuilt
 from selectroute.index.jsonl import read_subscriptions
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import explained, index_of_one, judged
-from selectroute.registry import queries
+from selectroute.registry import queries, samples
+from selectroute.registry import reports as report_rows
 from selectroute.registry import tokens as token_rows
 from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import (
@@ -50,9 +52,11 @@ from selectroute.registry.log.tables import FORMAT, counter, metadata, subscript
 from selectroute.registry.log.verify import verify
 from selectroute.registry.matcher import SnapshotMatcher
 from selectroute.registry.model import Page, Status, Subscription, SubscriptionSpec
-from selectroute.registry.pages import Filters, page
+from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.protocol import Progress
+from selectroute.registry.reports import Activity, ReportPage, StreamState
+from selectroute.registry.samples import SampledMessage
 from selectroute.registry.specification import Budget, Checks, is_id, patched
 from selectroute.registry.tokens import Token
 from selectroute.selector.arguments import check_argument, check_iterable
@@ -355,6 +359,13 @@ class Registry:
         with self._store.reading() as connection:
             return page(connection, filters, limit, cursor)
 
+    def ids_named(self, text: str, after: str = "", limit: int = 1_000) -> Sequence[str]:
+        """Return the ids of subscriptions whose names have a text in them, in any case: the first ones after
+        an id, in the order of the ids. O(subscriptions).
+        """
+        with self._store.reading() as connection:
+            return ids_named(connection, text, after, limit)
+
     def import_(
         self,
         lines: Iterable[str | bytes],
@@ -422,6 +433,22 @@ class Registry:
                 found = change_log.page(connection, position, limit, ops)
             if found or not self.wait(max(after, found.revision), until - time.monotonic()):
                 return found
+
+    def history(
+        self, id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[Change], str | None]:
+        """Return the newest changes of a subscription, the newest first, and the cursor with which to ask for
+        those before them; None if there are none. Removed subscriptions have a history, unknown ones an empty
+        one. Raises `InvalidSpecError` for an invalid limit or cursor.
+        """
+        check_argument(id, str, "id", _ID)
+        if limit < 1:
+            raise InvalidSpecError("/limit", "a limit must be 1 or more")
+        before = None if cursor is None else change_log.LogPosition.of(cursor)
+        if not is_id(id):
+            return [], None
+        with self._store.reading() as connection:
+            return change_log.history(connection, id, before, limit)
 
     def wait(self, after: int, seconds: float) -> bool:
         """Wait until there is a revision after `after`, at most `seconds`; return whether there is one."""
@@ -553,6 +580,48 @@ class Registry:
         """Return the newest revision that a batch of any query used, 0 before the first."""
         with self._store.reading() as connection:
             return queries.newest_used(connection)
+
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Record reports of batches of a query, plain data with the number as ``batch``, and what the query
+        says of itself now. The newest 1,000 batches are kept; of each subscription in their ``busiest``, ids
+        with numbers of deliveries, the newest one. Raises `InvalidSpecError` for a report that is too long.
+        """
+        with self._store.writing() as connection:
+            report_rows.note_reports(connection, query, batches, state, datetime.now(UTC))
+
+    def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
+        """Return the reports of a query's batches, the newest first; none for an unknown query. Raises
+        `InvalidSpecError` for an invalid cursor.
+        """
+        with self._store.reading() as connection:
+            return report_rows.page(connection, query, limit, cursor)
+
+    def activities(self, ids: Iterable[str]) -> Sequence[Activity]:
+        """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
+        names among its busiest, in the order of the ids.
+        """
+        check_iterable(ids, "ids", "a list of ids of subscriptions")
+        with self._store.reading() as connection:
+            return report_rows.activities(connection, ids, datetime.now(UTC))
+
+    def streams(self) -> Sequence[StreamState]:
+        """Return the streams that have reported, as they were last heard of, ordered by query."""
+        with self._store.reading() as connection:
+            return report_rows.streams(connection)
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query, in the wire form of `Message.to_json`, to the sample of recent messages.
+        The newest 10,000 of all queries are kept. Raises `InvalidSpecError` for one that is too long.
+        """
+        with self._store.writing() as connection:
+            samples.note_messages(connection, query, messages, datetime.now(UTC))
+
+    def recent_messages(self, after: samples.Key | None = None) -> Sequence[SampledMessage]:
+        """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
+        with self._store.reading() as connection:
+            return samples.messages_after(connection, after)
 
     # ---- tokens
 

@@ -33,6 +33,7 @@ def fill(registry):
     registry.register(SubscriptionSpec(), idempotency=Idempotency("me", "key", "digest"))
     registry.note_query("q", source="files", can_replay=True)
     registry.note_batch("q", 1, 2)
+    registry.note_reports("q", [{"batch": 1, "busiest": {"s2": 3, "s3": 4}}], {"behind": 1})
     registry.add_token("reader", topics=["t/#"])
 
 
@@ -50,6 +51,7 @@ def told(registry):
         [registry.get_by_name(one.name) for one in pages[0]],
         registry.changes(limit=10_000),
         registry.effective_from(1),
+        registry.activities(["s3", "s2"]),
         registry.tokens(),
         list(registry.export(revision=5)),
     )

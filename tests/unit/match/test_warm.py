@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import grimp
 import pytest
 
 import selectroute as sr
+from selectroute.durable.lock import FileLock
 from selectroute.match import compiled
 
 _MATCH = """
@@ -86,6 +88,19 @@ def test_one_process_compiles_and_says_why_and_the_others_and_the_next_load_it(t
     assert "was already compiled" in again and not quiet
     matched, _ = ended(start(_MATCH, tmp_path))
     assert matched.splitlines()[-1] == "compiled 0"
+
+
+@pytest.mark.parametrize(("long", "warnings"), [(30.0, 0), (0.0, 1)])
+def test_a_process_that_waits_for_long_says_for_what(tmp_path, monkeypatch, caplog, long, warnings):
+    monkeypatch.setattr(compiled, "_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiled, "_LONG", long)
+    monkeypatch.setattr(compiled, "_loaded", set())
+    other = FileLock(tmp_path / "compiling.lock")
+    Timer(1.0, other.close).start()
+    with compiled.compiling_alone("a function of this test"):
+        assert [record.message for record in caplog.records] == [
+            "waiting for another process, which compiles a function of this test"
+        ] * warnings
 
 
 def test_where_nothing_can_be_kept_it_says_so(monkeypatch):

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Literal
 
 from sqlalchemy import Connection, and_, delete, exists, insert, select, tuple_
@@ -20,6 +19,7 @@ from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSp
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import LogRow, Revision, last_pauses
 from selectroute.registry.log.rows import (
+    batched,
     body_of,
     checked_body,
     subscription_of,
@@ -86,7 +86,7 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
         for one in block
         for name, value in one.data["labels"].items()
     ]
-    for old_ids in _batched(existing):
+    for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
     try:
@@ -113,7 +113,7 @@ def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
     """Return the registered subscriptions among these ids."""
     found: dict[str, Subscription] = {}
-    for some in _batched(ids):
+    for some in batched(ids):
         for row in connection.execute(subscriptions_with_state().where(subscription.c.id.in_(some))):
             found[row.id] = subscription_of(row)
     return found
@@ -122,16 +122,9 @@ def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
     """Return the revision of the last pause of each of these subscriptions."""
     found: dict[str, int] = {}
-    for some in _batched(ids):
+    for some in batched(ids):
         found |= {id: at for id, at in connection.execute(last_pauses(some))}
     return found
-
-
-def _batched(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Split ids into lists that fit the parameters of one statement."""
-    rest = iter(ids)
-    while some := list(islice(rest, 500)):
-        yield some
 
 
 def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:

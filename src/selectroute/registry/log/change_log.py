@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, text, tuple_
 
-from selectroute.registry.changes import OPS, ChangePage, Op
+from selectroute.registry.changes import OPS, Change, ChangePage, Op
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.header_rows import read_counter
@@ -81,6 +81,23 @@ def page(
     last = LogPosition(rows[-1].revision, rows[-1].seq)
     complete = last.revision - (following.revision == last.revision)
     return ChangePage(map(change_of, checked), last.cursor, newest, complete)
+
+
+def history(
+    connection: Connection, id: str, before: LogPosition | None, limit: int
+) -> tuple[list[Change], str | None]:
+    """Return the newest changes of a subscription before a position, the newest first, and the cursor of the
+    next ones; None if these are all. Raises `DamagedError`.
+    """
+    statement = select(change).where(change.c.id == id)
+    if before is not None:
+        statement = statement.where(tuple_(*_ORDER) < tuple_(*before))
+    newest = statement.order_by(*(c.desc() for c in _ORDER)).limit(limit + 1)
+    rows = connection.execute(newest).all()
+    found = [change_of(checked_row(connection, row)) for row in rows[:limit]]
+    if len(rows) <= limit:
+        return found, None
+    return found, LogPosition(rows[limit - 1].revision, rows[limit - 1].seq).cursor
 
 
 def rows_after(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:

@@ -26,7 +26,7 @@ from selectroute.registry.log.rows import (
     topic_key,
     view_row,
 )
-from selectroute.registry.log.tables import change, counter, label, subscription
+from selectroute.registry.log.tables import activity, change, counter, label, subscription
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
@@ -126,6 +126,7 @@ class Revision:
         old = self.get(id, expected)
         self._log(LogRow("remove", id, None))
         self.connection.execute(delete(subscription).where(subscription.c.id == id))
+        self.connection.execute(delete(activity).where(activity.c.id == id))
         self._label(old, None)
         self._subscriptions -= 1
         return old

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Row, Select, and_, select
@@ -109,3 +110,10 @@ def change_of(row: Row[Any]) -> Change:
         time=time_of(row.time),
         digest=row.digest.hex(),
     )
+
+
+def batched(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Split ids into lists that fit the parameters of one statement."""
+    rest = iter(ids)
+    while some := list(islice(rest, 500)):
+        yield some

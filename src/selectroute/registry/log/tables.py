@@ -6,6 +6,9 @@
     change        revision, seq → op, id, body, …, digest      the log; a digest covers all earlier rows
     subscription  id → revision, seq, …                        position of its state in the log
     label         name, value, id                              index of labels
+    report        query, batch → body                          the newest batches of each stream
+    activity      id → query, batch, time, deliveries          the newest batch that names a subscription
+    sample        time, query, number → body                   the newest messages that streams send
 
 The body of a change is the subscription after the change as a line of JSON, so that the log is complete by
 itself. The other tables (tokens, idempotency keys, reports of queries) are sealed row by row.
@@ -48,8 +51,8 @@ revision, are not in that index.
 IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
 
 
-def _table(name: str, *parts: Column[Any] | Index) -> Table:
-    return Table(name, metadata, *parts, sqlite_with_rowid=False)
+def _table(name: str, *parts: Column[Any] | Index, info: dict[str, Any] | None = None) -> Table:
+    return Table(name, metadata, *parts, sqlite_with_rowid=False, info=info or {})
 
 
 setting: Final = _table(
@@ -141,6 +144,47 @@ batch: Final = _table(
     Column("revision", _REVISION, primary_key=True, autoincrement=False),
     Column("batch", BigInteger, nullable=False),
     Column("seal", LargeBinary, nullable=False),
+)
+
+stream: Final = _table(
+    "stream",
+    Column("query", _KEY, primary_key=True),
+    Column("time", _KEY, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
+    info={ADDED: True},
+)
+
+report: Final = _table(
+    "report",
+    Column("query", _KEY, primary_key=True),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", _KEY, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
+    Index("report_time", "query", "time", "batch"),
+    info={ADDED: True},
+)
+
+activity: Final = _table(
+    "activity",
+    Column("id", _KEY, primary_key=True),
+    Column("query", _KEY, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+    Column("time", _KEY, nullable=False),
+    Column("deliveries", BigInteger, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
+    info={ADDED: True},
+)
+
+sample: Final = _table(
+    "sample",
+    Column("time", _KEY, primary_key=True),
+    Column("query", _KEY, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
+    info={ADDED: True},
 )
 
 token: Final = _table(

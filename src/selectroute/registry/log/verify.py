@@ -13,8 +13,23 @@ from selectroute.registry.log.change_log import BLOCK, rows_after
 from selectroute.registry.log.header_rows import read_counter, setting_seal
 from selectroute.registry.log.idempotency import request_seal
 from selectroute.registry.log.rows import checked_body, subscriptions_with_state
-from selectroute.registry.log.tables import batch, change, label, query, request, setting, subscription, token
+from selectroute.registry.log.tables import (
+    activity,
+    batch,
+    change,
+    label,
+    query,
+    report,
+    request,
+    sample,
+    setting,
+    stream,
+    subscription,
+    token,
+)
 from selectroute.registry.queries import batch_seal, query_seal
+from selectroute.registry.reports import activity_seal, report_seal, stream_seal
+from selectroute.registry.samples import sample_seal
 from selectroute.registry.tokens import token_seal
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest
@@ -27,6 +42,10 @@ _SEALS: Final = {
     request: request_seal,
     query: query_seal,
     batch: batch_seal,
+    report: report_seal,
+    activity: activity_seal,
+    sample: sample_seal,
+    stream: stream_seal,
     token: token_seal,
 }
 

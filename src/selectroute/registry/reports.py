@@ -1,0 +1,259 @@
+"""Reports of streams: the newest batches of each, and when it was last heard of.
+
+A report is what an operator looks at, and no part of the truth: batches are told by the commits of a job. The
+newest `KEPT` of each query are kept. A report names the busiest subscriptions of its batch; the newest batch
+that names a subscription is kept until the subscription is removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, tuple_
+
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
+from selectroute.registry.log.header_rows import read_counter
+from selectroute.registry.log.rows import batched
+from selectroute.registry.log.tables import activity, query, report, stream, subscription
+from selectroute.registry.model import time_of, time_text
+from selectroute.store.digests import row_digest
+from selectroute.store.errors import DamagedError
+
+KEPT: Final = 1_000
+"""Batches that are kept of each query."""
+
+MAX_CHARACTERS: Final = 32_768
+"""Characters of one report as JSON: a hundred subscriptions with the longest ids take half of them."""
+
+SILENT_SECONDS: Final = 60.0
+"""Seconds after which a stream that has not reported may be down: it reports every ten seconds."""
+
+RATED: Final = 100
+"""Newest batches of each stream from which the rate of a subscription is taken."""
+
+
+class StreamState(NamedTuple):
+    """Stream as it was last heard of.
+
+    ``heard`` is the time of its last report; ``state`` what it said of itself, such as the destinations that
+    make it wait; ``newest`` its newest report of a batch, None before the first.
+    """
+
+    query: str
+    source: str
+    heard: datetime
+    state: Mapping[str, Any]
+    newest: Mapping[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        """Name of the stream; the id of its query if it has none."""
+        return self.state.get("name") or self.query
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stream as plain data."""
+        return {**self._asdict(), "name": self.name, "heard": time_text(self.heard)}
+
+
+class Activity(NamedTuple):
+    """Deliveries of a subscription, as far as batches name it among their busiest.
+
+    ``query``, ``batch``, ``time`` and ``deliveries`` are of the newest batch that names it. ``per_second``
+    are its deliveries in the newest batches of the streams that run, None without any. It may get more: a
+    batch that does not name it counts as none.
+    """
+
+    id: str
+    query: str
+    batch: int
+    time: datetime
+    deliveries: int
+    per_second: float | None
+
+
+class ReportPage(NamedTuple):
+    """Reports of batches, the newest first, and the cursor of those before them; None if these are all."""
+
+    batches: list[dict[str, Any]]
+    next_cursor: str | None
+
+
+def note_reports(
+    connection: Connection,
+    name: str,
+    batches: Sequence[Mapping[str, Any]],
+    state: Mapping[str, Any],
+    now: datetime,
+) -> None:
+    """Record reports of batches of a query, each with its number as ``batch``, and that it was heard of. A
+    batch that is reported again replaces its report. ``busiest`` of a batch are subscriptions with their
+    numbers of deliveries, ``ended`` is its time.
+
+    Raises `InvalidSpecError` for a report that is too long.
+    """
+    time, text = time_text(now), _text(state)
+    row = {"query": name, "time": time, "body": text, "seal": row_digest(name, time, text)}
+    connection.execute(delete(stream).where(stream.c.query == name))
+    connection.execute(insert(stream), row)
+    rows = []
+    once = {one["batch"]: one for one in batches}
+    for number, one in once.items():
+        text = _text(one)
+        seal = row_digest(name, number, time, text)
+        rows.append({"query": name, "batch": number, "time": time, "body": text, "seal": seal})
+    if not rows:
+        return
+    mine = report.c.query == name
+    connection.execute(delete(report).where(mine, report.c.batch.in_([*once])))
+    connection.execute(insert(report), rows)
+    last = _newest_first(name).with_only_columns(report.c.time, report.c.batch).offset(KEPT - 1).limit(1)
+    if (oldest := connection.execute(last).one_or_none()) is not None:
+        key = tuple_(report.c.time, report.c.batch)
+        connection.execute(delete(report).where(mine, key < tuple_(*oldest)))
+    _note_activity(connection, name, once.values(), now)
+
+
+def _note_activity(
+    connection: Connection, name: str, batches: Iterable[Mapping[str, Any]], now: datetime
+) -> None:
+    """Record the newest batch of each registered subscription that these batches of a query name."""
+    newest: dict[str, tuple[str, int, int]] = {}
+    for one in batches:
+        # A stream whose clock is ahead must not hide the later batches of others.
+        time = time_text(min(time_of(one["ended"]), now) if "ended" in one else now)
+        for id, deliveries in one.get("busiest", {}).items():
+            found = (time, one["batch"], deliveries)
+            newest[id] = max(newest.get(id, found), found)
+    if not newest:
+        return
+    read_counter(connection, lock=True)  # other streams and removals wait
+    for ids in batched(newest):
+        known = connection.execute(
+            select(subscription.c.id, activity.c.time)
+            .select_from(subscription.outerjoin(activity, activity.c.id == subscription.c.id))
+            .where(subscription.c.id.in_(ids))
+        )
+        rows = []
+        for id, known_time in known:
+            time, number, deliveries = newest[id]
+            if known_time is None or time >= known_time:
+                seal = row_digest(id, name, number, time, deliveries)
+                row = {"id": id, "query": name, "batch": number, "time": time, "deliveries": deliveries}
+                rows.append({**row, "seal": seal})
+        if rows:
+            connection.execute(delete(activity).where(activity.c.id.in_([row["id"] for row in rows])))
+            connection.execute(insert(activity), rows)
+
+
+def activities(connection: Connection, ids: Iterable[str], now: datetime) -> list[Activity]:
+    """Return the activity of those of these subscriptions that a batch has named, in the order of the ids."""
+    ids = dict.fromkeys(ids)
+    rows = {}
+    for some in batched(ids):
+        for row in connection.execute(select(activity).where(activity.c.id.in_(some))):
+            if row.seal != activity_seal(row):
+                raise DamagedError(f"the activity of {row.id!r} is damaged")
+            rows[row.id] = row
+    rates = _rates(connection, rows, now) if rows else {}
+    found = {
+        id: Activity(id, row.query, row.batch, time_of(row.time), row.deliveries, rates.get(id))
+        for id, row in rows.items()
+    }
+    return [found[id] for id in ids if id in found]
+
+
+def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[str, float]:
+    """Return the deliveries a second of subscriptions since the oldest of the newest batches of each stream
+    that runs, without those of that batch.
+    """
+    found: dict[str, float] = defaultdict(float)
+    heard = time_text(now - timedelta(seconds=SILENT_SECONDS))
+    running = [
+        one for one in connection.execute(select(stream)) if _checked(one, stream_seal(one)).time >= heard
+    ]
+    for one in running:
+        rows = connection.execute(_newest_first(one.query).limit(RATED)).all()
+        later = [row for row in rows if row.time > rows[-1].time]
+        if not later:
+            continue
+        seconds = (max(now, time_of(rows[0].time)) - time_of(rows[-1].time)).total_seconds()
+        for row in later:
+            for id, deliveries in _body(row, report_seal(row)).get("busiest", {}).items():
+                if id in ids:
+                    found[id] += deliveries / seconds
+    return found
+
+
+def page(connection: Connection, name: str, limit: int, cursor: str | None) -> ReportPage:
+    """Return reports of a query, the newest first. Raises `InvalidSpecError` for an invalid cursor."""
+    wanted = _newest_first(name)
+    if cursor is not None:
+        batch, time = read_cursor(cursor, 2)
+        if not batch.lstrip("-").isdecimal() or len(batch) > 20:
+            raise no_cursor()
+        wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(batch)))
+    rows = connection.execute(wanted.limit(limit + 1)).all()
+    found = [_body(row, report_seal(row)) for row in rows[:limit]]
+    if len(rows) <= limit:
+        return ReportPage(found, None)
+    return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
+
+
+def streams(connection: Connection) -> list[StreamState]:
+    """Return the streams that have reported, ordered by query."""
+    rows = connection.execute(
+        select(stream, query.c.source)
+        .select_from(stream.outerjoin(query, query.c.query == stream.c.query))
+        .order_by(stream.c.query)
+    ).all()
+    found = []
+    for row in rows:
+        newest = page(connection, row.query, 1, None).batches
+        state = _body(row, stream_seal(row))
+        found.append(
+            StreamState(row.query, row.source or "", time_of(row.time), state, newest[0] if newest else None)
+        )
+    return found
+
+
+def report_seal(row: Row[Any]) -> bytes:
+    """Return the seal of a row of the table ``report``."""
+    return row_digest(row.query, row.batch, row.time, row.body)
+
+
+def activity_seal(row: Row[Any]) -> bytes:
+    """Return the seal of a row of the table ``activity``."""
+    return row_digest(row.id, row.query, row.batch, row.time, row.deliveries)
+
+
+def stream_seal(row: Row[Any]) -> bytes:
+    """Return the seal of a row of the table ``stream``."""
+    return row_digest(row.query, row.time, row.body)
+
+
+def _newest_first(name: str) -> Select[Any]:
+    """Return the statement that reads the reports of a query."""
+    return select(report).where(report.c.query == name).order_by(report.c.time.desc(), report.c.batch.desc())
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidSpecError("/batches", f"a report has at most {MAX_CHARACTERS:,} characters")
+    return text
+
+
+def _checked(row: Row[Any], seal: bytes) -> Row[Any]:
+    if row.seal != seal:
+        raise DamagedError(f"a report of {row.query!r} is damaged")
+    return row
+
+
+def _body(row: Row[Any], seal: bytes) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(_checked(row, seal).body)
+    return body

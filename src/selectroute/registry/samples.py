@@ -1,0 +1,104 @@
+"""Sample of recent messages: what streams have seen of late, to try a change on before it is made.
+
+A stream sends some messages of its batches, without their bodies, if its operator turns this on. The newest
+`KEPT` of all queries are kept. Like reports, they are for people to look at, and may be lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, insert, select, tuple_
+
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.tables import sample
+from selectroute.registry.model import time_text
+from selectroute.selector.message import Message
+from selectroute.store.digests import row_digest
+from selectroute.store.errors import DamagedError
+
+KEPT: Final = 10_000
+"""Messages that are kept of all queries together."""
+
+MAX_CHARACTERS: Final = 8_192
+"""Characters of one message as JSON."""
+
+Key = tuple[str, str, int]
+"""Time at which a message was reported, query, and number in its report; keys ascend with the time."""
+
+
+class SampledMessage(NamedTuple):
+    """Message of the sample, in the wire form of `Message.from_json`."""
+
+    key: Key
+    message: Mapping[str, Any]
+
+    @property
+    def query(self) -> str:
+        """Query whose batch had the message."""
+        return self.key[1]
+
+    @property
+    def time(self) -> str:
+        """Time at which it was reported, RFC 3339."""
+        return self.key[0]
+
+
+_NEWEST_FIRST: Final = (sample.c.time.desc(), sample.c.query.desc(), sample.c.number.desc())
+
+
+def note_messages(
+    connection: Connection, query: str, messages: Sequence[Mapping[str, Any]], now: datetime
+) -> None:
+    """Add messages of a query to the sample, the oldest first, and remove the oldest of all above `KEPT`.
+
+    Raises `InvalidSpecError` for a message that is too long.
+    """
+    time = time_text(now)
+    rows = []
+    for number, message in enumerate(messages[-KEPT:]):
+        body = as_text(message)
+        if len(body) > MAX_CHARACTERS:
+            raise InvalidSpecError("/messages", f"a message has at most {MAX_CHARACTERS:,} characters")
+        seal = row_digest(time, query, number, body)
+        rows.append({"time": time, "query": query, "number": number, "body": body, "seal": seal})
+    if not rows:
+        return
+    connection.execute(delete(sample).where(sample.c.time == time, sample.c.query == query))
+    connection.execute(insert(sample), rows)
+    last = select(sample.c.time, sample.c.query, sample.c.number).order_by(*_NEWEST_FIRST)
+    if (oldest := connection.execute(last.offset(KEPT - 1).limit(1)).one_or_none()) is not None:
+        key = tuple_(sample.c.time, sample.c.query, sample.c.number)
+        connection.execute(delete(sample).where(key < tuple_(*oldest)))
+
+
+def messages_after(connection: Connection, key: Key | None) -> list[SampledMessage]:
+    """Return the messages of the sample after that of a key, all for None; the oldest first."""
+    wanted = select(sample).order_by(*_NEWEST_FIRST).limit(KEPT)
+    if key is not None:
+        of_row = tuple_(sample.c.time, sample.c.query, sample.c.number)
+        wanted = wanted.where(of_row > tuple_(*key))
+    found = []
+    for row in reversed(connection.execute(wanted).all()):
+        if row.seal != sample_seal(row):
+            raise DamagedError(f"a message of the sample, of {row.query!r}, is damaged")
+        found.append(SampledMessage((row.time, row.query, row.number), json.loads(row.body)))
+    return found
+
+
+def sampled_form(message: Message) -> dict[str, Any]:
+    """Return a message in the wire form, without its body."""
+    return {name: part for name, part in message.to_json().items() if name != "body"}
+
+
+def as_text(message: Mapping[str, Any]) -> str:
+    """Return a message as it is stored."""
+    return json.dumps(message, separators=(",", ":"))
+
+
+def sample_seal(row: Row[Any]) -> bytes:
+    """Return the seal of a row of the table ``sample``."""
+    return row_digest(row.time, row.query, row.number, row.body)

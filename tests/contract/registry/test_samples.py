@@ -1,0 +1,46 @@
+"""Sample of recent messages in every kind of database."""
+
+from __future__ import annotations
+
+import pytest
+
+from selectroute.registry import samples
+from selectroute.registry.errors import InvalidSpecError
+
+
+def of(*weights):
+    return [{"properties": {"weight": weight}} for weight in weights]
+
+
+def weights(found):
+    return [one.message["properties"]["weight"] for one in found]
+
+
+def test_messages_come_back_in_the_order_in_which_they_were_sent(registry):
+    assert list(registry.recent_messages()) == []
+    registry.note_messages("q", of(1, 2))
+    registry.note_messages("other", of(3))
+    registry.note_messages("q", [])
+    found = registry.recent_messages()
+    assert weights(found) == [1, 2, 3] and [one.query for one in found] == ["q", "q", "other"]
+    assert found[0].time.endswith("Z")
+    assert weights(registry.recent_messages(found[0].key)) == [2, 3]
+    assert list(registry.recent_messages(found[-1].key)) == []
+    registry.verify()
+
+
+def test_the_newest_of_all_queries_are_kept(registry, monkeypatch):
+    monkeypatch.setattr(samples, "KEPT", 5)
+    for number in range(4):
+        registry.note_messages("a", of(number))
+        registry.note_messages("b", of(10 + number, 20 + number))
+    assert weights(registry.recent_messages()) == [12, 22, 3, 13, 23]
+    registry.note_messages("a", of(*range(100, 109)))
+    assert weights(registry.recent_messages()) == [104, 105, 106, 107, 108]
+
+
+def test_a_message_that_is_too_long_is_refused_and_none_of_its_report_is_kept(registry):
+    long = {"properties": {"text": "x" * samples.MAX_CHARACTERS}}
+    with pytest.raises(InvalidSpecError, match="at most 8,192 characters"):
+        registry.note_messages("q", [*of(1), long])
+    assert list(registry.recent_messages()) == []
