@@ -9,6 +9,7 @@ from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills
+from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.stream.side_thread import EffectiveFromReporter
 from selectroute.storage import Location
 
@@ -34,6 +35,7 @@ class Log:
     selectors: dict[str, str] = field(default_factory=dict)
     paused: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[Any, ...]] = field(default_factory=list)
+    reports: list[tuple[str, list[int]]] = field(default_factory=list)
 
     def add(self, id: str, selector: str) -> int:
         self.selectors[id] = selector
@@ -91,6 +93,11 @@ class Log:
             raise SelectRouteError("nobody answers")
         self.notes.append((query, batch, revision))
 
+    def note_reports(self, query: str, batches: Sequence[Any], state: Any) -> None:
+        if not self.reachable:
+            raise SelectRouteError("nobody answers")
+        self.reports.append((query, [one["batch"] for one in batches]))
+
 
 class Run:
     """A start of the job in this process: its router, its backfills and what it tells the registry."""
@@ -102,12 +109,12 @@ class Run:
         self.backfills = Backfills(self.router)
         self.cutoffs = EffectiveFromReporter(self.router.job, self.router.commits, self.router.source)
 
-    def route(self, batch: int, *messages: Any) -> None:
-        """Route a file of these messages, named after the batch, and then what the registry asks for."""
+    def route(self, batch: int, *messages: Any) -> BatchReport:
+        """Route a file of these messages, named after the batch; return the report of it."""
         path = self.world.input / f"{batch}.jsonl"
         if not Location.of(path).exists():
             path = self.world.drop_json(path.name, *messages)
-        self.router.route(batch, [path], "q")
+        return self.router.route(batch, [path], "q")
 
     def backfill(self) -> list[Any]:
         """Make all backfills that are due now, and return their reports."""

@@ -47,8 +47,8 @@ BUSY_SECONDS: Final = 60.0
 """Time that a writer waits for another one: an import of a million rows may take that long."""
 
 ADDED: Final = "added"
-"""Key in a column's ``info``: the column was added in a later release. Opening a database of an earlier
-release adds it: it may be NULL, or has a default if it is part of the primary key.
+"""Key in the ``info`` of a column or a table that was added in a later release. Opening a database of an
+earlier release adds it: a column may be NULL, or has a default if it is part of the primary key.
 """
 
 _CACHE_KIB: Final = 16_384
@@ -108,15 +108,21 @@ class Store:
         self._autocommit = AutocommitStatements(self.engine)
         try:
             existing = self._tables()
-            missing = [name for name in metadata.tables if name not in existing]
+            missing = [
+                name
+                for name, table in metadata.tables.items()
+                if name not in existing and ADDED not in table.info
+            ]
             # A new file is renamed into place with all of its tables: a file without tables was truncated.
-            if len(missing) == len(metadata.tables) and (existing or not self.is_sqlite):
+            first = sum(ADDED not in table.info for table in metadata.tables.values())
+            if len(missing) == first and (existing or not self.is_sqlite):
                 if first_rows is None:
                     raise NoDatabaseError(f"{self.url.render_as_string()} has no table {missing[0]}")
                 self._create_tables(first_rows)
             elif missing:
                 raise DamagedError(f"the database has no table {missing[0]}")
             else:
+                self._add_tables(existing)
                 self._add_columns()
         except BaseException as error:
             self.engine.dispose()
@@ -129,14 +135,28 @@ class Store:
         with named_errors(), self.engine.connect() as connection:
             return set(inspect(connection).get_table_names())
 
-    def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
+    @contextmanager
+    def _alone(self) -> Iterator[Connection]:
+        """Begin a transaction that makes tables or columns. Of two processes that do so at once, one waits,
+        in SQLite at BEGIN, and then finds all that the other has made.
+        """
         with self.writing() as connection:
-            # If two processes create at once, one waits (in SQLite at BEGIN) and then finds all tables.
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+            yield connection
+
+    def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
+        with self._alone() as connection:
             if not inspect(connection).has_table(next(iter(self._metadata.tables))):
                 self._metadata.create_all(connection)
                 first_rows(connection)
+
+    def _add_tables(self, existing: set[str]) -> None:
+        """Add the tables that a database of an earlier release does not have."""
+        added = [table for name, table in self._metadata.tables.items() if name not in existing]
+        if added:
+            with self._alone() as connection:
+                self._metadata.create_all(connection, added)  # but those that another process has added
 
     def _missing_columns(self, connection: Connection) -> list[tuple[str, Any]]:
         found = []
@@ -152,10 +172,7 @@ class Store:
         with named_errors(), self.engine.connect() as connection:
             if not self._missing_columns(connection):
                 return
-        with self.writing() as connection:
-            # If two processes add at once, one waits and then finds all columns.
-            if not self.is_sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+        with self._alone() as connection:
             added = self._missing_columns(connection)
             of_key = {name for name, column in added if column.primary_key}
             for name, column in added:
@@ -417,7 +434,10 @@ def _engine(
     def _connected(connection: sqlite3.Connection, _: object) -> None:
         cursor = connection.cursor()
         # An acknowledged commit survives a power failure: each commit syncs the log.
-        cursor.execute("PRAGMA journal_mode = WAL")
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except UnicodeDecodeError as error:  # SQLite's message quotes the schema, of which bits were turned
+            raise DamagedError("the database file is damaged: its schema is not text") from error
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA cell_size_check = ON")
         cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

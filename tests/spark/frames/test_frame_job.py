@@ -524,6 +524,8 @@ def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, t
         assert not query.can_replay and "the rows of a DataFrame can be read only" in query.reason
         registry.resume("red", from_="last-processed")
         reports = routed(3, lambda: None)
+        told = {one["batch"]: one["busiest"] for one in registry.reports(query.query).batches}
+    assert told == {-1: {}, 0: {"red": 1, "all": 1}, 1: {"all": 1}, 2: {"red": 1, "all": 1}}
     (backfill,) = [one for one in reports if one.kind == "backfill"]
     assert backfill.counts.messages == 0
     assert "the inputs of batch 1 are no longer known" in backfill.missing[0]

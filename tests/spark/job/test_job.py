@@ -173,6 +173,8 @@ def test_a_record_of_another_format_is_refused(ready):
         ({"unrouted": "burn"}, "keep, drop, fail"),
         ({"max_files": 0}, "max_files and max_message_bytes must be at least 1"),
         ({"max_message_bytes": 0}, "must be at least 1"),
+        ({"name": ""}, "1 to 128 printable"),
+        ({"name": "a\tb"}, "1 to 128 printable"),
     ],
 )
 def test_options_out_of_range_are_refused(ready, options, match):
@@ -194,6 +196,15 @@ def test_check_wants_input_and_snapshot(world):
     with pytest.raises(SourceError, match="does not exist"):
         check(world.job())
     assert not world.output.exists()
+
+
+def test_a_stream_is_named_after_its_output_folder_unless_it_is_given_a_name(tmp_path):
+    folders = tmp_path / "in", tmp_path / "s"
+    assert Job.of(*folders, tmp_path / "flights").name == "flights"
+    assert Job.of(*folders, tmp_path / "a\nb").name == "ab"
+    assert Job.of(*folders, tmp_path / ("x" * 200)).name == "x" * 128
+    assert Job.of(*folders, "s3://bucket", table_format="delta").name == "stream"
+    assert Job.of(*folders, tmp_path / "out", name="flights of the day").name == "flights of the day"
 
 
 def test_folders_are_paths_or_file_uris():

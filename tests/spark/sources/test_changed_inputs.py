@@ -81,6 +81,25 @@ def test_many_changes_are_counted_and_the_newest_files_alone_are_looked_at(world
     assert len(list(changed_files(world.router().commits, world.input, 4))) == 4
 
 
+def test_a_running_job_reads_each_commit_once(read, monkeypatch):
+    commits = read.router().commits
+    batches, said, now = [], [], [0.0]
+    of_commits = commits.read
+    monkeypatch.setattr(commits, "read", lambda batch: batches.append(batch) or of_commits(batch))
+    watch = ChangeWatch(commits, read.input, said.append, lambda: now[0])
+    watch.look()
+    assert sorted(batches) == [0, 1, 2], "two that are there, and the next one, which is not"
+    path = read.drop_json("c.jsonl", RED)
+    read.router().route(2, [path], "q")
+    later = time.time() + 60
+    os.utime(path, (later, later))
+    batches.clear()
+    for now[0] in (20.0, 40.0):
+        watch.look()
+    assert batches == [2, 3, 3]
+    assert [one.split(" (")[0] for one in said] == ["c.jsonl was changed after batch 2 had read it"]
+
+
 @pytest.mark.spark
 def test_a_stream_warns_of_a_file_that_was_replaced_under_its_name(spark, world):
     world.publish(1, red="color = 'red'")

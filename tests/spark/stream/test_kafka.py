@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import selectroute as sr
 from selectroute.cli import main
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.selector.values.values import Int
@@ -63,6 +64,18 @@ def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch
     pipe.broker.produce(pipe.name, cars(3))
     pipe.run()
     assert len(pipe.broker.records(out)) == 15
+
+
+def test_a_sample_has_the_newest_records_of_the_partition_with_most(pipe):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, [*cars(9), *((1, *rest) for _, *rest in cars(4, 20))])
+    with sr.Registry.open(f"sqlite:///{pipe.world.root}/registry.db") as registry:
+        pipe.run(registry=registry, sample_messages=5)
+        found = [one.message for one in registry.recent_messages()]
+        (batch,) = registry.reports(pipe.query).batches
+    assert batch["busiest"] == {"all": 13}
+    assert [one["properties"]["weight"]["value"] for one in found] == [7, 20, 21, 22, 23]
+    assert all(one["topic"] == pipe.name and "body" not in one for one in found)
 
 
 @ON_EVERY_STORAGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -14,6 +15,7 @@ from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, start_fanout
+from selectroute.spark.stream.reporter import BatchReporter
 from tests.spark.registry_log import Run, delivered
 from tests.spark.stream.test_application import ran
 
@@ -87,6 +89,21 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
     cutoffs = [registry.effective_from(revision) for revision in (added, changed, paused, resumed)]
     assert cutoffs == [[EffectiveFrom(query, batch)] for batch in range(4)]
     assert not warnings
+    (stream,) = registry.streams()
+    told = {one["batch"]: one for one in registry.reports(query).batches}
+    assert stream.query == query
+    assert stream.state == {"name": "out", "waiting": {"queue": 0, "kafka": 0}, "behind": None}
+    assert sorted(told) == [-1, 0, 1, 2, 3] and told[-1]["kind"] == "backfill"
+    assert [told[batch]["revision"] for batch in range(4)] == [added, changed, paused, resumed]
+    assert [told[batch]["deliveries"] for batch in (1, 2, -1)] == [2, 1, 1] and told[0]["seconds"][
+        "match"
+    ] > 0
+    of_batches = defaultdict(Counter)
+    for (batch, _, _, id, _), number in delivered(world).items():
+        of_batches[batch][id] += number
+    assert {batch: one["busiest"] for batch, one in told.items() if one["busiest"]} == of_batches
+    last = {one.id: (one.query, one.batch, one.deliveries) for one in registry.activities(["red", "r", "x"])}
+    assert last == {"red": (query, 3, 1), "r": (query, 3, 1)}
     mine = sorted(
         (batch, source, revision) for batch, source, _, id, revision in delivered(world) if id == "red"
     )
@@ -117,6 +134,11 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
         published.catch_up()
         (report,) = run.backfill()
         run.cutoffs.write_back(run.log, "q")
+        reporter = BatchReporter(lambda: {"waiting": {"queue": 1}, "behind": 3})
+        reporter.note(report)
+        reporter.send(run.log, "q")
+        (stream,) = registry.streams()
+        assert (stream.newest["batch"], stream.state["behind"]) == (-1, 3)
         assert (report.batch, report.revision) == (-1, registry.revision)
         assert {place[:4] for place in delivered(world)} == {
             (0, "0.jsonl", 0, "red"),

@@ -11,11 +11,19 @@ import pytest
 from selectroute.registry.errors import AuthError
 from selectroute.spark.job.job import JobError
 from selectroute.spark.stream.fan_out import check
+from selectroute.spark.stream.reporter import BatchReporter
+from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import EffectiveFromReporter, FairLock, SideThread
 from tests.spark.batch.test_router import crash
 from tests.spark.registry_log import Log, Run, delivered
 
 RED = {"properties": {"color": "red"}}
+
+
+def follower_of(log, run, warnings, failures):
+    sampler = Sampler(run.router.source, 0)
+    common = warnings.append, failures.append, BatchReporter(dict), sampler
+    return SideThread(log, run.router, FairLock(), lambda _: None, *common)
 
 
 @pytest.fixture
@@ -80,7 +88,7 @@ def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
 def followed(run, log):
     """Follow a log until the first failure, or for some rounds; gives warnings and failures."""
     warnings, failures = [], []
-    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
+    follower = follower_of(log, run, warnings, failures)
     follower.start("q")
     follower.finish()
     return warnings, failures
@@ -119,7 +127,7 @@ def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
     run = Run(world, log)
     run.route(0, RED)
     warnings, failures = [], []
-    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
+    follower = follower_of(log, run, warnings, failures)
     follower._round("q")
 
     def refused(*_, **__):
@@ -164,13 +172,20 @@ class Following:
         self.turns = FairLock()
         self.reports, self.warnings, self.failures = [], [], []
         self.follower = SideThread(
-            log, self.run.router, self.turns, self.reports.append, self.warnings.append, self.failures.append
+            log,
+            self.run.router,
+            self.turns,
+            self.reports.append,
+            self.warnings.append,
+            self.failures.append,
+            BatchReporter(dict),
+            Sampler(self.run.router.source, 0),
         )
 
     def route(self, batch, *messages):
         with self.turns.held():
-            self.run.route(batch, *messages)
-        self.follower.wake("q")
+            report = self.run.route(batch, *messages)
+        self.follower.wake("q", report)
 
     def until(self, done):
         deadline = time.monotonic() + 300

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
@@ -41,6 +42,33 @@ class ChangedFile(NamedTuple):
         )
 
 
+class _ReadFile(NamedTuple):
+    """Input file as a batch has read it: its path below the input folder, its size in bytes (None if that was
+    not noted), and the time by which it had been read, in seconds since 1970.
+    """
+
+    batch: int
+    source: str
+    size: int | None
+    read_by: float
+
+    def change(self, folder: Location) -> ChangedFile | None:
+        """Return the change since; None if it is unchanged, or was removed, which is allowed."""
+        try:
+            entry = (folder / self.source).entry()
+        except OSError:
+            return None
+        if entry is None:
+            return None
+        if self.size is not None and entry.size != self.size:
+            what = f"it has {counted(entry.size, 'byte')}, and had {self.size:,}"
+        elif entry.modified > self.read_by:
+            what = "it was written later"
+        else:
+            return None
+        return ChangedFile(self.batch, self.source, what)
+
+
 def changed_files(commits: Commits, folder: Where, newest: int | None = None) -> Iterator[ChangedFile]:
     """Yield the files that were changed after they were read, those of the newest batches first.
 
@@ -51,34 +79,24 @@ def changed_files(commits: Commits, folder: Where, newest: int | None = None) ->
 
     Raises DamagedFileError if a commit is damaged.
     """
-    yield from filter(None, islice(_looked_at(commits, folder), newest))
+    for file in islice(_newest_files(commits, commits.batches()), newest):
+        # Only now: the name of topics, which have no files, is not a location.
+        if (change := file.change(Location.of(folder))) is not None:
+            yield change
 
 
-def _looked_at(commits: Commits, folder: Where) -> Iterator[ChangedFile | None]:
-    """Yield the change of each file that was read, None if it is unchanged."""
-    for batch in reversed(commits.batches()):
-        commit = commits.read(batch) or {}
-        sizes = commit.get("inputs", {}).get("sizes", {})  # Kafka records have none
-        if not sizes:
-            continue
-        where = Location.of(folder)  # the name of topics is not a location
+def _newest_files(commits: Commits, batches: Sequence[int]) -> Iterator[_ReadFile]:
+    for batch in reversed(batches):
+        yield from _files(batch, commits.read(batch) or {})
+
+
+def _files(batch: int, commit: Mapping[str, Any]) -> Iterator[_ReadFile]:
+    """Yield the files that a batch has read; none for records of Kafka."""
+    sizes = commit.get("inputs", {}).get("sizes", {})
+    if sizes:
         read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
         for source, size in sizes.items():
-            try:
-                entry = (where / source).entry()
-            except OSError:
-                entry = None
-            if entry is None:  # removed, which is allowed after a file was read
-                yield None
-                continue
-            if size is not None and entry.size != size:
-                what = f"it has {counted(entry.size, 'byte')}, and had {size:,}"
-            elif entry.modified > read_by:
-                what = "it was written later"
-            else:
-                yield None
-                continue
-            yield ChangedFile(batch, source, what)
+            yield _ReadFile(batch, source, size, read_by)
 
 
 class ChangeWatch:
@@ -104,6 +122,9 @@ class ChangeWatch:
         self._clock = clock
         self._looked: float | None = None
         self._known: set[ChangedFile] = set()
+        # Kept, because to read the commits of so many batches again takes most of a second.
+        self._files: deque[_ReadFile] | None = None
+        self._batch = -1
 
     def look(self, at_once: bool = False) -> None:
         """Check the newest files, unless they were checked seconds ago. Raises DamagedFileError."""
@@ -111,7 +132,8 @@ class ChangeWatch:
         if not at_once and self._looked is not None and now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
-        found = list(changed_files(self._commits, self._folder, LOOKED_AT))
+        folder = Location.of(self._folder)
+        found = [change for file in self._newest() if (change := file.change(folder)) is not None]
         new = [one for one in found if one not in self._known]
         self._known = set(found)
         for one in new[:_MOST]:
@@ -121,3 +143,14 @@ class ChangeWatch:
                 f"{len(new) - _MOST:,} more files were changed after they were read; `selectroute stream "
                 "audit` names all of them"
             )
+
+    def _newest(self) -> Iterable[_ReadFile]:
+        """Return the files that were read last, the newest first."""
+        if self._files is None:
+            batches = self._commits.batches()
+            self._batch = max(batches, default=-1)
+            self._files = deque(islice(_newest_files(self._commits, batches), LOOKED_AT), LOOKED_AT)
+        while (commit := self._commits.read(self._batch + 1)) is not None:
+            self._batch += 1
+            self._files.extendleft(_files(self._batch, commit))
+        return self._files

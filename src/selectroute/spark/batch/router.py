@@ -65,6 +65,7 @@ class BatchReport:
     ``kind``: ``stream``, or ``backfill`` or ``replay``, with numbers below 0.
     ``missing``: of a backfill or replay, a sentence for each input that can't be read again.
     ``topics``: number of messages of each Kafka topic.
+    ``busiest``: number of deliveries of the subscriptions that had most, if the router counts them.
     """
 
     batch: int
@@ -76,6 +77,7 @@ class BatchReport:
     missing: tuple[str, ...] = ()
     topics: dict[str, int] = field(default_factory=dict)
     kind: str = "stream"
+    busiest: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Router:
         pause: waits some time when something holds the stream back; returns whether the job is to stop.
         check_owner: raises an error if another process has taken over the output folder.
         id: the id of the job in its tables, in the place of that in the output folder.
+        counts_busiest: whether reports name the subscriptions with most deliveries.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Router:
         pause: Callable[[], bool] = lambda: True,
         check_owner: Callable[[], None] = lambda: None,
         id: str | None = None,
+        counts_busiest: bool = False,
     ) -> None:
         self.job = job
         self.source = source
@@ -139,6 +143,7 @@ class Router:
         self._queues = queues
         self._kafka = kafka
         self._destinations = tuple(destinations)
+        self._counts_busiest = counts_busiest
         self._missing = MissingDestinations(job.output, warn)
 
     def look(self) -> None:
@@ -254,6 +259,7 @@ class Router:
             if side_batch is None or side_batch.replay_list is None
             else str(staging / side_batch.replay_list),
             destinations=self._destinations,
+            counts_busiest=self._counts_busiest,
         )
         queues = frozenset[str]() if self._queues is None else queues_of(opened)
         topics = frozenset[str]() if self._kafka is None else topics_of(opened)
@@ -262,7 +268,7 @@ class Router:
             if policy.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
                 trial = OutputFiles.staged(str(staging / "attempts"))
-                to_judge = replace(settings, destinations=(), files=trial)
+                to_judge = replace(settings, destinations=(), files=trial, counts_busiest=False)
                 self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
             # A replay often follows a repair, so missing topics are looked up again.
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
@@ -313,7 +319,11 @@ class Router:
         self._write_ahead(partial(remove_plan, self._pins, batch))
         clock.lap("publish")
         return replace(
-            self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)
+            self._report(commit),
+            seconds=clock.seconds,
+            topics=dict(outcome.topics),
+            kind=kind_of(commit),
+            busiest=dict(outcome.busiest),
         )
 
     def _with_targets(

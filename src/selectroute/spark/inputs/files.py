@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,24 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.selector.explain.sentences import counted
+from selectroute.selector.message import Message
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner, Work
+from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
+from selectroute.spark.sources.files.readers import Messages, read
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError, batch_files, stream_files
 from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
+
+_SAMPLED_BYTES: Final = 1 << 20
+"""Bytes of a longer message, which is left out of a sample."""
 
 Folder = TypeVar("Folder", bound=Where)
 File = TypeVar("File")
@@ -104,6 +110,15 @@ class FolderSource(ABC, Generic[Folder, File]):
     def weight(self, letters: pa.Table) -> int:
         """Return the number of files of these letters."""
         return len(letters["source"].unique())
+
+    def sample(self, inputs: Sequence[File], count: int) -> list[Message]:
+        """Return messages of the last file: evenly spread over what is read of it at once."""
+        splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
+        for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
+            if isinstance(part, Messages) and part.count and part.full is not None:
+                rows = np.unique(np.linspace(0, part.count - 1, count).astype(np.int64))
+                return [one for one in part.full.messages(rows) if isinstance(one, Message)]
+        return []
 
     @abstractmethod
     def name_of(self, file: File) -> str:
@@ -235,7 +250,8 @@ class FileBatchInput:
                 f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
-        return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
+        busiest = busiest_of(report["busiest"] for report in reports)
+        return Outcome(counts, written, {}, unlike=unlike, warnings=warnings, busiest=busiest)
 
 
 def _work(tasks: list[list[Split]], bound: Bound, settings: TaskSettings) -> Work:
@@ -261,10 +277,10 @@ def check_folder(folder: Where) -> None:
 
 def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
     """Compare the rows read with those in the footers: no row is lost between plan and worker."""
-    for split, read in zip(splits, rows, strict=True):
-        if split.rows not in (-1, read):
+    for split, count in zip(splits, rows, strict=True):
+        if split.rows not in (-1, count):
             raise CommitError(
-                f"batch {batch}: {split.source} had {counted(split.rows, 'row')} when planned and {read} "
+                f"batch {batch}: {split.source} had {counted(split.rows, 'row')} when planned and {count} "
                 "when read: the file was changed; files must not change once they are in the input folder"
             )
 

@@ -25,6 +25,7 @@ from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.from_messages import BODY
 from selectroute.match.missing import MissingColumnError, missing_columns
+from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import bind, by_position, columns_of
 from selectroute.spark.columns.casts import unlike_values
@@ -35,6 +36,7 @@ from selectroute.spark.columns.snapshot_ref import open_once
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
+from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.offset_log import batch_offsets, offsets_digest
 from selectroute.spark.worker.rows import HASH, LETTER, PLACE, RowLayout, RowReader
@@ -102,6 +104,10 @@ class FrameSource:
         """Return 0: nothing is read."""
         return 0
 
+    def sample(self, inputs: Sequence[Any], count: int) -> list[Message]:
+        """Return none: the rows are gone."""
+        return []
+
 
 class FrameBatchInput:
     """Rows of one batch; see `BatchInput`."""
@@ -152,7 +158,8 @@ class FrameBatchInput:
         for report in reports:
             counts.add(Counts(**report["counts"]))
             files += report["files"]
-        return Outcome(counts, files, {}, unlike=selected.unlike, warnings=selected.warnings)
+        busiest = busiest_of(report["busiest"] for report in reports)
+        return Outcome(counts, files, {}, unlike=selected.unlike, warnings=selected.warnings, busiest=busiest)
 
     def _partitions(self) -> int:
         # It plans the rows, and computes none.

@@ -15,10 +15,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.schemas.cache import open_schemas
 from selectroute.selector.explain.sentences import counted
+from selectroute.selector.message import Message
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner, Work
+from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import SourceNotFoundError
 from selectroute.spark.sources.kafka.config import KafkaInput
@@ -31,7 +34,7 @@ from selectroute.spark.sources.kafka.offsets import (
     ranges_of,
     write_first_offsets,
 )
-from selectroute.spark.sources.kafka.reader import Unlike
+from selectroute.spark.sources.kafka.reader import FullRecords, Unlike, rows_of
 from selectroute.spark.worker.task import TaskSettings, route_ranges
 
 _FEW_RECORDS = 2_000
@@ -120,6 +123,24 @@ class KafkaSource:
             return 0
         return int(pc.sum(pc.subtract(spans["offset_max"], spans["offset_min"])).as_py()) + len(spans)
 
+    def sample(self, inputs: Sequence[Range], count: int) -> list[Message]:
+        """Return the newest messages of the partition with most records."""
+        from selectroute.kafka.client.reading import read  # needs the extra `kafka`
+
+        if not inputs:
+            return []
+        most = max(inputs, key=_size)
+        newest = most._replace(start=max(most.start, most.end - count))
+        input, binding = self.input, self.input.binding
+        schemas = None if input.schemas is None else open_schemas(input.schemas)
+        found: list[Message] = []
+        with input.cluster.wire() as wire:
+            for part in read(wire, [newest], committed=input.cluster.reads_committed, may_lack=True):
+                rows = rows_of(part)
+                full = FullRecords(rows, binding, schemas).messages(np.arange(len(rows)))
+                found += [one for one in full if isinstance(one, Message)]
+        return found
+
 
 class KafkaBatchInput:
     """Ranges of records; see `BatchInput`."""
@@ -199,7 +220,8 @@ class KafkaBatchInput:
             topics[topic] += rows
         binding = input.binding
         sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
-        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, sentences)
+        busiest = busiest_of(report["busiest"] for report in reports)
+        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, sentences, busiest=busiest)
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
         """Check that these records are in the batch's ranges."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from selectroute.selector.message import Message
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
 
@@ -27,8 +28,9 @@ OfTasks = TypeVar("OfTasks")
 
 class Outcome(NamedTuple):
     """Outcome of a batch's inputs: counts, the files written, as reported by tasks, additions to the inputs'
-    record in the commit, the number of messages of each Kafka topic, the findings of `ReadTypes.unlike`, and
-    warnings, of which each key is reported once in all batches.
+    record in the commit, the number of messages of each Kafka topic, the findings of `ReadTypes.unlike`,
+    warnings, of which each key is reported once in all batches, and the deliveries of the busiest
+    subscriptions, if they are counted.
     """
 
     counts: Counts
@@ -37,6 +39,7 @@ class Outcome(NamedTuple):
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
     warnings: Mapping[str, str] = MappingProxyType({})
+    busiest: Mapping[str, int] = MappingProxyType({})
 
 
 class Attempts(Protocol):
@@ -136,3 +139,8 @@ class Source(Protocol):
 
     def weight(self, letters: pa.Table) -> int:
         """Return the number of inputs, in the unit of `limit`, to read for these dead letters."""
+
+    def sample(self, inputs: Sequence[Any], count: int) -> list[Message]:
+        """Return at most so many messages of these inputs, those of one part of them. Raises the errors of
+        reading.
+        """

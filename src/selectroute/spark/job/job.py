@@ -35,6 +35,11 @@ TABLE_RETENTION_HOURS = 24
 """Default time for which files that were merged stay for readers of earlier versions."""
 
 _MOST_HOURS = 24 * 365 * 10
+MOST_SAMPLED = 200
+"""Messages of a sample, which a service takes at once."""
+
+MAX_NAME = 128
+"""Characters of a stream's name."""
 
 MAX_MESSAGE_BYTES = 4 << 20
 """Default limit of a JSON line's length: IBM MQ's own limit for a message."""
@@ -112,6 +117,9 @@ class Job:
             for never.
         table_retention_hours: time for which a Delta table keeps merged files for readers of its earlier
             versions, at least 1.
+        name: name of the stream in the reports to its registry; the output folder's unless given.
+        sample_messages: how many messages of a second go to the registry's sample of recent messages, without
+            their bodies; 0 for none, at most 200. Not of a DataFrame, whose rows can't be read again.
     """
 
     input: Location | KafkaInput | FrameInput
@@ -133,6 +141,8 @@ class Job:
     table_format: str = PARQUET
     compact_every: int = COMPACT_EVERY
     table_retention_hours: int = TABLE_RETENTION_HOURS
+    sample_messages: int = 0
+    name: str = ""
 
     @classmethod
     def of(
@@ -157,6 +167,8 @@ class Job:
         table_format: str | None = None,
         compact_every: int = COMPACT_EVERY,
         table_retention_hours: int = TABLE_RETENTION_HOURS,
+        sample_messages: int = 0,
+        name: str | None = None,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -188,6 +200,8 @@ class Job:
             table_format=table_format or (PARQUET if out.is_local else DELTA),
             compact_every=compact_every,
             table_retention_hours=table_retention_hours,
+            sample_messages=sample_messages,
+            name=_name_of(out) if name is None else name,
         )
         check_argument(binding, Binding, "binding", "a Binding, such as Binding.of(['at:long=cast'])")
         if binding.columns and not isinstance(own, Location):
@@ -215,6 +229,12 @@ class Job:
             raise JobError(
                 f"compact_every must be at least 0, and table_retention_hours from 1 to {_MOST_HOURS:,}"
             )
+        if not 0 <= job.sample_messages <= MOST_SAMPLED:
+            raise JobError(f"sample_messages must be from 0 to {MOST_SAMPLED}")
+        if not 1 <= len(job.name) <= MAX_NAME or not job.name.isprintable():
+            raise JobError(f"the name of a stream has 1 to {MAX_NAME} printable characters")
+        if job.sample_messages and isinstance(own, FrameInput):
+            raise JobError("the messages of a DataFrame cannot be sampled: its rows can't be read again")
         if job.table_format == DELTA and _UNKNOWN_TO_DELTA.search(str(out)):
             raise JobError(
                 f"the output folder {out} cannot have Delta tables: its path has a backslash, or a % before "
@@ -244,3 +264,8 @@ class Job:
         if isinstance(self.input, FrameInput):
             return self.input.source
         return self.input.name if isinstance(self.input, KafkaInput) else str(self.input)
+
+
+def _name_of(output: Location) -> str:
+    """Return the name of a stream that is given none; that of a bucket's root is not empty either."""
+    return "".join(filter(str.isprintable, output.name))[:MAX_NAME] or "stream"

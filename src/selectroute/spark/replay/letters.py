@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
-from selectroute.spark.replay.request import ReplayFilterSpec, as_of_now
+from selectroute.spark.replay.request import ReplayFilterSpec, Request
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.worker.replay_filter import LETTERS, Scope
@@ -89,7 +89,18 @@ def dead_letters(
     reasons: Collection[str] = (),
     subscriptions: Collection[str] = (),
 ) -> Iterator[DeadLetter]:
-    """Yield a job's dead letters of these batches, stages, reasons and subscriptions; empty means all.
+    """Yield a job's dead letters of these batches, stages, reasons and subscriptions; empty means all. The
+    rest is that of `wanted_letters`.
+    """
+    wanted = ReplayFilterSpec(tuple(batches), tuple(stages), tuple(reasons), tuple(subscriptions))
+    return wanted_letters(output, wanted)
+
+
+def wanted_letters(
+    output: Where, wanted: ReplayFilterSpec, *, newest_first: bool = False, left_only: bool = False
+) -> Iterator[DeadLetter]:
+    """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
+    replay took.
 
     Holds some thousands of rows at a time. Skips a file that is removed during the call.
 
@@ -97,13 +108,27 @@ def dead_letters(
         JobError: the folder is not a job's, or a file in it can't be read.
     """
     job_record(output)
-    wanted = {"stage": stages, "reason": reasons, "subscription": subscriptions}
-    tables = open_tables(output)
-    for batch in sorted(tables.batches(DEAD_LETTERS)):
-        for rows in tables.rows(DEAD_LETTERS, batch) if not batches or batch in batches else ():
-            for row in rows.to_pylist():
-                if all(not names or row[column] in names for column, names in wanted.items()):
-                    yield _letter(batch, row)
+    tables, history = open_tables(output), History(Commits(output))
+    if left_only:
+        history.read()
+    for batch in sorted(tables.batches(DEAD_LETTERS), reverse=newest_first):
+        if wanted.batches and batch not in wanted.batches:
+            continue
+        for rows in tables.rows(DEAD_LETTERS, batch):
+            mask = _left(pa.Table.from_batches([rows]), wanted, history.taken[batch])
+            for row in rows.filter(pa.array(mask)).to_pylist():
+                yield _letter(batch, row)
+
+
+def _left(
+    rows: pa.Table, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the letters of a batch that are wanted and that none of these replays took."""
+    table = rows.select(LETTERS.names).cast(LETTERS)
+    mask = wanted.mask(table)
+    for taken in taken_of:
+        mask &= ~taken.mask(table)
+    return mask
 
 
 def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
@@ -151,10 +176,7 @@ def letters_left(
     found = open_tables(output).rows(DEAD_LETTERS, batch, LETTERS.names)
     parts = [pa.Table.from_batches([rows]).cast(LETTERS) for rows in found]
     table = pa.concat_tables([LETTERS.empty_table(), *parts])
-    mask = wanted.mask(table)
-    for taken in taken_of:
-        mask &= ~taken.mask(table)
-    return table.filter(pa.array(mask))
+    return table.filter(pa.array(_left(table, wanted, taken_of)))
 
 
 def messages_in(letters: pa.Table) -> int | None:
@@ -221,19 +243,38 @@ class History:
         return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
 
 
-def count_left(output: Where, wanted: ReplayFilterSpec) -> Counter[tuple[str, str]]:
-    """Count the dead letters that a request made now would replay, by stage and reason.
+def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:
+    """Count the dead letters that a request would replay, by stage and reason.
 
     Raises:
-        JobError: the folder is not a job's, or a file of dead letters can't be read.
+        JobError: a file of dead letters can't be read.
     """
-    request, commits = as_of_now(output, wanted), Commits(output)
+    found: Counter[tuple[str, str]] = Counter()
+    for left in left_by_batch(output, request):
+        found[left.stage, left.reason] += left.letters
+    return found
+
+
+class Left(NamedTuple):
+    """Number of dead letters of a batch, stage and reason that no replay took."""
+
+    batch: int
+    stage: str
+    reason: str
+    letters: int
+
+
+def left_by_batch(output: Where, request: Request) -> Iterator[Left]:
+    """Yield the counts of the dead letters that a request would replay, the newest batch first.
+
+    Raises:
+        JobError: a file of dead letters can't be read.
+    """
+    commits = Commits(output)
     history = History(commits)
     history.read()
-    found: Counter[tuple[str, str]] = Counter()
-    for batch in batches_with_letters(output):
+    for batch in sorted(batches_with_letters(output), reverse=True):
         if request.means(batch) and commits.is_committed(batch):
-            letters = letters_left(output, batch, wanted, history.taken[batch])
+            letters = letters_left(output, batch, request.wanted, history.taken[batch])
             for row in letters.group_by(["stage", "reason"]).aggregate([([], "count_all")]).to_pylist():
-                found[row["stage"], row["reason"]] += row["count_all"]
-    return found
+                yield Left(batch, row["stage"], row["reason"], row["count_all"])

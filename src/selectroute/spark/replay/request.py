@@ -31,6 +31,10 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 _FOLDER = "_requests"
+_NUMBERS = ("batches", "partitions", "offsets")
+_OPTIONAL = ("sources", "partitions", "offsets")
+"""Fields of a filter that requests of earlier releases do not have."""
+
 _NAME = re.compile(r"\d{8}T\d{12}-[0-9a-f]{8}\.json")
 
 
@@ -40,28 +44,45 @@ class RequestError(SelectRouteError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayFilterSpec:
-    """Filter of dead letters by batch, stage, reason and subscription; empty means any."""
+    """Filter of dead letters by batch, stage, reason, subscription, and by source, partition and offset,
+    which name a single one; empty means any.
+    """
 
     batches: tuple[int, ...] = ()
     stages: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     subscriptions: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """Values that are wanted of each column of the letters of a batch; empty means any."""
+        return {
+            "stage": self.stages,
+            "reason": self.reasons,
+            "subscription": self.subscriptions,
+            "source": self.sources,
+            "partition": self.partitions,
+            "offset": self.offsets,
+        }
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return a mask of a batch's letters that match stage, reason and subscription."""
+        """Return a mask of those of a batch's letters that are wanted, whatever their batch."""
         found = np.ones(len(letters), np.bool_)
-        for column, names in (
-            ("stage", self.stages),
-            ("reason", self.reasons),
-            ("subscription", self.subscriptions),
-        ):
-            if names:
-                found &= pc.is_in(letters[column], pa.array(names, pa.string())).to_numpy()
+        for column, values in self.columns.items():
+            if values:
+                wanted = pa.array(values, letters.schema.field(column).type)
+                found &= pc.is_in(letters[column], wanted).to_numpy()
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return the filter as JSON. The inverse of `from_json`."""
-        return {name: list(values) for name, values in asdict(self).items()}
+        """Return the filter as JSON, which earlier releases read if it does not name single letters. The
+        inverse of `from_json`.
+        """
+        given = asdict(self).items()
+        return {name: list(values) for name, values in given if values or name not in _OPTIONAL}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ReplayFilterSpec:
@@ -72,9 +93,8 @@ class ReplayFilterSpec:
         for name in content:
             if name not in known:
                 raise RequestError(unknown_field("a request", name, known))
-        batches = _listed(content, "batches", int)
-        texts = [_listed(content, name, str) for name in ("stages", "reasons", "subscriptions")]
-        return cls(batches, *texts)
+        given = dict.fromkeys(_OPTIONAL, ()) | dict(content)
+        return cls(**{name: _listed(given, name, int if name in _NUMBERS else str) for name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +127,23 @@ def make_request(output: Where, wanted: ReplayFilterSpec) -> Request:
         JobError: the folder is not a job's.
     """
     request = as_of_now(output, wanted)
+    write_request(output, request)
+    return request
+
+
+def write_request(output: Where, request: Request) -> None:
+    """Write a request, for the job to carry out."""
     folder = Location.of(output) / _FOLDER
     folder.make_folder()
     (folder / f"{request.id}.json").put_json(
         {
             "request": request.id,
-            "wanted": wanted.to_json(),
+            "wanted": request.wanted.to_json(),
             "newest": request.newest,
             "lowest": request.lowest,
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )
-    return request
 
 
 def as_of_now(output: Where, wanted: ReplayFilterSpec) -> Request:
@@ -152,6 +177,11 @@ def read_request(path: Location) -> Request:
     return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
 
 
+def is_request_id(text: str) -> bool:
+    """Return whether a text may be the id of a request."""
+    return _NAME.fullmatch(f"{text}.json") is not None
+
+
 def finish_request(output: Where, request: Request, batches: Sequence[int]) -> None:
     """Mark a request as done, with the numbers of its replays. Idempotent."""
     folder = Location.of(output) / _FOLDER
@@ -168,6 +198,6 @@ def replays_of(output: Where, id: str) -> list[int] | None:
 
 def _listed(content: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:
     values = content.get(name)
-    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+    if not isinstance(values, list | tuple) or not all(isinstance(value, kind) for value in values):
         raise RequestError(f"a request has no list of {name}")
     return tuple(values)

@@ -8,6 +8,7 @@ a query; our own errors are raised unchanged.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import threading
@@ -51,6 +52,8 @@ from selectroute.spark.senders.kafka import (
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.sources.files.stream import spark_path
+from selectroute.spark.stream.reporter import BatchReporter, offsets_behind
+from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
@@ -152,6 +155,7 @@ class FanOut:
             warn=self._on_warning,
             pause=self._pause,
             check_owner=self._folder.check_owner,
+            counts_busiest=registry is not None,
         )
         self._changed_inputs = (
             ChangeWatch(self._router.commits, job.input.path, self._on_warning)
@@ -196,7 +200,14 @@ class FanOut:
                 writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
             )
             self._side_thread = SideThread(
-                self._registry, self._router, self._lock, self._on_batch, self._on_warning, self._fail
+                self._registry,
+                self._router,
+                self._lock,
+                self._on_batch,
+                self._on_warning,
+                self._fail,
+                BatchReporter(self._state),
+                Sampler(self._source, self.job.sample_messages),
             )
             with quick_checkpoint(self.spark):
                 self.query = trigger.start()
@@ -224,6 +235,16 @@ class FanOut:
         """Number of destinations of each kind that refuse now, waited for or not."""
         senders = {QUEUE: self._queues, KAFKA: self._kafka}
         return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
+
+    def _state(self) -> dict[str, Any]:
+        """Return what the stream says of itself to a registry."""
+        try:
+            progress = None if self.query is None else self.query.lastProgress
+        except (PySparkException, Py4JError, OSError):  # the query or the JVM has ended
+            progress = None
+        sources = () if progress is None else offsets_behind(json.loads(progress.json))
+        behind = max((messages for _, messages in sources), default=None)
+        return {"name": self.job.name, "waiting": self.waiting, "behind": behind}
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Wait until the query ends: all input is read, ``should_stop`` returned True, or the query failed.
@@ -278,9 +299,12 @@ class FanOut:
                 query = self._folder.bind()
                 inputs = self._source.planned(self._folder.checkpoint, batch, frame)
                 self._keep_plan(batch)
-                self._on_batch(self._router.route(batch, inputs, query))
+                if self._upkeep is not None:
+                    self._upkeep.begin()
+                report = self._router.route(batch, inputs, query)
+                self._on_batch(report)
             if self._side_thread is not None:
-                self._side_thread.wake(query)
+                self._side_thread.wake(query, report, inputs)
             if self._upkeep is not None:
                 self._upkeep.wake()
         except BaseException as error:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.stream.fan_out import FanOut
+from selectroute.spark.stream.reporter import offsets_behind
 
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -146,20 +147,8 @@ class StreamMetrics:
         self._rates.labels("processed").set(progress.get("processedRowsPerSecond") or 0.0)
         for phase, milliseconds in (progress.get("durationMs") or {}).items():
             self._phases.labels(phase).set(milliseconds / 1000)
-        for source in progress.get("sources") or ():
-            ends, latest = source.get("endOffset"), source.get("latestOffset")
-            if isinstance(ends, dict) and isinstance(latest, dict):
-                self._behind.labels(",".join(sorted(latest))).set(_behind(ends, latest))
-
-
-def _behind(ends: Mapping[str, Any], latest: Mapping[str, Any]) -> int:
-    """Return the number of messages not yet read of the partition that has most."""
-    waiting = (
-        offset - ends.get(topic, {}).get(number, 0)
-        for topic, of_topic in latest.items()
-        for number, offset in of_topic.items()
-    )
-    return max(waiting, default=0)
+        for topics, messages in offsets_behind(progress):
+            self._behind.labels(topics).set(messages)
 
 
 def _waiting(fan: FanOut, kind: str) -> float:

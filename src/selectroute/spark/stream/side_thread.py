@@ -1,4 +1,4 @@
-"""Side thread of a fan-out: requested replays and, with a registry, backfills and reports of first batches.
+"""Side thread of a fan-out: requested replays and, with a registry, backfills and reports of batches.
 
 Deliveries never wait for the registry: it is called in this thread, and only the routing of side batches
 comes between two batches of the stream. If the registry does not answer, there is one warning, reports and
@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
@@ -22,6 +22,8 @@ from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.replay import Replays
+from selectroute.spark.stream.reporter import BatchReporter, ReportedTo
+from selectroute.spark.stream.sampler import SampledTo, Sampler
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The
@@ -87,7 +89,7 @@ class EffectiveFromReporter:
         return (False, replayable.sentence) if lacks else (True, None)
 
 
-class RegistryClient(ChangeLog, QueryReports, Protocol):
+class RegistryClient(ChangeLog, QueryReports, ReportedTo, SampledTo, Protocol):
     """Client of a registry for a fan-out: the change log, and reports of batches."""
 
     def queries(self) -> Sequence[object]:
@@ -140,6 +142,8 @@ class SideThread:
         on_warning: called with a sentence when the registry does not answer, or a file is not a request.
         on_failure: called with the error of a backfill or replay, or of a registry that rejects the token at
             first contact; the thread then ends.
+        reporter: reports batches to the registry.
+        sampler: sends it some messages.
     """
 
     def __init__(
@@ -150,8 +154,12 @@ class SideThread:
         on_side_batch: Callable[[BatchReport], None],
         on_warning: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
+        reporter: BatchReporter,
+        sampler: Sampler,
     ) -> None:
         self._registry = registry
+        self._sampler = sampler
+        self._reporter = reporter
         self._lock = lock
         self._on_side_batch = on_side_batch
         self._on_warning = on_warning
@@ -173,9 +181,12 @@ class SideThread:
         self._woken.set()
         self._thread.start()
 
-    def wake(self, query: str) -> None:
-        """Wake the thread after a batch of this query."""
+    def wake(self, query: str, report: BatchReport, inputs: Sequence[Any] = ()) -> None:
+        """Wake the thread after a batch of this query with these inputs."""
         self._query = query
+        if self._registry is not None:
+            self._reporter.note(report)
+            self._sampler.note(inputs)
         self._woken.set()
 
     def hurry(self) -> None:
@@ -214,6 +225,8 @@ class SideThread:
             if report is None:
                 return
             self._on_side_batch(report)
+            if self._registry is not None:
+                self._reporter.note(report)
 
     def _next(self, query: str) -> BatchReport | None:
         """Make the next side batch: unfinished ones first, and backfills before replays, which must not give
@@ -231,6 +244,8 @@ class SideThread:
         try:
             self._effective_from.write_back(registry, query)
             self._backfills.follow(registry)
+            self._reporter.send(registry, query, at_once=self._ending.is_set())
+            self._sampler.send(registry, query, at_once=self._ending.is_set())
             self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
             if isinstance(error, AuthError) and not self._admitted:

@@ -17,8 +17,12 @@ _ACCOUNT_SECONDS = 60.0
 """Interval in which the accounting is written to remote storage."""
 
 
+_QUIET_SECONDS = 0.25
+"""Time without a batch after which a stream is idle: longer than Spark takes from one to the next."""
+
+
 class TableUpkeep:
-    """Thread that runs from `start` to `finish`; `wake` it after a batch.
+    """Thread that runs from `start` to `finish`; tell it when a batch begins, and `wake` it after the batch.
 
     Batches do not wait for it, and what it cannot do is a warning: it is tried again after a minute.
 
@@ -32,6 +36,7 @@ class TableUpkeep:
         self._warn = warn
         self._warned: set[str] = set()
         self._due = threading.Event()
+        self._busy = threading.Event()
         self._ending = threading.Event()
         self._stopping = threading.Event()
         # A daemon: a merge that is interrupted leaves a file that the next start removes.
@@ -41,8 +46,13 @@ class TableUpkeep:
         """Start the thread."""
         self._thread.start()
 
+    def begin(self) -> None:
+        """Let it put off what costs much: a batch begins."""
+        self._busy.set()
+
     def wake(self) -> None:
-        """Let it look for what is due."""
+        """Let it look for what is due: a batch has ended."""
+        self._busy.clear()
         self._due.set()
 
     def finish(self, at_once: bool) -> None:
@@ -55,6 +65,10 @@ class TableUpkeep:
             self._thread.join(_FINISH_SECONDS)
         self._stopping.set()
 
+    def _is_busy(self) -> bool:
+        """Return whether batches follow each other without a pause."""
+        return not self._ending.is_set() and self._busy.wait(_QUIET_SECONDS)
+
     def _run(self) -> None:
         written = time.monotonic()
         not_before = 0.0
@@ -65,7 +79,7 @@ class TableUpkeep:
             try:
                 if time.monotonic() < not_before:
                     continue
-                self._commits.tables.maintain(self._stopping.is_set)
+                self._commits.tables.maintain(self._stopping.is_set, self._is_busy)
                 if is_last or time.monotonic() - written >= _ACCOUNT_SECONDS:
                     written = time.monotonic()
                     self._commits.write_accounting()

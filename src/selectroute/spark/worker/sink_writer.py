@@ -15,6 +15,7 @@ from selectroute.selector.extended import GROUP
 from selectroute.spark.columns.deliveries import SLICE, ids_of, pairs
 from selectroute.spark.destinations.outgoing import Outgoing
 from selectroute.spark.job.unrouted import DROP, KEEP, Unrouted
+from selectroute.spark.sinks.busiest import DeliveryCounts
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sinks.parquet_file import ParquetFile
@@ -48,8 +49,10 @@ class Sinks:
         revision: int,
         policy: Unrouted,
         outgoing: Sequence[Outgoing] = (),
+        counts_busiest: bool = False,
     ) -> None:
         self.counts = Counts()
+        self._of_subscriptions = DeliveryCounts(ids) if counts_busiest else None
         self._outgoing = outgoing
         self._ids = ids
         self._revision = revision
@@ -155,6 +158,10 @@ class Sinks:
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)
         return [file for file in files if file is not None]
 
+    def busiest(self) -> dict[str, int]:
+        """Return the deliveries of the busiest subscriptions, after `close`; none if they are not counted."""
+        return {} if self._of_subscriptions is None else self._of_subscriptions.busiest()
+
     def discard(self) -> None:
         """Remove the files of an attempt that failed."""
         for writer in self._writers.values():
@@ -191,7 +198,10 @@ class Sinks:
         if self._batch is not None:
             columns["batch"] = pa.array(np.full(total, self._batch, dtype=np.int64))
         if sink == DELIVERIES:
-            columns["subscription"] = ids_of(np.concatenate([part["ordinals"] for part in parts]), self._ids)
+            ordinals = np.concatenate([part["ordinals"] for part in parts])
+            if self._of_subscriptions is not None:
+                self._of_subscriptions.add(ordinals)
+            columns["subscription"] = ids_of(ordinals, self._ids)
             columns["message_id"] = _joined_ids(parts)
         elif sink == UNROUTED:
             columns["message_id"] = pa.chunked_array([part["ids"] for part in parts]).combine_chunks()

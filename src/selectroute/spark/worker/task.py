@@ -77,6 +77,7 @@ class TaskSettings:
         destinations: the kinds of destinations to deliver to.
         schema_decisions: folder of the batch's `Decisions`; None if nothing is put or sent.
         row_digests: folder of the batch's `RowDigests`; None if nothing is put or sent.
+        counts_busiest: whether tasks report the subscriptions with most deliveries.
     """
 
     snapshot: SnapshotRef
@@ -89,6 +90,7 @@ class TaskSettings:
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
     schema_decisions: str | None = None
     row_digests: str | None = None
+    counts_busiest: bool = False
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
@@ -163,10 +165,11 @@ def run(
 ) -> dict[str, Any]:
     """Read, match and write the input of one task: into files of ``settings.files``, queues and Kafka.
 
-    Return the counts and the files, with the reader's report, and under ``outgoing`` what the writer of each
-    kind of destination reports. A task that is not done reports why, and must be run again: ``waits``, a
-    sentence, if Kafka, a database of queues or a schema registry does not answer, or another attempt began
-    (``fenced``); or, of a kind, ``held``, the destinations that refuse, each with the reason.
+    Return the counts, the files and the ``busiest`` subscriptions, with the reader's report, and under
+    ``outgoing`` what the writer of each kind of destination reports. A task that is not done reports why, and
+    must be run again: ``waits``, a sentence, if Kafka, a database of queues or a schema registry does not
+    answer, or another attempt began (``fenced``); or, of a kind, ``held``, the destinations that refuse, each
+    with the reason.
 
     Args:
         reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.
@@ -215,7 +218,14 @@ def _attempt(
     outgoing = outgoing_of(snapshot, settings, task, held)
     if (full := held_up(outgoing)) is not None:
         return full
-    sinks = Sinks(settings.files, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
+    sinks = Sinks(
+        settings.files,
+        snapshot.ids,
+        settings.snapshot.revision,
+        settings.unrouted,
+        outgoing,
+        settings.counts_busiest,
+    )
     try:
         return _write(reader_of, settings, snapshot, outgoing, sinks)
     except BaseException:
@@ -247,7 +257,8 @@ def _write(
                     write_judged(sinks, place, judged, limit, records)
     files = sinks.close()
     of_kinds = {one.kind: one.report() for one in outgoing}
-    return {"counts": asdict(sinks.counts), "files": files, "outgoing": of_kinds, **reader.report()}
+    told = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
+    return {**told, "outgoing": of_kinds, **reader.report()}
 
 
 def outgoing_of(

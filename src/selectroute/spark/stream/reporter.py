@@ -1,0 +1,121 @@
+"""Reporter of batches to a registry, for people to look at: a small summary of each, and signs of life."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from selectroute.registry.errors import NotFoundError
+from selectroute.registry.model import time_text
+from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.sinks.counts import NUMBERS
+
+LIFE_SECONDS: Final = 10.0
+"""Interval of the signs of life of a stream without batches."""
+
+_PAUSE_SECONDS: Final = 1.0
+"""Shortest time between two reports: a stream may make many batches a second."""
+
+_KEPT: Final = 1_000
+"""Batches that wait for a registry that does not answer; older ones are left out."""
+
+_AT_ONCE: Final = 40
+"""Batches of one report: a service takes a body of 1 MiB, and a batch has 20 KB if it names a hundred
+subscriptions with the longest ids.
+"""
+
+_REASONS: Final = 50
+
+
+class ReportedTo(Protocol):
+    """Registry that takes reports."""
+
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Record reports of batches, and the state of the query."""
+
+
+class BatchReporter:
+    """Reporter of one job. `note` may be called in any thread, `send` in one.
+
+    Unlike the commits, which are the truth, reports may be lost with the process.
+
+    Args:
+        state: returns what the stream says of itself: the destinations that make it ``waiting``, by kind, and
+            how many messages it is ``behind``, None if that is not known.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self, state: Callable[[], Mapping[str, Any]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self._sent: float | None = None
+        self._is_refused = False
+
+    def note(self, report: BatchReport) -> None:
+        """Keep a batch for the next report. One that was committed before is left out."""
+        if not report.skipped:
+            self._waiting.append(summary_of(report))
+
+    def send(self, registry: ReportedTo, query: str, at_once: bool = False) -> None:
+        """Report what was noted, if a second has passed, or ``at_once``; and a sign of life now and then.
+        Raises the registry's errors; what was noted is kept. A service of an earlier release, which takes no
+        reports, is asked once.
+        """
+        passed = None if self._sent is None else self._clock() - self._sent
+        due = _PAUSE_SECONDS if self._waiting else LIFE_SECONDS
+        if self._is_refused or not (at_once or passed is None or passed >= due):
+            return
+        # A copy, because another thread may add to the queue, which must not change while it is iterated.
+        batches = list(islice(self._waiting.copy(), _AT_ONCE))
+        try:
+            registry.note_reports(query, batches, self._state())
+        except NotFoundError:
+            self._is_refused = True
+        self._sent = self._clock()
+        for one in batches:
+            # A full queue may have dropped some of them meanwhile, for newer ones.
+            if self._waiting and self._waiting[0] is one:
+                self._waiting.popleft()
+
+
+def summary_of(report: BatchReport) -> dict[str, Any]:
+    """Return a report as plain data: what ``POST /v1/queries/{query}/reports`` takes."""
+    counts = asdict(report.counts)
+    return {
+        "batch": report.batch,
+        "revision": report.revision,
+        "kind": report.kind,
+        "ended": time_text(datetime.now(UTC)),
+        **{name: counts[name] for name in NUMBERS},
+        "reasons": dict(sorted(report.counts.reasons.items())[:_REASONS]),
+        "busiest": report.busiest,
+        "seconds": {step: round(seconds, 6) for step, seconds in report.seconds.items()},
+    }
+
+
+def offsets_behind(progress: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield for each Kafka source its topics, and the number of messages not yet read of the partition that
+    has most.
+
+    Args:
+        progress: Spark's ``StreamingQueryProgress``, parsed from its JSON.
+    """
+    for source in progress.get("sources") or ():
+        ends, latest = source.get("endOffset"), source.get("latestOffset")
+        if isinstance(ends, dict) and isinstance(latest, dict):
+            waiting = (
+                offset - ends.get(topic, {}).get(number, 0)
+                for topic, of_topic in latest.items()
+                for number, offset in of_topic.items()
+            )
+            yield ",".join(sorted(latest)), max(waiting, default=0)
