@@ -1,4 +1,4 @@
-"""A service that listens on a port of this machine, in a thread of the tests."""
+"""A service that listens on a port of this machine, in a thread of the tests, with its console."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 import uvicorn
 
 from selectroute.registry.registry import Registry
-from selectroute.service.app import create_app
+from selectroute.service.app import QUEUE_MANAGER, create_app
+from selectroute.service.console.console import WithConsole
 
 
 @contextmanager
-def served(registry: Registry, **options: Any) -> Iterator[str]:
+def served(registry: Registry, port: int = 0, **options: Any) -> Iterator[str]:
     """Serve a registry; gives the URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        create_app(registry, **options), log_config=None, access_log=False, timeout_graceful_shutdown=5
-    )
+    listening = socket.create_server(("127.0.0.1", port))
+    app = WithConsole(create_app(registry, **options), QUEUE_MANAGER)
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -145,7 +145,7 @@ def _discard_output() -> None:
 def _exit_code(error: SelectRouteError) -> int:
     # Imported here because it loads Arrow, which most commands do not need.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
-    from selectroute.queues.errors import MQError
+    from selectroute.queues.errors import CountChangedError, MQError
     from selectroute.queues.rest.ids import RestError
     from selectroute.registry import errors as registry_errors
     from selectroute.store.errors import NoDatabaseError
@@ -161,6 +161,7 @@ def _exit_code(error: SelectRouteError) -> int:
         (RestError,): USAGE,
         (SnapshotNotFoundError, registry_errors.NotFoundError, NoDatabaseError): NOT_FOUND,
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
+        (CountChangedError,): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
     if "selectroute.spark.job.job" in sys.modules:  # otherwise it is not an error of a job

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from selectroute.client.http import Answer
 from selectroute.index.errors import LineProblem
+from selectroute.queues.errors import CountChangedError
 from selectroute.registry.errors import (
     AuthError,
     DamagedError,
@@ -81,6 +82,9 @@ def refusal(
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
     if kind == "subscription-not-found" and id:
         return NotFoundError(f"there is no subscription {id!r}")
+    expected, found = problem.get("expected"), problem.get("found")
+    if kind == "count-changed" and isinstance(expected, int) and isinstance(found, int):
+        return CountChangedError(expected, found)
     detail = _shown(problem.get("detail") or problem.get("title") or kind)
     faults = problem.get("errors")
     fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}

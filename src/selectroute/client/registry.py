@@ -349,6 +349,18 @@ class RemoteRegistry:
         body = {"batch": batch, "revision": revision}
         self._ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
 
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Report batches of a query, and its state; see `Registry.note_reports`."""
+        body = {"batches": [dict(one) for one in batches], "state": dict(state)}
+        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
+        body = {"messages": [dict(one) for one in messages]}
+        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/messages", body=body)
+
     # ---- tokens
 
     def add_token(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
@@ -27,15 +27,28 @@ from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.http.rates import Rates
+from selectroute.service.jobs import calls
+from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues import administration
+from selectroute.service.queues import bulk as queue_bulk
 from selectroute.service.queues import messages as queue_messages
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions import bulk, changes, messages, subscriptions, tokens
+from selectroute.service.subscriptions import (
+    activity,
+    bulk,
+    changes,
+    messages,
+    samples,
+    streams,
+    subscriptions,
+    tokens,
+)
 from selectroute.service.subscriptions.batch_waiting import BatchWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
+from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -43,10 +56,15 @@ _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
     messages.router,
     changes.router,
+    streams.router,
+    activity.router,
+    samples.router,
     tokens.router,
     system.router,
     queue_messages.router,
-    administration.router,
+    calls.router,
+    queue_bulk.router,
+    administration.router,  # /v1/queues/{name} matches every name
     subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
 )
 
@@ -79,6 +97,7 @@ def create_app(
     snapshots: Where | None = None,
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
+    jobs: Mapping[str, JobOutput] | None = None,
 ) -> FastAPI:
     """Create the service of a registry, an ASGI application. Its lifespan starts and stops the threads.
 
@@ -89,6 +108,7 @@ def create_app(
         snapshots: the folder to which revisions are published; the registry's own by default.
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
+        jobs: the output folders of jobs, by name, whose dead letters the service shows and has replayed.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
@@ -112,6 +132,8 @@ def create_app(
         queue_manager=queue_manager,
         queue_waiting=waiting,
         batch_waiting=BatchWaiting(lambda: registry.newest_used()),
+        recent=RecentMessages(registry),
+        jobs=dict(sorted((jobs or {}).items())),
     )
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,12 +14,14 @@ from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.http.callers import Caller, Callers
 from selectroute.service.http.rates import Rates
+from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.batch_waiting import BatchWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
+from selectroute.service.subscriptions.recent_messages import RecentMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Service:
     queue_waiting: QueueWaiting
 
     batch_waiting: BatchWaiting
+    recent: RecentMessages
+    jobs: Mapping[str, JobOutput]
+    """Output folders of the jobs that the service was told of."""
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""

@@ -114,6 +114,9 @@ class ServiceLimits(BaseModel):
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Ids in the response to one match request."""
 
+    bulk_seconds: Annotated[float, Field(gt=0, le=3_600)] = 10.0
+    """Time after which a purge or a move of messages begins no further transaction; its answer says so."""
+
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     """Average requests a second of one caller; unlimited by default."""
 

@@ -10,18 +10,22 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from types import FrameType
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from selectroute.registry.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, create_app
 from selectroute.service.http.protocol import AcceptErrors, Protocol
+from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
 from selectroute.service.stopping import Stop, handled
@@ -87,6 +91,7 @@ def bound(
     snapshots: Where | None = None,
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
+    jobs: Mapping[str, JobOutput] | None = None,
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
@@ -101,6 +106,7 @@ def bound(
         snapshots: the folder to which revisions are published; the registry's own by default.
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
+        jobs: the output folders of jobs, by name.
         started: called with the service's URL once it answers.
         place: the socket of `bind_address`, to bind the port before the registry is opened.
 
@@ -129,11 +135,12 @@ def bound(
         snapshots=snapshots,
         queues=queues,
         queue_manager=queue_manager,
+        jobs=jobs,
     )
     if queues is not None:
         app.state.service.queues.names()  # report an unusable URL at once
     config = uvicorn.Config(
-        app,
+        _with_console(app, queue_manager),
         lifespan="on",
         ws="none",
         http=Protocol,
@@ -145,6 +152,15 @@ def bound(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, listening, lambda: started(url), app.state.service.release)
+
+
+def _with_console(app: FastAPI, queue_manager: str) -> ASGIApp:
+    """Return the application with the console, if what that needs is installed."""
+    if find_spec("jinja2") is None:
+        return app
+    from selectroute.service.console.console import WithConsole
+
+    return WithConsole(app, queue_manager)
 
 
 def _raise_file_limit() -> None:

@@ -10,7 +10,7 @@ from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
-from selectroute.service.http.models import StateAnswer
+from selectroute.service.http.models import CallerAnswer, StateAnswer
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
@@ -24,6 +24,13 @@ router = APIRouter(route_class=Call, tags=["service"])
 def limits(service: ServiceDep) -> Response:
     """Return the limits of requests."""
     return JsonAnswer(service.limits.model_dump())
+
+
+@call(router, "GET", "/v1/caller", Role.reader, response_model=CallerAnswer)
+def caller(by: CallerDep) -> Response:
+    """Return the name, the role and the topics of the caller's token."""
+    topics = [one.text for one in by.permission.topics or ()]
+    return JsonAnswer({"name": by.name, "role": by.role.name, "topics": topics})
 
 
 @call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ import selectroute as sr
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.cli.commands import stream_run
 from selectroute.durable import disk
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
@@ -120,11 +122,15 @@ def test_the_reasons_that_can_be_asked_for_are_those_of_the_page_and_of_the_code
 
 
 def test_dead_letters_are_chosen_by_batch_stage_and_reason(run, output):
-    for chosen in (["--batch", 1], ["--stage", "judge"], ["--reason", "too-deep"], ["--subscription", "red"]):
+    none = ["--batch", 1], ["--stage", "judge"], ["--reason", "too-deep"], ["--subscription", "red"]
+    for chosen in (*none, ["--offset", 1], ["--source", "b.jsonl"], ["--partition", 1]):
         code, out, err = run("dead-letter", "list", output, *chosen)
         assert (code, out, err) == (1, "", "no dead letters\n")
     code, _, _ = run("dead-letter", "list", output, "--batch", 0, "--stage", "parse", "--reason", "not-json")
     assert code == 0
+    one = ["--source", "a.jsonl", "--partition", 0, "--offset", 2]
+    assert run("dead-letter", "list", output, *one)[0] == 0
+    assert run("dead-letter", "replay", output, *one, "--dry-run")[0] == 0
 
 
 def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, output):
@@ -280,3 +286,28 @@ def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
 def test_what_is_not_committed_was_not_delivered(run, output):
     (output / "_commits" / "0.json").rename(output / "_commits" / "0.gone")
     assert run("stream", "deliveries", output, "--subscription", "red")[0] == 1
+
+
+def test_warnings_of_the_package_are_in_the_format_of_the_log(capsys):
+    for log in stream_run.Log:
+        with stream_run._quiet(stream_run._JobLog(log)):
+            logging.getLogger("selectroute").warning("compiling %s", "it")
+    text, as_json = capsys.readouterr().err.splitlines()
+    assert text == "selectroute: compiling it"
+    assert json.loads(as_json)["message"] == "compiling it"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        (["flights"], "write NAME=OUTPUT"),
+        (["a b=out"], "write NAME=OUTPUT"),
+        (["a=OUT", "a=OUT"], "two jobs of the name 'a'"),
+        (["a=."], "is not the output folder of a job"),
+    ],
+)
+def test_a_service_is_told_of_jobs_that_there_are(run, output, tmp_path, jobs, said):
+    given = [part for one in jobs for part in ("--job", one.replace("OUT", str(output)))]
+    code, _, err = run("serve", "--registry", f"sqlite:///{tmp_path}/r.db", "--port", "0", *given)
+    assert code != 0 and said in " ".join(err.replace("│", " ").split())
+    assert not (tmp_path / "r.db").exists()

@@ -146,3 +146,15 @@ class TestPages:
                 assert f"<pre>{method.upper()} {path}</pre>" in page
                 assert f"<h3>{one['summary']}</h3>" in page
         assert '"selector": "JMSType = \'car\' AND weight > 2500"' in page
+
+
+def test_callers_learn_whose_token_they_send(registry):
+    with service(registry) as client:
+        assert client.get("/v1/caller").json() == {"name": None, "role": "admin", "topics": []}
+    registry.add_token("admin")
+    token, secret = registry.add_token("reader", topics=["cars/#"], name="board")
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        assert client.get("/v1/caller").json() == {"name": "board", "role": "reader", "topics": ["cars/#"]}
+    with service(registry) as client:
+        assert client.get("/v1/caller").status_code == 401
+    assert token.name == "board"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from selectroute.spark.replay.letters import DeadLetter
+    from selectroute.spark.replay.request import ReplayFilterSpec
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -73,6 +74,13 @@ ReasonOption = Annotated[
 SubscriptionOption = Annotated[
     list[str] | None, typer.Option("--subscription", help="Only refused deliveries to this subscription.")
 ]
+SourceOption = Annotated[
+    list[str] | None, typer.Option("--source", help="Only of this file or Kafka topic, as the list names it.")
+]
+PartitionOption = Annotated[list[int] | None, typer.Option("--partition", help="Only of this partition.")]
+OffsetOption = Annotated[
+    list[int] | None, typer.Option("--offset", help="Only at this offset: the line, row or record.")
+]
 
 
 @app.command("list")
@@ -82,6 +90,9 @@ def list_(
     stage: StageOption = None,
     reason: ReasonOption = None,
     subscription: SubscriptionOption = None,
+    source: SourceOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
     count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
     as_: OutputOption = Output.table,
@@ -91,15 +102,10 @@ def list_(
     Each option can be given several times. In JSON the bytes are "raw", a text if they are UTF-8, else
     "raw_base64". Exit code 1 if there is none.
     """
-    from selectroute.spark.replay.letters import dead_letters
+    from selectroute.spark.replay.letters import wanted_letters
 
-    found = dead_letters(
-        output,
-        batches=batch or (),
-        stages=[one.value for one in stage or ()],
-        reasons=reason or (),
-        subscriptions=subscription or (),
-    )
+    wanted = _wanted(batch, stage, reason, subscription, source, partition, offset)
+    found = wanted_letters(output, wanted)
     if count:
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
@@ -120,6 +126,9 @@ def replay(
     stage: StageOption = None,
     reason: ReasonOption = None,
     subscription: SubscriptionOption = None,
+    source: SourceOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print counts of those to replay, by reason.")
     ] = False,
@@ -133,22 +142,18 @@ def replay(
     separate counts ("replay" in accounting.jsonl). Exit code 1 if there is nothing to replay.
     """
     from selectroute.spark.replay.letters import count_left
-    from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+    from selectroute.spark.replay.request import as_of_now, write_request
 
-    wanted = ReplayFilterSpec(
-        tuple(batch or ()),
-        tuple(one.value for one in stage or ()),
-        tuple(reason or ()),
-        tuple(subscription or ()),
-    )
-    left = count_left(output, wanted)
+    # Counted and written as one: later letters are not part of it.
+    request = as_of_now(output, _wanted(batch, stage, reason, subscription, source, partition, offset))
+    left = count_left(output, request)
     if not left:
         typer.echo("no dead letters to replay", err=True)
         raise typer.Exit(1)
     if dry_run:
         _print_counts(left, as_)
         return
-    request = make_request(output, wanted)
+    write_request(output, request)
     letters = counted(left.total(), "dead letter")
     if not wait:
         line = {"request": request.id, "letters": left.total()}
@@ -156,6 +161,16 @@ def replay(
         return
     typer.echo(f"request {request.id}: {letters}", err=True)
     _print(_replayed(output, request.id), as_, _text_of_replay)
+
+
+def _wanted(
+    batch: list[int] | None, stage: list[Stage] | None, *others: list[Any] | None
+) -> ReplayFilterSpec:
+    """Return the filter that the options describe; ``others`` are its other fields in their order."""
+    from selectroute.spark.replay.request import ReplayFilterSpec
+
+    stages = tuple(one.value for one in stage or ())
+    return ReplayFilterSpec(tuple(batch or ()), stages, *(tuple(one or ()) for one in others))
 
 
 def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:

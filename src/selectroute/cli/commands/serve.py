@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from selectroute.cli.connect import RegistryOption, is_service, missing, registry_settings
 from selectroute.cli.output import progress
+
+if TYPE_CHECKING:
+    from selectroute.service.jobs.job_output import JobOutput
 
 
 def serve(
@@ -47,6 +51,15 @@ def serve(
             metavar="NAME", help="The name of the service's queue manager.", show_default="selectroute"
         ),
     ] = None,
+    job: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=OUTPUT",
+            help="A job whose dead letters the service shows and has replayed, and its output folder. Can be "
+            "given several times.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
     ] = None,
@@ -64,6 +77,10 @@ def serve(
     selectroute serve --registry sqlite:///subscriptions.db
 
     selectroute serve --registry postgresql+psycopg://user@db/r --host 0.0.0.0 --snapshots /srv/snapshots
+
+    selectroute serve --registry sqlite:///subscriptions.db --job flights=out
+
+    With the extra `console`, a browser finds the console at /: subscriptions, who gets a message, queues.
 
     Without tokens every user of this machine may do everything, and no other machine can reach the service;
     `selectroute token create` creates one.
@@ -108,6 +125,7 @@ def serve(
         raise typer.BadParameter(f"the log level must be one of {', '.join(LEVELS)}")
     if given.log is not None and given.log not in FORMS:
         raise typer.BadParameter("must be text or json", param_hint="--log")
+    jobs = _jobs(job or [])
     largest = given.limits
     configure(given.log_level, given.log)
     # The port first: if it is taken, no database is created.
@@ -129,6 +147,7 @@ def serve(
             snapshots=given.snapshots or opened.snapshots_folder,  # raises if no folder is set
             queues=given.queues,
             queue_manager=given.queue_manager,
+            jobs=jobs,
             started=lambda url: print(
                 f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
                 file=sys.stderr,
@@ -137,3 +156,29 @@ def serve(
             place=place,
         )
         server.run()
+
+
+def _jobs(given: list[str]) -> dict[str, JobOutput]:
+    """Return the output folders of the jobs in ``NAME=OUTPUT``. A job that follows a service starts after it:
+    a folder that is not there yet is told, and no error. Raises BadParameter, JobError.
+    """
+    if not given:
+        return {}
+    try:
+        from selectroute.spark.audit.job_folder import JobFolder
+    except ModuleNotFoundError as error:
+        raise missing(error, "all") from error
+    found: dict[str, JobOutput] = {}
+    for one in given:
+        name, equals, output = one.partition("=")
+        if not equals or not output or not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
+            raise typer.BadParameter(
+                f"write NAME=OUTPUT, with a name of letters, digits, . _ and -, not {one!r}",
+                param_hint="--job",
+            )
+        if name in found:
+            raise typer.BadParameter(f"there are two jobs of the name {name!r}", param_hint="--job")
+        found[name] = folder = JobFolder(output)
+        if not folder.has_run():
+            print(f"selectroute: the job {name} has not run yet: {output} is empty", file=sys.stderr)
+    return found

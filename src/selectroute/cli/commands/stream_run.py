@@ -376,6 +376,28 @@ CompactOption = Annotated[
         max=_LARGEST,
     ),
 ]
+NameOption = Annotated[
+    str,
+    _option(
+        "name",
+        "Name of the stream in the registry's reports and the console.",
+        _WATCHING,
+        "NAME",
+        show_default="the output folder's",
+    ),
+]
+SampleOption = Annotated[
+    int,
+    _option(
+        "sample-messages",
+        "Messages of each second that go to the registry's sample of recent messages, without their bodies, "
+        "for dry runs of changes; 0: none.",
+        _WATCHING,
+        "N",
+        min=0,
+        max=200,
+    ),
+]
 RetentionOption = Annotated[
     int,
     _option(
@@ -462,6 +484,8 @@ def run(
     kafka_grouping: GroupingOption = KafkaGrouping.delivery,
     table_format: TableFormatOption = None,
     compact_every: CompactOption = 50,
+    name: NameOption = "",
+    sample_messages: SampleOption = 0,
     table_retention: RetentionOption = 24,
     trigger_seconds: TriggerOption = 1.0,
     available_now: AvailableOption = False,
@@ -624,6 +648,8 @@ class _JobOptions:
     kafka_grouping: KafkaGrouping = KafkaGrouping.delivery
     compact_every: int = 50
     table_retention: int = 24
+    name: str = ""
+    sample_messages: int = 0
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> _JobOptions:
@@ -725,6 +751,8 @@ class _JobOptions:
             binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
             table_format=None if self.table_format is None else self.table_format.value,
             compact_every=self.compact_every,
+            name=self.name or None,
+            sample_messages=self.sample_messages,
             table_retention_hours=self.table_retention,
         )
 
@@ -755,7 +783,7 @@ def _run_until_stopped(options: _JobOptions, work: Any) -> int:
     )
     with stopping(line) as stop:
         try:
-            with _quiet():
+            with _quiet(options.log):
                 return int(work(stop))
         except _UsageError as error:
             options.log.warn(str(error))
@@ -768,12 +796,24 @@ def _run_until_stopped(options: _JobOptions, work: Any) -> int:
             return FAILURE
 
 
+class _Forward(logging.Handler):
+    """Writer of the package's own log records into the log of the job, in its format."""
+
+    def __init__(self, log: _JobLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See the base class."""
+        self._log.warn(record.getMessage())
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(log: _JobLog) -> Iterator[None]:
     """Suppress tracebacks on standard error from py4j and PySpark, which both log and raise them."""
     root, handler = logging.getLogger(), logging.NullHandler()
     own = logging.getLogger("selectroute")
-    shown = logging.StreamHandler()
+    shown = _Forward(log)
     root.addHandler(handler)  # without a handler, `logging` would write to standard error
     own.addHandler(shown)
     try:

@@ -218,7 +218,7 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
     if of_path == {"token"}:
         return ProblemError("not-found", "there is no token with this id")
     if of_path:
-        (name,) = of_path
+        name = min(of_path)
         kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
         reason = f"{name} must be 1 to 128 letters, digits and . _ -"
         return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])

@@ -72,6 +72,10 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             kind = _MQ_KINDS.get(error.reason, "invalid-request")
             detail = _MQ_CONSTANT.get(kind) or error.detail or str(error)
             return ProblemError(kind, detail, mqrc=error.reason)
+        case queues.CountChangedError():
+            return ProblemError(
+                "count-changed", str(error), expected=error.expected, found=error.found, place="/expected"
+            )
         case RestError():
             fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
             return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)

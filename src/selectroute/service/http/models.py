@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -188,6 +189,201 @@ class BatchNumberBody(Strict):
     revision: Revision
 
 
+Counted = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+_FIRST_YEAR: Final = 1970
+_Word = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+def _moment(text: str) -> str:
+    """Return a time. Raises ValueError for one that the calendar does not have, or long past."""
+    if datetime.fromisoformat(text).year < _FIRST_YEAR:
+        raise ValueError(f"must not be before {_FIRST_YEAR}")
+    return text
+
+
+class BatchReportBody(Strict):
+    """Report of one batch: its revision, when it was committed, its counts, the seconds of each step, and the
+    deliveries of its busiest subscriptions.
+    """
+
+    batch: Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+    revision: Revision
+    kind: Literal["stream", "backfill", "replay"] = "stream"
+    ended: Annotated[
+        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"), AfterValidator(_moment)
+    ]
+    messages: Counted
+    routed: Counted
+    unrouted: Counted
+    dead_lettered: Counted
+    deliveries: Counted
+    refused: Counted = 0
+    queued: Counted = 0
+    sent: Counted = 0
+    reasons: Annotated[dict[_Word, Counted], Field(max_length=50)] = {}
+    seconds: Annotated[dict[_Word, Seconds], Field(max_length=50)] = {}
+    busiest: Annotated[dict[Id, Counted], Field(max_length=100)] = {}
+
+
+class StreamStateBody(Strict):
+    """Stream at the moment: its name, how many destinations of each kind make it wait, and how many messages
+    wait in its source, null if it does not know.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    waiting: Annotated[dict[_Word, Counted], Field(max_length=10)] = {}
+    behind: Counted | None = None
+
+
+class ReportsBody(Strict):
+    """Batches of a query since its last report, none for a sign of life, and its state."""
+
+    batches: Annotated[list[BatchReportBody], Field(max_length=1_000), FailFast()] = []
+    state: StreamStateBody = StreamStateBody()
+
+
+class MessagesBody(Strict):
+    """Messages in JSON for the sample of recent messages, the oldest first."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=200), FailFast()]
+
+
+class DryRunBody(Strict):
+    """Subscription as it would be after a change, and the id of the one that would be changed."""
+
+    id: Id | None = None
+    subscription: SpecBody | None = None
+
+
+class BatchReportAnswer(BaseModel):
+    """Report of one batch; see `POST /v1/queries/{query}/reports`."""
+
+    batch: int
+    revision: int
+    kind: str
+    ended: str
+    messages: int
+    routed: int
+    unrouted: int
+    dead_lettered: int
+    deliveries: int
+    refused: int
+    queued: int
+    sent: int
+    reasons: dict[str, int]
+    seconds: dict[str, float]
+    busiest: dict[str, int] = {}
+
+
+class ReportsAnswer(BaseModel):
+    """Reports of batches, the newest first, and the cursor of those before them."""
+
+    batches: list[BatchReportAnswer]
+    next_cursor: str | None
+
+
+class ActivityAnswer(BaseModel):
+    """Activity of a subscription: `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch
+    that names it among its 100 busiest; `query` is null for a token for some topics. `per_second` are its
+    deliveries in the newest batches of the streams that run; it may get more, because a batch that does not
+    name it counts as none. A member is null if nothing is known.
+    """
+
+    id: str
+    last_delivered: str | None
+    query: str | None
+    batch: int | None
+    deliveries: int | None
+    per_second: float | None
+
+
+class ActivitiesAnswer(BaseModel):
+    """Activity of several subscriptions."""
+
+    items: list[ActivityAnswer]
+
+
+class StreamAnswer(BaseModel):
+    """Stream as it was last heard of: its name, or the query's id if it has none."""
+
+    query: str
+    name: str
+    source: str
+    heard: str
+    state: dict[str, Any]
+    newest: BatchReportAnswer | None
+
+
+class StreamsAnswer(BaseModel):
+    """Streams that have reported, ordered by query."""
+
+    items: list[StreamAnswer]
+
+
+class MessageAnswer(BaseModel):
+    """Message of the sample in JSON, with the query that had it and the time of its report."""
+
+    query: str
+    time: str
+    message: dict[str, Any]
+
+
+class MessagesAnswer(BaseModel):
+    """Newest messages of the sample, the newest first."""
+
+    items: list[MessageAnswer]
+
+
+class IdentifierAnswer(BaseModel):
+    """Identifier in recent messages: types, in how many messages it is, and some of its values."""
+
+    name: str
+    types: list[str]
+    messages: int
+    values: list[str]
+
+
+class IdentifiersAnswer(BaseModel):
+    """Identifiers in so many recent messages, the most frequent first."""
+
+    messages: int
+    items: list[IdentifierAnswer]
+
+
+class DryRunKindAnswer(BaseModel):
+    """Messages that a change gains, loses or keeps: their count, and the newest ones."""
+
+    count: int
+    examples: list[MessageAnswer]
+
+
+class DryRunAnswer(BaseModel):
+    """Outcome of a dry run on so many messages, which were reported between two times."""
+
+    messages: int
+    oldest: str | None
+    newest: str | None
+    gained: DryRunKindAnswer
+    lost: DryRunKindAnswer
+    unchanged: DryRunKindAnswer
+
+
+class EvidenceAnswer(BaseModel):
+    """Observation, and whether it is as it should be."""
+
+    ok: bool
+    text: str
+
+
+class HealthAnswer(BaseModel):
+    """Verdict on the registry and its streams in a sentence, with the evidence."""
+
+    status: Literal["ok", "attention"]
+    verdict: str
+    evidence: list[EvidenceAnswer]
+
+
 class TokenAnswer(BaseModel):
     """Token without its secret."""
 
@@ -310,6 +506,23 @@ class ChangesAnswer(BaseModel):
     revision: int
     complete: int
     next_cursor: str | None
+
+
+class HistoryAnswer(BaseModel):
+    """Changes of one subscription, the newest first, and the cursor of those before them."""
+
+    changes: list[dict[str, Any]]
+    next_cursor: str | None
+
+
+class CallerAnswer(BaseModel):
+    """Caller of the service: a token's name, role and permitted topics (all if there are none); without
+    tokens the name is null.
+    """
+
+    name: str | None
+    role: Literal["reader", "writer", "admin"]
+    topics: list[str]
 
 
 class CheckAnswer(BaseModel):

@@ -16,6 +16,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "GET /v1/subscriptions": "List subscriptions",
         "POST /v1/subscriptions": "Register a subscription",
+        "GET /v1/subscriptions:search": "List the subscriptions that a search finds",
         "POST /v1/subscriptions:batch": "Change several subscriptions at one revision",
         "POST /v1/subscriptions:import": "Import subscriptions",
         "GET /v1/subscriptions:export": "Export all subscriptions",
@@ -25,6 +26,10 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "DELETE /v1/subscriptions/{id}": "Remove a subscription",
         "POST /v1/subscriptions/{id}:pause": "Pause a subscription",
         "POST /v1/subscriptions/{id}:resume": "Resume a subscription",
+        "GET /v1/subscriptions/{id}/changes": "Read the history of a subscription",
+        "GET /v1/subscriptions/{id}/activity": "Show the last deliveries of a subscription",
+        "GET /v1/subscriptions:activity": "Show the last deliveries of several subscriptions",
+        "POST /v1/subscriptions:dry-run": "Show which recent messages a change gains or loses",
         "POST /v1/selectors:check": "Check a selector",
         "POST /v1/messages:match": "Match a message",
         "POST /v1/messages:explain": "Explain why subscriptions get a message or do not",
@@ -32,9 +37,23 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "GET /v1/queries": "List the queries that read this registry",
         "POST /v1/queries/{query}": "Announce a query",
         "POST /v1/queries/{query}/batches": "Report the revision that a batch used",
+        "POST /v1/queries/{query}/reports": "Report batches of a stream, or a sign of life",
+        "GET /v1/queries/{query}/reports": "Read the newest batches of a stream",
+        "POST /v1/queries/{query}/messages": "Report some messages, for the sample of recent ones",
+        "GET /v1/messages": "List the newest messages of the sample",
+        "GET /v1/messages/identifiers": "List the identifiers in recent messages",
+        "GET /v1/streams": "List the streams that have reported",
+        "GET /v1/health": "Check the registry and its streams",
+        "GET /v1/jobs": "List the jobs whose dead letters are shown",
+        "GET /v1/jobs/{job}/dead-letters": "List dead letters of a job",
+        "POST /v1/jobs/{job}/dead-letters:preview": "Show what a replay would do",
+        "POST /v1/jobs/{job}/replays": "Replay dead letters",
+        "GET /v1/jobs/{job}/replays/{request}": "Show whether a replay is done",
+        "POST /v1/jobs/{job}/audits": "Check the accounts of a job",
         "GET /v1/tokens": "List tokens",
         "POST /v1/tokens": "Create a token",
         "DELETE /v1/tokens/{token}": "Revoke a token",
+        "GET /v1/caller": "Show whose token is sent",
         "GET /v1/limits": "Show the limits of requests",
         "GET /metrics": "Show metrics for Prometheus",
         "GET /healthz": "Check that the process is alive",
@@ -47,6 +66,9 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "GET /v1/queues/{name}": "Describe a queue",
         "PUT /v1/queues/{name}": "Create a queue",
         "DELETE /v1/queues/{name}": "Delete a queue",
+        "GET /v1/queues/{name}:count": "Show how many messages of a queue match",
+        "POST /v1/queues/{name}:purge": "Remove the matching messages of a queue",
+        "POST /v1/queues/{name}:move": "Put the matching messages of a queue on another one",
     }
 )
 """Summary of each call, beginning with a verb."""
@@ -77,6 +99,27 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "application/merge-patch+json": {"selector": "weight > 3000", "labels": {"team": None}}
         },
         "POST /v1/subscriptions/{id}:resume": {JSON: {"from": "last-processed"}},
+        "POST /v1/queries/{query}/reports": {
+            JSON: {
+                "batches": [
+                    {
+                        "batch": 17,
+                        "revision": 3,
+                        "ended": "2026-01-31T12:00:00Z",
+                        "messages": 1_000,
+                        "routed": 900,
+                        "unrouted": 99,
+                        "dead_lettered": 1,
+                        "deliveries": 4_200,
+                        "seconds": {"match": 0.12, "commit": 0.004},
+                        "busiest": {"heavy": 4_000, "light": 200},
+                    }
+                ],
+                "state": {"name": "flights", "waiting": {"queue": 0}, "behind": 250},
+            }
+        },
+        "POST /v1/queries/{query}/messages": {JSON: {"messages": [_MESSAGE]}},
+        "POST /v1/subscriptions:dry-run": {JSON: {"id": "heavy", "subscription": _HEAVY}},
         "POST /v1/selectors:check": {JSON: {"selector": "color = 'red'", "dialect": "ibm-mq"}},
         "POST /v1/messages:match": {JSON: {"message": _MESSAGE, "limit": 100}},
         "POST /v1/messages:explain": {JSON: {"message": _MESSAGE, "subscriptions": ["heavy"]}},
@@ -84,6 +127,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             JSON: {"source": "the folder /srv/messages", "can_replay": True, "reason": None}
         },
         "POST /v1/queries/{query}/batches": {JSON: {"batch": 7, "revision": 1}},
+        "POST /v1/jobs/{job}/dead-letters:preview": {JSON: {"reasons": ["not-json"]}},
+        "POST /v1/jobs/{job}/replays": {JSON: {"reasons": ["not-json"], "expected": 3}},
         "POST /v1/tokens": {JSON: {"role": "admin", "name": "operations"}},
         f"POST {_QUEUE}/message": {
             "text/plain": "shipped",
@@ -91,6 +136,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "application/octet-stream": "any bytes",
         },
         "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
+        "POST /v1/queues/{name}:purge": {JSON: {"correlationId": "order-7", "expected": 0}},
+        "POST /v1/queues/{name}:move": {JSON: {"to": "Q", "selector": "weight > 2500"}},
     }
 )
 """Example of each request body, by media type."""

@@ -51,13 +51,16 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
         "queue-manager-not-found": Row(404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR),
         "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
+        "job-not-found": Row(404, "There is no such job"),
         "method-not-allowed": Row(405, "The path does not support this method"),
         "timed-out": Row(408, "The request was not received in time"),
         "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
         "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
         "queue-taken": Row(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
         "queue-not-empty": Row(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
+        "count-changed": Row(409, "Another number of messages matches than was expected"),
         "queue-full": Row(409, "The queue is full", MQRC_Q_FULL),
+        "letters-changed": Row(409, "The number of dead letters has changed"),
         "stale-revision": Row(412, "The subscription was changed in the meantime"),
         "too-large": Row(413, "The request is too large"),
         "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
@@ -118,9 +121,9 @@ class Problem(BaseModel):
     errors: list[Fault] = []
     mqrc: int | None = None
     expected: int | None = None
-    """Revision in If-Match, for stale-revision."""
+    """Revision in If-Match, for stale-revision; number of messages that were seen, for count-changed."""
     found: int | None = None
-    """Current revision, for stale-revision."""
+    """Current revision, or number of messages."""
 
 
 class ProblemError(SelectRouteError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlencode
 
 import anyio.from_thread
@@ -14,11 +14,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
+from selectroute.registry.log.cursors import cursor_of, read_cursor
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
-from selectroute.service.context import CallerDep, ServiceDep
+from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.endpoint import Call, JsonAnswer, call, check_not_encoded
 from selectroute.service.http.models import (
@@ -33,6 +34,8 @@ from selectroute.service.http.preconditions import IdempotencyKey
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
 from selectroute.service.http.streamed import Streamed
 from selectroute.service.subscriptions.conditional import idempotency
+from selectroute.service.subscriptions.messages import newest_snapshot
+from selectroute.service.subscriptions.search import Field, Search
 from selectroute.service.subscriptions.selector_warnings import with_warnings
 from selectroute.service.subscriptions.subscriptions import PATH
 
@@ -41,6 +44,9 @@ _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines"
 
 _LOOKS: Final = 20
 """Pages that are read at most for one response to a caller who may see few subscriptions."""
+
+_SEARCH_SECONDS: Final = 2.0
+"""Time after which a search returns what it has found, and at which id to go on."""
 
 _MANY: Final = (
     "invalid-selector",
@@ -73,8 +79,7 @@ def page(
     """
     limit = min(limit, service.limits.page)
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-    if cursor is not None and not by.sees_all:
-        cursor = service.cursors.read(cursor)
+    cursor = _given(service, by, cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
         part = service.registry.list(limit=limit - len(found), cursor=cursor, **filters)
@@ -83,13 +88,36 @@ def page(
         if cursor is None or len(found) == limit:
             break
     headers = {}
-    if cursor is not None and not by.sees_all:
-        cursor = service.cursors.hidden(cursor)
+    cursor = _told(service, by, cursor)
     if cursor is not None:
         given = {key: str(value) for key, value in filters.items() if value is not None}
         query = urlencode({"limit": limit, **given, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
     return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
+
+
+@call(router, "GET", f"{PATH}:search", Role.reader, "invalid-subscription", response_model=PageAnswer)
+def searched(
+    service: ServiceDep,
+    by: CallerDep,
+    text: Annotated[str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")],
+    field: Annotated[
+        list[Field], Query(max_length=5, description="Where to look; everywhere by default.")
+    ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+) -> Response:
+    """Return subscriptions with a text in their id, name, topic filter or selector, in any case, or whose
+    selector reads the identifier of exactly this name; in the order of their ids. A search that takes long
+    returns what it has found, with the cursor to go on.
+    """
+    limit = min(limit, service.limits.page)
+    cursor = _given(service, by, cursor)
+    after = "" if cursor is None else read_cursor(cursor, 1)[0]
+    searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field))
+    items, last = searching.page(after, limit, _SEARCH_SECONDS)
+    next_cursor = _told(service, by, None if last is None else cursor_of(last))
+    return JsonAnswer({"items": [one.to_json() for one in items], "next_cursor": next_cursor})
 
 
 @call(
@@ -181,6 +209,16 @@ async def export(
         raise _too_many(service.limits.exports, "exports")
     lines = _visible(by, service.registry.export(revision=revision))
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
+
+
+def _given(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return the cursor that a caller sent: one who may not see all subscriptions has it encrypted."""
+    return cursor if cursor is None or by.sees_all else service.cursors.read(cursor)
+
+
+def _told(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return a cursor as the caller may see it; the inverse of `_given`."""
+    return cursor if cursor is None or by.sees_all else service.cursors.hidden(cursor)
 
 
 def _visible(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None, None]:

@@ -15,8 +15,16 @@ from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
-from selectroute.service.http.models import BatchNumberBody, ChangesAnswer, QueriesAnswer, QueryBody
-from selectroute.service.http.problems import check_waiting
+from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
+from selectroute.service.http.models import (
+    BatchNumberBody,
+    ChangesAnswer,
+    HistoryAnswer,
+    Id,
+    QueriesAnswer,
+    QueryBody,
+)
+from selectroute.service.http.problems import ProblemError, check_waiting
 
 PATH: Final = "/v1/changes"
 
@@ -26,9 +34,9 @@ a page of a thousand would take a second.
 """
 
 # A job must see every change: it would miss resumes, and report wrong revisions.
-_JOB: Final = "a job needs a writer's token"
+JOB: Final = "a job needs a writer's token"
 
-_REPORT: Final = ("invalid-body", "unsupported-media-type", "too-large", "read-only", "not-found")
+REPORT: Final = ("invalid-body", "unsupported-media-type", "too-large", "read-only", "not-found")
 
 router = APIRouter(route_class=Call, tags=["changes"])
 Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
@@ -74,29 +82,59 @@ async def changes(
     return await run_in_threadpool(JsonAnswer, {"changes": found.changes, **data}, headers=headers)
 
 
+@call(
+    router,
+    "GET",
+    "/v1/subscriptions/{id}/changes",
+    Role.reader,
+    "invalid-subscription",
+    "subscription-not-found",
+    response_model=HistoryAnswer,
+)
+def history(
+    service: ServiceDep,
+    by: CallerDep,
+    id: Annotated[Id, Path(description="A subscription's id.")],
+    limit: Annotated[int, Query(ge=1, le=LOOKED_AT)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+) -> Response:
+    """Return the changes of one subscription, the newest first, also of one that was removed; `next_cursor`
+    asks for those before them. A caller who may not see all of them gets those of the newest 200 that are
+    visible, without a cursor.
+    """
+    if by.sees_all:
+        page, next_cursor = service.registry.history(id, limit=limit, cursor=cursor)
+    else:  # a cursor would tell of changes that are hidden
+        page, next_cursor = service.registry.history(id, limit=LOOKED_AT)[0], None
+    seen = [one for one in (_permitted(service, by, one) for one in page) if one is not None]
+    if not seen and (cursor is None or not by.sees_all):
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    return JsonAnswer({"changes": seen[:limit], "next_cursor": next_cursor})
+
+
 @call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)
 def queries(service: ServiceDep, by: CallerDep) -> Response:
     """Return the known queries, and whether each can replay the messages that a subscription missed. A job
     calls this first, so that a token without the right to report is refused before it begins.
     """
-    by.check_unlimited(_JOB)
+    by.check_unlimited(JOB)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
-@call(router, "POST", "/v1/queries/{query}", Role.writer, *_REPORT, status_code=204)
+@call(router, "POST", "/v1/queries/{query}", Role.writer, *REPORT, status_code=204)
 def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> Response:
     """Announce a query: its source, and whether it can replay. A query delivers for all subscriptions, so
     this needs a token for all topics.
     """
-    by.check_unlimited(_JOB)
+    by.check_unlimited(JOB)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
     return Response(status_code=204)
 
 
-@call(router, "POST", "/v1/queries/{query}/batches", Role.writer, *_REPORT, status_code=204)
+@call(router, "POST", "/v1/queries/{query}/batches", Role.writer, *REPORT, status_code=204)
 def batch(service: ServiceDep, by: CallerDep, query: Name, body: BatchNumberBody) -> Response:
     """Report the revision that a batch of a query used. Needs a token for all topics."""
-    by.check_unlimited(_JOB)
+    by.check_unlimited(JOB)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
 
@@ -119,10 +157,13 @@ def _visible_changes(service: Service, by: Caller, asked: _PageRequest) -> _Foun
     # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
-    if by.sees_all:
-        return _Found([one.to_json() for one in page], page)
-    seen = (_seen(service, by, one) for one in page)
+    seen = (_permitted(service, by, one) for one in page)
     return _Found([one for one in seen if one is not None and (not ops or one["op"] in ops)], page)
+
+
+def _permitted(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
+    """Return a change as the caller may see it; None if it is hidden."""
+    return change.to_json() if by.sees_all else _seen(service, by, change)
 
 
 def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:

@@ -70,7 +70,7 @@ def check(service: ServiceDep, body: CheckBody) -> Response:
 def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
     """Return the subscriptions that get a message, as a stream would route it now."""
     message = _message(body.message, service.limits)
-    snapshot = _snapshot(service)
+    snapshot = newest_snapshot(service)
     with service.metrics.match_seconds.time():
         verdict = judged(snapshot, message)
     limit = min(body.limit or service.limits.matches, service.limits.matches)
@@ -112,7 +112,7 @@ def _ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int
 def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
     message = _message(body.message, service.limits)
     wanted = [visible(service, by, id) for id in body.subscriptions]
-    snapshot = _snapshot(service)
+    snapshot = newest_snapshot(service)
     verdict = judged(snapshot, message)
     ordinals = snapshot.find([one.id for one in wanted]).tolist()
     parts: list[bytes] = []
@@ -162,9 +162,9 @@ def _message(data: object, limits: ServiceLimits) -> Message:
         raise problem_of(error, "/message") from error
 
 
-def _snapshot(service: ServiceDep) -> Snapshot:
+def newest_snapshot(service: Service) -> Snapshot:
     """Return the newest published snapshot, with all changes committed before the request if these are
-    published within `PUBLISHED_SECONDS`.
+    published within `PUBLISHED_SECONDS`. Raises a problem, 503, if none is published yet.
     """
     found = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
     if found is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,7 +80,35 @@ CALLS = {
     ("get", f"{MESSAGES}/message"): lambda c: c.get(f"{KEPT}/message"),
     ("delete", f"{MESSAGES}/message"): lambda c: c.delete(f"{KEPT}/message"),
     ("get", f"{MESSAGES}/messagelist"): lambda c: c.get(f"{KEPT}/messagelist"),
+    ("get", f"{QUEUES}/{{name}}:count"): lambda c: c.get(f"{QUEUES}/KEPT:count"),
+    ("post", f"{QUEUES}/{{name}}:purge"): lambda c: c.post(
+        f"{QUEUES}/KEPT:purge", json={"expected": left(c)}
+    ),
+    ("post", f"{QUEUES}/{{name}}:move"): lambda c: c.post(f"{QUEUES}/KEPT:move", json={"to": "CARS.IN"}),
     ("get", "/v1/limits"): lambda c: c.get("/v1/limits"),
+    ("get", "/v1/caller"): lambda c: c.get("/v1/caller"),
+    ("get", f"{PATH}:search"): lambda c: c.get(f"{PATH}:search?text=a"),
+    ("get", f"{PATH}/{{id}}/changes"): lambda c: c.get(f"{PATH}/seen/changes"),
+    ("get", f"{PATH}/{{id}}/activity"): lambda c: c.get(f"{PATH}/seen/activity"),
+    ("get", f"{PATH}:activity"): lambda c: c.get(f"{PATH}:activity?id=seen"),
+    ("get", "/v1/streams"): lambda c: c.get("/v1/streams"),
+    ("get", "/v1/health"): lambda c: c.get("/v1/health"),
+    ("get", "/v1/queries/{query}/reports"): lambda c: c.get("/v1/queries/q/reports"),
+    ("post", "/v1/queries/{query}/reports"): lambda c: c.post("/v1/queries/q/reports", json={}),
+    ("post", "/v1/queries/{query}/messages"): lambda c: c.post(
+        "/v1/queries/q/messages", json={"messages": [CAR]}
+    ),
+    ("get", "/v1/messages"): lambda c: c.get("/v1/messages"),
+    ("get", "/v1/messages/identifiers"): lambda c: c.get("/v1/messages/identifiers"),
+    ("post", f"{PATH}:dry-run"): lambda c: c.post(f"{PATH}:dry-run", json={"id": "seen"}),
+    ("get", "/v1/jobs"): lambda c: c.get("/v1/jobs"),
+    ("get", "/v1/jobs/{job}/dead-letters"): lambda c: c.get("/v1/jobs/job/dead-letters"),
+    ("post", "/v1/jobs/{job}/dead-letters:preview"): lambda c: c.post(
+        "/v1/jobs/job/dead-letters:preview", json={}
+    ),
+    ("post", "/v1/jobs/{job}/replays"): lambda c: c.post("/v1/jobs/job/replays", json={"expected": 1}),
+    ("post", "/v1/jobs/{job}/audits"): lambda c: c.post("/v1/jobs/job/audits"),
+    ("get", "/v1/jobs/{job}/replays/{request}"): lambda c: c.get("/v1/jobs/job/replays/made"),
     ("get", "/metrics"): lambda c: c.get("/metrics"),
     ("get", "/healthz"): lambda c: c.get("/healthz"),
     ("get", "/readyz"): lambda c: c.get("/readyz"),
@@ -94,6 +123,11 @@ OWN_CALLS = {
     ("get", f"{MESSAGES}/message"): lambda c: c.get(f"{OWN}/message"),
     ("delete", f"{MESSAGES}/message"): lambda c: c.delete(f"{OWN}/message"),
     ("get", f"{MESSAGES}/messagelist"): lambda c: c.get(f"{OWN}/messagelist"),
+    ("get", f"{QUEUES}/{{name}}:count"): lambda c: c.get(f"{QUEUES}/CARS.IN:count"),
+    ("post", f"{QUEUES}/{{name}}:purge"): lambda c: c.post(f"{QUEUES}/CARS.IN:purge"),
+    ("post", f"{QUEUES}/{{name}}:move"): lambda c: c.post(
+        f"{QUEUES}/CARS.IN:move", json={"to": spare_queue(c, "CARS.OUT")}
+    ),
 }
 """The same of a queue within the patterns of the tokens that have some."""
 
@@ -128,7 +162,29 @@ TABLE = {
     ("get", f"{MESSAGES}/message"): "u ddd fff ff",
     ("delete", f"{MESSAGES}/message"): "u fdd fff ff",
     ("get", f"{MESSAGES}/messagelist"): "u ddd fff ff",
+    ("get", f"{QUEUES}/{{name}}:count"): "u ddd fff ff",
+    ("post", f"{QUEUES}/{{name}}:purge"): "u fdd fff ff",
+    ("post", f"{QUEUES}/{{name}}:move"): "u fdd fff ff",
     ("get", "/v1/limits"): "u ddd ddd dd",
+    ("get", "/v1/caller"): "u ddd ddd dd",
+    ("get", f"{PATH}:search"): "u ddd ddd dd",
+    ("get", f"{PATH}/{{id}}/changes"): "u ddd ddd dd",
+    ("get", f"{PATH}/{{id}}/activity"): "u ddd ddd dd",
+    ("get", f"{PATH}:activity"): "u ddd ddd dd",
+    ("get", "/v1/streams"): "u ddd fff fd",
+    ("get", "/v1/health"): "u ddd fff fd",
+    ("get", "/v1/queries/{query}/reports"): "u ddd fff fd",
+    ("post", "/v1/queries/{query}/reports"): "u fdd fff ff",
+    ("post", "/v1/queries/{query}/messages"): "u fdd fff ff",
+    ("get", "/v1/messages"): "u ddd ddd dd",
+    ("get", "/v1/messages/identifiers"): "u ddd ddd dd",
+    ("post", f"{PATH}:dry-run"): "u ddd ddd dd",
+    ("get", "/v1/jobs"): "u ddd fff fd",
+    ("get", "/v1/jobs/{job}/dead-letters"): "u ddd fff fd",
+    ("post", "/v1/jobs/{job}/dead-letters:preview"): "u ddd fff fd",
+    ("post", "/v1/jobs/{job}/replays"): "u fdd fff ff",
+    ("post", "/v1/jobs/{job}/audits"): "u ddd fff fd",
+    ("get", "/v1/jobs/{job}/replays/{request}"): "u ddd fff fd",
     ("get", "/metrics"): "u ddd fff fd",
     ("get", "/healthz"): "d ddd ddd dd",
     ("get", "/readyz"): "d ddd ddd dd",
@@ -143,6 +199,9 @@ OWN_TABLE = {
     ("get", f"{MESSAGES}/message"): "u ddd fff dd",
     ("delete", f"{MESSAGES}/message"): "u fdd fff dd",
     ("get", f"{MESSAGES}/messagelist"): "u ddd fff dd",
+    ("get", f"{QUEUES}/{{name}}:count"): "u ddd fff dd",
+    ("post", f"{QUEUES}/{{name}}:purge"): "u fdd fff dd",
+    ("post", f"{QUEUES}/{{name}}:move"): "u fdd fff dd",
 }
 """The same of a queue within the patterns."""
 
@@ -151,6 +210,7 @@ HIDDEN = {
     "put": lambda c: c.put(f"{PATH}/hidden", json={"topic": "cars/eu"}, headers=ANY),
     "patch": lambda c: c.patch(f"{PATH}/hidden", json={"topic": "cars/eu"}, headers=ANY),
     "delete": lambda c: c.delete(f"{PATH}/hidden", headers=ANY),
+    "activity": lambda c: c.get(f"{PATH}/hidden/activity"),
     "pause": lambda c: c.post(f"{PATH}/hidden:pause"),
     "resume": lambda c: c.post(f"{PATH}/hidden:resume"),
     "explain": lambda c: c.post("/v1/messages:explain", json={"message": CAR, "subscriptions": ["hidden"]}),
@@ -231,6 +291,11 @@ def filled(registry):
     return registry
 
 
+def left(client):
+    """The number of messages on the queue that most calls are about."""
+    return client.app.state.service.queues.open("KEPT").depth
+
+
 def spare(client):
     """The id of a token that nobody uses."""
     return client.app.state.service.registry.add_token("reader", name="spare")[0].id
@@ -263,6 +328,7 @@ def test_the_table_says_what_comes_of_a_call(filled, who, calls, table):
     caller = CALLERS[who]
     filled.add_token("admin")  # nobody is let in without one
     with service(filled) if caller is None else client_of(filled, caller[0], **caller[1]) as client:
+        client.app.state.service.jobs["job"] = OneLetter()
         for call, request in calls.items():
             outcome = table[call].replace(" ", "")[column]
             before = filled.revision, depth(filled, "KEPT"), depth(filled, "CARS.IN")
@@ -279,6 +345,32 @@ def test_the_table_says_what_comes_of_a_call(filled, who, calls, table):
                 assert (filled.revision, depth(filled, "KEPT"), depth(filled, "CARS.IN")) == before, call
             if call == ("delete", f"{PATH}/{{id}}") and answer.status_code == 200:
                 filled.import_([json.dumps({"id": "seen", "topic": "cars/+/de"})])
+
+
+class OneLetter:
+    """A job with a dead letter, whose bytes are still in the source."""
+
+    def letters(self, wanted, skip, limit, left_only=False):
+        of_file = {"source": "a.jsonl", "partition": 0, "offset": 1, "revision": 1, "subscription": None}
+        return [
+            {"batch": 0, "stage": "read", "reason": "too-large", "message": "long", "raw": None, **of_file}
+        ]
+
+    def left(self, wanted):
+        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=1)]
+
+    def waiting(self):
+        return []
+
+    def replay(self, wanted, expected):
+        return "made", expected
+
+    def replayed(self, id):
+        return []
+
+    def audit(self):
+        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
+        return {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [], "findings": []}
 
 
 def depth(registry, name):
@@ -387,7 +479,7 @@ def test_what_a_token_may_not_see_does_not_exist_for_it(filled, role):
     with client_of(filled, role, ["cars/#"]) as client:
         for name, request in HIDDEN.items():
             answer = request(client)
-            if role == "reader" and name not in ("get", "explain"):
+            if role == "reader" and name not in ("get", "activity", "explain"):
                 problem(answer, 403, "forbidden")
                 continue
             found = problem(answer, 404, "subscription-not-found")
@@ -488,3 +580,11 @@ def test_the_state_of_the_service_tells_revisions_to_who_sees_all(filled, who):
         found = client.get("/readyz").json()
         told = caller is not None and "topics" not in caller[1]
         assert found == {"status": "ready", **({"revision": 1, "published": 1} if told else {})}
+
+
+def test_a_token_moves_messages_only_between_queues_that_it_may_use(filled):
+    before = depth(filled, "KEPT"), depth(filled, "CARS.IN")
+    with client_of(filled, "writer", queues=["CARS.*"]) as client:
+        for source, to in (("CARS.IN", "KEPT"), ("KEPT", "CARS.IN"), ("CARS.IN", "NOTHING")):
+            problem(client.post(f"{QUEUES}/{source}:move", json={"to": to}), 403, "forbidden")
+    assert (depth(filled, "KEPT"), depth(filled, "CARS.IN")) == before

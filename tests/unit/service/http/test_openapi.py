@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import schemathesis
@@ -108,8 +109,8 @@ def test_each_summary_is_one_sentence_of_its_own_that_begins_with_a_verb():
     assert len(set(summaries)) == len(summaries) == len(SUMMARIES)
     verbs = {
         "Announce", "Browse", "Change", "Check", "Create", "Delete", "Describe", "Explain", "Export", "Get",
-        "Import", "List", "Match", "Pause", "Put", "Read", "Register", "Remove", "Replace", "Report",
-        "Resume", "Revoke", "Show",
+        "Import", "List", "Match", "Pause", "Put", "Read", "Register", "Remove", "Replace", "Replay",
+        "Report", "Resume", "Revoke", "Show",
     }  # fmt: skip
     assert {one.split()[0] for one in summaries} <= verbs
     assert not [one for one in summaries if one.endswith(".") or len(one) > 60]
@@ -128,6 +129,19 @@ def test_there_are_no_examples_of_calls_that_are_none():
     assert set(EXAMPLES) == there
 
 
+class ThreeLetters:
+    """A job with three dead letters."""
+
+    def left(self, wanted):
+        return [SimpleNamespace(batch=0, stage="parse", reason="not-json", letters=3)]
+
+    def letters(self, wanted, skip, limit, left_only):
+        return []
+
+    def replay(self, wanted, expected):
+        return "20260131T120000000000-00000000", expected
+
+
 @pytest.mark.parametrize(
     ("method", "path", "media_type", "example"),
     [pytest.param(*one, id=" ".join(one[:3])) for one in examples()],
@@ -136,13 +150,16 @@ def test_each_example_is_a_request_that_is_done(registry, method, path, media_ty
     registry.import_([b'{"id": "heavy"}'])
     registry.pause("heavy")
     named = {"id": "heavy", "query": "stream", "qmgr": "selectroute", "queue": "Q", "name": "ORDERS"}
+    named["job"] = "flights"
     filled = re.sub(r"\{(\w+)\}", lambda found: named[found[1]], path)
     if "batches" in path:
         registry.note_query("stream", source="files", can_replay=True)
     if path.endswith(":batch"):
         registry.resume("heavy")
-    with service(registry) as client:
+    with service(registry, jobs={"flights": ThreeLetters()}) as client:
         client.put("/v1/queues/Q")
+        if "queues/{name}:" in path:
+            client.put("/v1/queues/ORDERS")
         content = example if isinstance(example, str) else json.dumps(example)
         headers = {"Content-Type": media_type}
         if "{id}" in path:

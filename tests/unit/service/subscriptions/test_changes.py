@@ -125,3 +125,45 @@ def test_a_query_of_another_name_is_told_what_a_name_is(client, path):
 )
 def test_a_report_that_cannot_be_is_refused(client, path, body, status):
     problem(client.post(f"/v1/queries/{path}", json=body), status, "invalid-body")
+
+
+def test_a_subscription_has_its_history_newest_first_even_after_it_is_gone(client, add):
+    id, other = add("a = 1")["id"], add("b = 1")["id"]
+    path = f"/v1/subscriptions/{id}/changes"
+    client.post(f"/v1/subscriptions/{id}:pause")
+    client.post(f"/v1/subscriptions/{other}:pause")
+    client.delete(f"/v1/subscriptions/{id}", headers={"If-Match": "*"})
+    found = client.get(path).json()
+    assert [(one["op"], one["revision"]) for one in found["changes"]] == [
+        ("remove", 5),
+        ("pause", 3),
+        ("add", 1),
+    ]
+    assert found["next_cursor"] is None and found["changes"][2]["subscription"]["selector"] == "a = 1"
+    page = client.get(path, params={"limit": 2}).json()
+    assert [one["op"] for one in page["changes"]] == ["remove", "pause"]
+    page = client.get(path, params={"limit": 2, "cursor": page["next_cursor"]}).json()
+    assert [one["op"] for one in page["changes"]] == ["add"] and page["next_cursor"] is None
+    problem(client.get("/v1/subscriptions/nothing/changes"), 404, "subscription-not-found")
+    problem(client.get(path, params={"cursor": "bm8"}), 422, "invalid-subscription")
+
+
+def test_a_token_for_some_topics_sees_the_history_of_those_alone(registry):
+    registry.register(SubscriptionSpec(topic="cars/eu"), id="moved")
+    registry.register(SubscriptionSpec(topic="boats"), id="hidden")
+    registry.replace("moved", SubscriptionSpec(topic="boats"))
+    registry.pause("moved")
+    registry.add_token("admin")
+    _, secret = registry.add_token("reader", topics=["cars/#"])
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        found = client.get("/v1/subscriptions/moved/changes").json()
+        assert [(one["op"], one["subscription"] is None) for one in found["changes"]] == [
+            ("remove", True),
+            ("add", False),
+        ]
+        assert found["next_cursor"] is None and not any("digest" in one for one in found["changes"])
+        for cursor in (None, "OTk5LjA"):  # one that would name changes that are hidden
+            answer = client.get(
+                "/v1/subscriptions/hidden/changes", params={"cursor": cursor} if cursor else {}
+            )
+            problem(answer, 404, "subscription-not-found")

@@ -1,0 +1,155 @@
+"""Parts of every screen of the console: its template, the caller's API, and the form that a browser sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+import anyio
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import counted
+from selectroute.service.console.api import Api
+
+ROOT: Final = "/console"
+
+COOKIE: Final = "selectroute-token"
+"""Cookie with the token of the person at the browser, until the browser is closed.
+
+It is the token itself, not a session: a service that starts again under a page needs no second sign-in, there
+is nothing to fixate, and a token that is revoked ends at once what the browser may do.
+"""
+
+MOST_BYTES: Final = 1 << 20
+_MOST_FIELDS: Final = 1_000
+_BODY_SECONDS: Final = 60.0
+
+_FOLDER: Final = Path(__file__).parent
+STATIC: Final = _FOLDER / "static"
+
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+class PageError(SelectRouteError):
+    """Request that the console refuses: its status code, and a sentence."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def api_of(request: Request) -> Api:
+    """Return the API as the caller of a request may use it."""
+    client, token = request.client, request.cookies.get(COOKIE, "")
+    return Api(
+        request.app.state.api,
+        request.headers.get("host", ""),
+        ("", 0) if client is None else (client.host, client.port),
+        token if is_token(token) else None,
+    )
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text can stand in a header as a token."""
+    return bool(text) and text.isascii() and text.isprintable()
+
+
+async def page(
+    request: Request, template: str, data: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
+) -> HTMLResponse:
+    """Return a screen, which shows who is signed in. Raises `ApiError`, for a caller who is not."""
+    caller = (await api_of(request).call("GET", "/v1/caller")).data
+    return rendered(request, template, {**data, "caller": caller}, status)
+
+
+def rendered(
+    request: Request, template: str, data: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
+) -> HTMLResponse:
+    """Return a template as a response."""
+    given = {"caller": None, "root": ROOT, "path": request.url.path, **data}
+    return HTMLResponse(_TEMPLATES.get_template(template).render(given), status)
+
+
+def redirect(path: str, **params: Any) -> Response:
+    """Return the response after a change: the browser reads this page of the console."""
+    query = urlencode({name: value for name, value in params.items() if value not in (None, "")})
+    return RedirectResponse(f"{ROOT}{path}{'?' if query else ''}{query}", HTTPStatus.SEE_OTHER)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """Return the fields of a form that a browser sent, each once, with line ends as ``\\n``.
+
+    Raises:
+        PageError: the body is not a form, is too large, or comes too slowly.
+    """
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the console takes forms only")
+    body = bytearray()
+    with anyio.move_on_after(_BODY_SECONDS) as time:
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise PageError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {MOST_BYTES:,} bytes"
+                )
+    if time.cancelled_caught:
+        raise PageError(HTTPStatus.REQUEST_TIMEOUT, f"the form took more than {_BODY_SECONDS:g} seconds")
+    try:
+        fields = parse_qsl(
+            bytes(body).decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:
+        raise PageError(HTTPStatus.BAD_REQUEST, "the form cannot be read") from None
+    return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+def _moment(text: str) -> str:
+    """Return a time of the API as a person reads it: ``2026-11-25 14:03:07``, UTC."""
+    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def rate(value: float) -> str:
+    """Return a number a second as a person reads it: ``1,234``, ``1.2``, ``0.0012``."""
+    if value < 0.001:
+        return "under 0.001"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _value(value: Any) -> str:
+    """Return a value of an explanation as text."""
+    if isinstance(value, dict):
+        value = value.get("value")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _compact(data: Any) -> str:
+    """Return data as JSON in one line."""
+    return json.dumps(data, ensure_ascii=False)
+
+
+_TEMPLATES.filters |= {
+    "moment": _moment,
+    "number": _number,
+    "rate": rate,
+    "value": _value,
+    "counted": counted,
+    "compact": _compact,
+}

@@ -1,0 +1,208 @@
+// Checks a selector at each pause of the typing: underlines the fault, says what was expected, offers the fix.
+"use strict";
+
+const PAUSE_MILLISECONDS = 150;
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+// Offsets of the service count characters; a string of JavaScript counts UTF-16 units.
+function unitOf(text, offset) {
+  return Array.from(text).slice(0, offset).join("").length;
+}
+
+function watchEditor(form) {
+  const area = form.querySelector("#selector");
+  const dialect = form.querySelector("#dialect");
+  const verdict = form.querySelector("#verdict");
+  const marks = form.querySelector(".marks");
+  let timer = 0;
+  let asked = 0;
+
+  function underline(text, offset, length) {
+    const from = unitOf(text, offset);
+    const to = unitOf(text, offset + Math.max(length, 1));
+    const mark = element("mark", text.slice(from, to) || " ");
+    marks.replaceChildren(text.slice(0, from), mark, text.slice(to));
+    marks.scrollTop = area.scrollTop;
+  }
+
+  function show(className, ...parts) {
+    verdict.className = `verdict ${className}`;
+    verdict.replaceChildren(...parts);
+  }
+
+  function fixed(suggestion) {
+    const button = element("button", `Write ${suggestion}`);
+    button.type = "button";
+    button.addEventListener("click", () => {
+      area.value = suggestion;
+      area.focus();
+      check();
+    });
+    return button;
+  }
+
+  function warnings(list) {
+    const shown = element("ul");
+    shown.append(...list.map((one) => element("li", one.message)));
+    return shown;
+  }
+
+  function access(list) {
+    return list
+      .map((one) =>
+        one.attributes.length
+          ? `by ${one.attributes.join(" and ")}${one.by_prefix ? ", by a prefix" : ""}`
+          : `for every message (${one.reason})`)
+      .join("; ");
+  }
+
+  function told(text, data) {
+    marks.replaceChildren();
+    if (data.problem) {
+      show("bad", element("p", data.problem));
+    } else if (!data.valid) {
+      const fault = data.error;
+      underline(text, fault.offset, fault.length);
+      const hint = fault.hint ? `; ${fault.hint}` : "";
+      const parts = [element("p", `Line ${fault.line}, column ${fault.column}: ${fault.reason}${hint}`)];
+      if (fault.expected && fault.expected.length) {
+        parts.push(element("p", `Expected: ${fault.expected.join(", ")}`));
+      }
+      if (fault.suggestion) parts.push(fixed(fault.suggestion));
+      show("bad", ...parts);
+    } else {
+      const parts = [element("p", `Valid. It is looked at ${access(data.access)}.`)];
+      if (data.warnings.length) parts.push(warnings(data.warnings));
+      show("good", ...parts);
+    }
+  }
+
+  async function check() {
+    const number = ++asked;
+    const text = area.value;
+    const body = new URLSearchParams({ selector: text, dialect: dialect.value });
+    try {
+      const answer = await fetch(form.dataset.check, { method: "POST", body, credentials: "same-origin" });
+      if (number !== asked) return; // a later one was asked for
+      told(text, await answer.json());
+    } catch {
+      if (number === asked) show("bad", element("p", "The service does not answer; it is asked again when you type."));
+    }
+  }
+
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(check, PAUSE_MILLISECONDS);
+  }
+
+  area.addEventListener("input", later);
+  area.addEventListener("scroll", () => { marks.scrollTop = area.scrollTop; });
+  dialect.addEventListener("change", check);
+  check();
+}
+
+// Offers the identifiers of recent messages, with their types, for the word before the caret.
+function completeNames(form) {
+  const area = form.querySelector("#selector");
+  const list = form.querySelector("#names");
+  const MOST = 8;
+  let known = null; // the promise of the identifiers
+  let active = -1;
+
+  async function ask() {
+    const answer = await fetch(form.dataset.names, { credentials: "same-origin" });
+    if (!answer.ok) throw new Error(answer.statusText);
+    return (await answer.json()).items;
+  }
+
+  async function load() {
+    known ??= ask();
+    try {
+      return await known;
+    } catch {
+      known = null; // asked again at the next key
+      return [];
+    }
+  }
+
+  function wordBefore() {
+    const before = area.value.slice(0, area.selectionStart);
+    if (before.split("'").length % 2 === 0) return ""; // inside a string
+    return (before.match(/[\p{L}_$][\p{L}\p{N}_$.]*$/u) || [""])[0];
+  }
+
+  function close() {
+    active = -1;
+    list.hidden = true;
+    list.replaceChildren();
+    area.removeAttribute("aria-activedescendant");
+  }
+
+  function take(name) {
+    const end = area.selectionStart;
+    area.setRangeText(name, end - wordBefore().length, end, "end");
+    close();
+    area.dispatchEvent(new Event("input"));
+    close(); // the word is whole
+  }
+
+  function choose(number) {
+    const options = [...list.children];
+    active = (number + options.length) % options.length;
+    options.forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
+    area.setAttribute("aria-activedescendant", options[active].id);
+  }
+
+  function option(one, number) {
+    const made = element("li");
+    made.id = `name-${number}`;
+    made.setAttribute("role", "option");
+    made.setAttribute("aria-selected", "false");
+    made.dataset.name = one.name;
+    const values = one.values.length ? `, such as ${one.values.slice(0, 3).join(", ")}` : "";
+    made.append(element("code", one.name), element("span", ` ${one.types.join(" or ")}${values}`, "saw"));
+    made.addEventListener("pointerdown", (event) => {
+      event.preventDefault(); // the caret stays
+      take(one.name);
+    });
+    return made;
+  }
+
+  async function offer() {
+    const identifiers = await load();
+    const word = wordBefore().toLowerCase();
+    const found = identifiers.filter((one) => {
+      const name = one.name.toLowerCase();
+      return word && name.startsWith(word) && name !== word;
+    });
+    close();
+    if (!found.length) return;
+    list.replaceChildren(...found.slice(0, MOST).map(option));
+    list.hidden = false;
+  }
+
+  area.addEventListener("input", offer);
+  area.addEventListener("blur", close);
+  area.addEventListener("keydown", (event) => {
+    if (list.hidden) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      choose(event.key === "ArrowDown" ? active + 1 : active < 0 ? -1 : active - 1);
+    } else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) {
+      take(list.children[active].dataset.name);
+    } else if (event.key === "Escape") {
+      close();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  });
+}
+
+document.querySelectorAll("form[data-check]").forEach(watchEditor);
+document.querySelectorAll("form[data-names]").forEach(completeNames);

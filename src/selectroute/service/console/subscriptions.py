@@ -1,0 +1,311 @@
+"""Screens of subscriptions: the list, one with its history, the editor, and what is done to one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, get_args
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from selectroute.selector.explain.sentences import counted
+from selectroute.service.console.api import Api, ApiError
+from selectroute.service.console.page import PageError, api_of, form, is_token, page, redirect
+from selectroute.service.console.streams import names
+from selectroute.service.http.models import Dialect
+from selectroute.service.subscriptions.search import Field
+
+_PATH: Final = "/v1/subscriptions"
+SEARCH: Final = ("text", "field")
+FILTERS: Final = ("topic", "status", "dialect", "name", "label")
+DONE: Final = ("paused", "resumed", "removed")
+"""What may have been done to many subscriptions of the list."""
+
+SEARCHED: Final = get_args(Field)
+_ON_A_PAGE: Final = 50
+_CHANGES: Final = 50
+
+_FIELDS: Final = ("name", "topic", "selector", "dialect", "extended", "kind", "destination", "labels")
+"""Fields of the editor's form. ``labels`` has one ``name=value`` a line."""
+
+_SIGNED_OUT: Final = "You are no longer signed in. What you wrote stays here until you leave the page."
+
+DIALECTS: Final = get_args(Dialect)
+
+
+async def listed(request: Request) -> Response:
+    """Show a page of subscriptions: those that the text in its URL finds, or the filters."""
+    query = request.query_params
+    asked = {name: query.get(name, "") for name in (*SEARCH, *FILTERS)}
+    found = await list_page(api_of(request), asked, _ON_A_PAGE, query.get("cursor"))
+    data = {"items": found["items"], "next_cursor": found["next_cursor"], "asked": asked}
+    data["activity"] = await _activity(api_of(request), [one["id"] for one in found["items"]])
+    done, count = query.get("done", ""), query.get("count", "")
+    is_done = done in DONE and count.isdecimal()
+    data["done"] = f"{counted(int(count), 'subscription')} {done}." if is_done else None
+    data |= {
+        "searches": bool(asked["text"]),
+        "fields": SEARCHED,
+        "filtered": any(asked[name] for name in FILTERS),
+    }
+    return await page(request, "subscriptions.html", data | {"dialects": DIALECTS})
+
+
+async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
+    """Return what is known of the last deliveries of subscriptions, by id."""
+    if not ids:
+        return {}
+    found = (await api.call("GET", f"{_PATH}:activity", params={"id": ids})).data
+    return {one["id"]: one for one in found["items"]}
+
+
+async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str | None) -> dict[str, Any]:
+    """Return the API's page of the subscriptions that a text finds or, without one, the filters."""
+    searches = bool(asked.get("text"))
+    given = {name: asked.get(name) for name in (SEARCH if searches else FILTERS)}
+    path = _PATH + (":search" if searches else "")
+    page: dict[str, Any] = (
+        await api.call("GET", path, params={**given, "limit": limit, "cursor": cursor})
+    ).data
+    return page
+
+
+async def shown(request: Request) -> Response:
+    """Show a subscription, from which batch its last change holds, its last delivery and its history."""
+    api, id = api_of(request), request.path_params["id"]
+    history = (
+        await api.call(
+            "GET",
+            f"{_of(id)}/changes",
+            params={"limit": _CHANGES, "cursor": request.query_params.get("cursor")},
+        )
+    ).data
+    try:
+        now = (await api.call("GET", _of(id))).data
+        activity = (await api.call("GET", f"{_of(id)}/activity")).data
+    except ApiError as error:
+        if error.kind != "subscription-not-found":
+            raise
+        now = activity = None  # removed: its history is left
+    data = {
+        "id": id,
+        "now": now,
+        "activity": activity,
+        "names": await names(api),
+        "changes": history["changes"],
+        "next_cursor": history["next_cursor"],
+        "done": request.query_params.get("done"),
+    }
+    return await page(request, "subscription.html", data)
+
+
+# ---- the editor
+
+
+async def new(request: Request) -> Response:
+    """Show the editor, empty."""
+    fields = dict.fromkeys(_FIELDS, "") | {"dialect": "jms", "kind": "none"}
+    return await _editor(request, None, fields)
+
+
+async def edited(request: Request) -> Response:
+    """Show the editor with a subscription."""
+    id = request.path_params["id"]
+    now = (await api_of(request).call("GET", _of(id))).data
+    return await _editor(request, id, _fields_of(now), revision=str(now["revision"]))
+
+
+async def check(request: Request) -> Response:
+    """Return what the API says of a selector that is being typed, as JSON for the console's script."""
+    given = await form(request)
+    body = {"selector": given.get("selector", ""), "dialect": given.get("dialect", "jms")}
+    try:
+        return JSONResponse((await api_of(request).call("POST", "/v1/selectors:check", body=body)).data)
+    except ApiError as error:
+        is_known = error.status != HTTPStatus.UNAUTHORIZED
+        return JSONResponse({"problem": str(error) if is_known else _SIGNED_OUT}, error.status)
+
+
+async def identifiers(request: Request) -> Response:
+    """Return the identifiers in recent messages, as JSON for the console's script."""
+    return JSONResponse((await api_of(request).call("GET", "/v1/messages/identifiers")).data)
+
+
+async def sent(request: Request) -> Response:
+    """Save the editor's form, or try it on recent messages. Where another person saved before, show both
+    versions.
+    """
+    given = await form(request)
+    fields = {name: given.get(name, "") for name in _FIELDS}
+    id: str | None = request.path_params.get("id")
+    api, key = api_of(request), given.get("key", "")
+    try:
+        spec = _spec(fields)
+        if given.get("do") == "try":
+            asked = {"subscription": spec} | ({} if id is None else {"id": id})
+            trial = (await api.call("POST", f"{_PATH}:dry-run", body=asked)).data
+            return await _editor(request, id, fields, given.get("revision", ""), trial=trial)
+        if id is None:
+            headers = {"Idempotency-Key": key} if is_token(key) else {}
+            made = (await api.call("POST", _PATH, body=spec, headers=headers)).data
+            return redirect(f"/subscriptions/{made['id']}", done="registered")
+        await api.call("PUT", _of(id), body=spec, headers=_if_match(given))
+        return redirect(f"/subscriptions/{quote(id, safe='')}", done="saved")
+    except PageError as error:
+        return await _editor(request, id, fields, given.get("revision", ""), error=str(error))
+    except ApiError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        if error.kind == "stale-revision" and id is not None:
+            return await _conflict(request, api, id, fields)
+        return await _editor(
+            request,
+            id,
+            fields,
+            given.get("revision", ""),
+            error=str(error),
+            faults=error.faults,
+            status=HTTPStatus(error.status),
+        )
+
+
+async def _conflict(request: Request, api: Api, id: str, fields: Mapping[str, str]) -> Response:
+    """Show what is there now beside what was to be saved. Saving again replaces what is there now."""
+    now = (await api.call("GET", _of(id))).data
+    theirs = _fields_of(now)
+    differ = [name for name in _FIELDS if theirs[name] != fields[name]]
+    return await _editor(
+        request,
+        id,
+        fields,
+        str(now["revision"]),
+        theirs={name: theirs[name] for name in differ},
+        error="Another person changed this subscription meanwhile: it is at revision "
+        f"{now['revision']:,} now. What you wrote is kept below. Save again to replace what is there.",
+        status=HTTPStatus.PRECONDITION_FAILED,
+    )
+
+
+async def _editor(
+    request: Request,
+    id: str | None,
+    fields: Mapping[str, str],
+    revision: str = "",
+    *,
+    theirs: Mapping[str, str] | None = None,
+    trial: Mapping[str, Any] | None = None,
+    error: str | None = None,
+    faults: object = (),
+    status: HTTPStatus = HTTPStatus.OK,
+) -> Response:
+    data = {
+        "id": id,
+        "key": secrets.token_urlsafe(16),  # sent twice, by a second click, it registers one subscription
+        "fields": fields,
+        "revision": revision,
+        "theirs": theirs,
+        "trial": trial,
+        "error": error,
+        "faults": faults,
+        "dialects": DIALECTS,
+    }
+    return await page(request, "editor.html", data, status)
+
+
+def _fields_of(now: Mapping[str, Any]) -> dict[str, str]:
+    """Return a subscription as the fields of the form."""
+    to = now["destination"]
+    return {
+        "name": now["name"],
+        "topic": now["topic"] or "",
+        "selector": now["selector"],
+        "dialect": now["dialect"],
+        "extended": "yes" if now["seltype"] == "EXTENDED" else "",
+        "kind": to["kind"],
+        "destination": to.get("name") or "",
+        "labels": "\n".join(f"{name}={value}" for name, value in now["labels"].items()),
+    }
+
+
+def _spec(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the form as a specification. Raises `PageError` for labels without a name."""
+    labels: dict[str, str] = {}
+    for number, line in enumerate(fields["labels"].splitlines(), start=1):
+        name, equals, value = line.strip().partition("=")
+        if not line.strip():
+            continue
+        if not equals or not name.strip():
+            raise PageError(HTTPStatus.UNPROCESSABLE_ENTITY, f"labels, line {number}: write NAME=VALUE")
+        labels[name.strip()] = value.strip()
+    spec: dict[str, Any] = {"selector": fields["selector"], "dialect": fields["dialect"], "labels": labels}
+    if fields["topic"]:
+        spec["topic"] = fields["topic"]
+    if fields["name"]:
+        spec["name"] = fields["name"]
+    if fields["extended"]:
+        spec["seltype"] = "EXTENDED"
+    if fields["kind"] != "none":
+        spec["destination"] = {"kind": fields["kind"], "name": fields["destination"]}
+    return spec
+
+
+# ---- what is done to one
+
+
+async def paused(request: Request) -> Response:
+    """Pause a subscription."""
+    return await _change(request, "POST", ":pause", "paused")
+
+
+async def resumed(request: Request) -> Response:
+    """Resume a subscription: from now on, or with what it missed."""
+    return await _change(request, "POST", ":resume", "resumed", "from")
+
+
+async def asked_to_remove(request: Request) -> Response:
+    """Ask whether a subscription is to be removed."""
+    id = request.path_params["id"]
+    return await page(request, "remove.html", {"now": (await api_of(request).call("GET", _of(id))).data})
+
+
+async def removed(request: Request) -> Response:
+    """Remove a subscription."""
+    return await _change(request, "DELETE", "", "removed")
+
+
+async def _change(request: Request, method: str, action: str, done: str, *fields: str) -> Response:
+    """Make a call on a subscription at the revision that the page showed, with these fields of the form as
+    the body, and show the subscription.
+    """
+    id, given = request.path_params["id"], await form(request)
+    body = {field: given[field] for field in fields if field in given}
+    await api_of(request).call(method, f"{_of(id)}{action}", body=body or None, headers=_if_match(given))
+    return redirect(f"/subscriptions/{quote(id, safe='')}", done=done)
+
+
+def _if_match(given: Mapping[str, str]) -> dict[str, str]:
+    return {"If-Match": f'"{given.get("revision", "")}"'}
+
+
+def _of(id: str) -> str:
+    return f"{_PATH}/{quote(id, safe='')}"
+
+
+ROUTES: Final = (
+    ("GET", "/subscriptions", listed),
+    ("GET", "/subscriptions/new", new),
+    ("POST", "/subscriptions/new", sent),
+    ("POST", "/selector/check", check),
+    ("GET", "/selector/identifiers", identifiers),
+    ("GET", "/subscriptions/{id}", shown),
+    ("GET", "/subscriptions/{id}/edit", edited),
+    ("POST", "/subscriptions/{id}/edit", sent),
+    ("POST", "/subscriptions/{id}/pause", paused),
+    ("POST", "/subscriptions/{id}/resume", resumed),
+    ("GET", "/subscriptions/{id}/remove", asked_to_remove),
+    ("POST", "/subscriptions/{id}/remove", removed),
+)
+"""Method, path and function of each screen."""

@@ -1,0 +1,135 @@
+"""Calls on the sample of recent messages: added by streams, listed, and used to try a change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import numpy as np
+from fastapi import APIRouter, Query, Response
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.index.dry_run import dry_run
+from selectroute.index.index import Index
+from selectroute.index.verdicts import index_of_one
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.role import Role
+from selectroute.registry.samples import sampled_form
+from selectroute.registry.specification import checked
+from selectroute.selector.message import Message, MessageError
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.error_mapping import problem_of
+from selectroute.service.http.models import (
+    DryRunAnswer,
+    DryRunBody,
+    IdentifiersAnswer,
+    MessagesAnswer,
+    MessagesBody,
+)
+from selectroute.service.subscriptions.changes import JOB, REPORT, Name
+from selectroute.service.subscriptions.conditional import visible
+from selectroute.service.subscriptions.recent_messages import Recent, identifiers_in
+
+EXAMPLES: Final = 5
+"""Messages of a dry run that are shown of each kind."""
+
+LOOKED_AT: Final = 1_000
+"""Newest messages whose identifiers are listed."""
+
+router = APIRouter(route_class=Call, tags=["questions"])
+
+
+@call(
+    router, "POST", "/v1/queries/{query}/messages", Role.writer, *REPORT, "invalid-message", status_code=204
+)
+def note(service: ServiceDep, by: CallerDep, query: Name, body: MessagesBody) -> Response:
+    """Add messages of a query to the sample of recent messages, without their bodies. The newest 10,000 of
+    all queries are kept. Needs a token for all topics.
+    """
+    by.check_unlimited(JOB)
+    messages = []
+    for number, one in enumerate(body.messages):
+        try:
+            message = Message.from_json(one, name_length=service.limits.property_name_length)
+        except MessageError as error:
+            raise problem_of(error, f"/messages/{number}") from error
+        messages.append(sampled_form(message))
+    service.registry.note_messages(query, messages)
+    return Response(status_code=204)
+
+
+@call(router, "GET", "/v1/messages", Role.reader, response_model=MessagesAnswer)
+def listed(service: ServiceDep, by: CallerDep, limit: Annotated[int, Query(ge=1, le=1_000)] = 20) -> Response:
+    """Return the newest messages of the sample, the newest first: those with a topic that the caller may see.
+    The sample is empty unless a stream sends some of its messages.
+    """
+    found = service.recent.seen_by(by)[-limit:]
+    return JsonAnswer({"items": [one.to_json() for one in reversed(found)]})
+
+
+@call(router, "GET", "/v1/messages/identifiers", Role.reader, response_model=IdentifiersAnswer)
+def identifiers(service: ServiceDep, by: CallerDep) -> Response:
+    """Return the identifiers in the newest 1,000 messages of the sample that the caller may see: names,
+    types, in how many messages each is, and some of its values.
+    """
+    found = service.recent.seen_by(by)[-LOOKED_AT:]
+    return JsonAnswer({"messages": len(found), "items": [one._asdict() for one in identifiers_in(found)]})
+
+
+@call(
+    router,
+    "POST",
+    "/v1/subscriptions:dry-run",
+    Role.reader,
+    "invalid-body",
+    "unsupported-media-type",
+    "too-large",
+    "invalid-selector",
+    "invalid-subscription",
+    "subscription-not-found",
+    response_model=DryRunAnswer,
+)
+async def dry_runs(service: ServiceDep, by: CallerDep, body: DryRunBody) -> Response:
+    """Try a change on the sample of recent messages, without making it: which messages the subscription would
+    gain and lose, and which it gets before and after. Without `id` it would be a new one, without
+    `subscription` it would be removed.
+    """
+    async with service.explaining:  # CPU-bound, as explanations
+        return await run_in_threadpool(_dry_run, service, by, body)
+
+
+def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
+    before = after = Index()
+    if body.id is not None:
+        now = visible(service, by, body.id)
+        _check_seltype(now.seltype)
+        before = index_of_one(now.id, now.selector, now.topic, now.dialect, now.seltype)
+    if body.subscription is not None:
+        given = SubscriptionSpec.from_json(body.subscription.model_dump(exclude_none=True))
+        spec = checked(given, service.registry.limits)
+        _check_seltype(spec.seltype)
+        by.permission.check_stored(spec)
+        after = index_of_one(body.id or "new", spec.selector, spec.topic, spec.dialect, spec.seltype)
+    recent = service.recent.seen_by(by)
+    found = dry_run(before, after, [one.message for one in recent])
+    kinds = {name: _of_kind(recent, getattr(found, name)) for name in ("gained", "lost", "unchanged")}
+    times = {"oldest": recent[0].sampled.time, "newest": recent[-1].sampled.time} if recent else {}
+    return JsonAnswer({"messages": len(recent), "oldest": None, "newest": None, **times, **kinds})
+
+
+def _of_kind(recent: Sequence[Recent], numbers: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
+    """Return the count of messages of a kind, and the newest ones as examples."""
+    newest = numbers[-EXAMPLES:][::-1].tolist()
+    return {"count": len(numbers), "examples": [recent[number].to_json() for number in newest]}
+
+
+def _check_seltype(seltype: str | None) -> None:
+    """Raise `InvalidSpecError` for extended selection, which reads bodies."""
+    if seltype == EXTENDED:
+        raise InvalidSpecError(
+            "/seltype", "a dry run cannot judge EXTENDED selectors: the sample has no bodies of messages"
+        )

@@ -1,0 +1,113 @@
+"""A service with its console in this process, and a real browser in front of one that listens."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from contextlib import contextmanager
+
+import pytest
+
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.publisher import RegistryPublisher
+from selectroute.service.app import QUEUE_MANAGER, create_app
+from selectroute.service.console.console import WithConsole
+from tests.support.components import missing
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Starlette's test client announces another HTTP library
+    from fastapi.testclient import TestClient
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+"""What a browser says of a request that a page of the console sends."""
+
+
+@contextmanager
+def console_of(registry, **options):
+    """A client of a service with its console, without a browser."""
+    app = WithConsole(create_app(registry, **options), QUEUE_MANAGER)
+    with TestClient(app, base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def console(registry):
+    with console_of(registry) as client:
+        yield client
+
+
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def world(tmp_path, registry):
+    """A job with thirty dead letters, which have markup in them."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    from selectroute.spark.job.output_folder import OutputFolder
+    from selectroute.testing.world import World
+
+    registry.register(SubscriptionSpec("color = 'red'"), id="red")
+    made = World(tmp_path / "job")
+    with RegistryPublisher(registry, made.snapshots) as published:
+        published.catch_up()
+    folder = OutputFolder(made.job())
+    folder.claim()
+    folder.release()
+    file = made.drop_json("0.jsonl", *(f"{{{MARKUP} {number}" for number in range(30)))
+    plan = made.job().checkpoint.path / "sources" / "0" / "0"  # as Spark writes it
+    plan.parent.mkdir(parents=True)
+    plan.write_text("v1\n" + json.dumps({"path": file.as_uri(), "batchId": 0}, separators=(",", ":")))
+    offsets = made.job().checkpoint.path / "offsets" / "0"
+    offsets.parent.mkdir()
+    offsets.write_text('v1\n{}\n{"logOffset":0}')
+    made.router().route(0, [file], "q")
+    return made
+
+
+@pytest.fixture
+def jobs(world):
+    """The folder of the job, as `selectroute serve` is told of them."""
+    from selectroute.spark.audit.job_folder import JobFolder
+
+    return {"flights": JobFolder(world.output)}
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The Chromium of this machine."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if found is None:
+        missing("there is no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        # Without its sandbox, which the root of a container cannot have; it opens pages of ours alone.
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def person(chromium):
+    """A function that opens a window of a new person's browser; what its pages ask other hosts for, and the
+    errors of their scripts, fail the test.
+    """
+    opened, wrong = [], []
+
+    def open_window(**options):
+        context = chromium.new_context(**options)
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: wrong.append(request.url) if _is_foreign(request.url) else None)
+        return page
+
+    yield open_window
+    for context in opened:
+        context.close()
+    assert wrong == []
+
+
+def _is_foreign(url):
+    return not url.startswith(("http://127.0.0.1:", "http://localhost:", "about:", "data:"))

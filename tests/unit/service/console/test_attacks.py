@@ -1,0 +1,236 @@
+"""Attacks on the console, each on every screen: markup, forms of other sites, frames, planted cookies."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+from selectroute.queues.sql.queues import SqlQueues
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
+from selectroute.service.console.console import HEADERS
+from selectroute.service.console.page import COOKIE
+from tests.unit.service.console.conftest import OWN, console_of
+
+ROUTES = [
+    (method, path)
+    for room in (streams, subscriptions, bulk, who_gets, queues, dead_letters)
+    for method, path, _ in room.ROUTES
+]
+PAGES = ["/", "/sign-in", *(path for method, path in ROUTES if method == "GET")]
+FORMS = ["/sign-in", "/sign-out", *(path for method, path in ROUTES if method == "POST")]
+
+FOREIGN = {
+    "another site": {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+    "another port": {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:8081"},
+    "a typed address": {"Sec-Fetch-Site": "none"},
+    "an older browser": {"Origin": "https://evil.example"},
+    "no origin": {"Origin": "null"},
+    "nothing at all": {},
+    "a lie about one": {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
+}
+
+MARKUP = (
+    "<script>hit=1</script>",
+    '"><img src=x onerror=hit=1>',
+    "'><svg onload=hit=1>",
+    "</textarea><iframe src=javascript:hit=1>",
+    "</title></style><script src=//evil.example></script>",
+    '" autofocus onfocus=hit=1 x="',
+    "<a href=javascript:hit=1>x</a>",
+    "{{7*10001}}${7*10001}<%=7*10001%>",
+    "&lt;script&gt;hit=1&lt;/script&gt;",
+    "<math><mi xlink:href=javascript:hit=1>",
+    "\x00<b>\x08\u2028\ufeff<form action=//evil.example>",
+)
+
+
+def sample_of(path):
+    """A path with things that exist in the place of its parameters."""
+    named = {"id": "heavy", "query": "q", "queue": "orders", "name": "orders", "job": "flights"}
+    return re.sub(r"{(\w+)(:\w+)?}", lambda found: named.get(found[1], "0"), path)
+
+
+@pytest.fixture
+def filled(registry):
+    registry.register(SubscriptionSpec("weight > 2500", topic="cars/eu"), id="heavy")
+    queues = SqlQueues(registry.url)
+    queues.create("orders")
+    queues.close()
+    return registry
+
+
+@pytest.fixture
+def client(filled):
+    with console_of(filled) as client:
+        yield client
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
+def test_a_form_of_another_site_changes_nothing(client, filled, headers):
+    before = filled.revision
+    for path in FORMS:
+        given = {"revision": "1", "selector": "a = 1"}
+        answer = client.post(f"/console{sample_of(path)}", data=given, headers=headers)
+        assert answer.status_code == 403 and "does not come from a page of this console" in answer.text, path
+        assert filled.revision == before and not client.cookies.get(COOKIE), path
+
+
+def test_no_page_is_shown_in_a_frame_or_runs_what_is_not_the_consoles(client):
+    for path in PAGES:
+        answer = client.get(f"/console{sample_of(path)}", follow_redirects=False)
+        assert answer.status_code in {200, 303, 404, 422}, path
+        policy = answer.headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in policy and "unsafe" not in policy
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value, path
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page, apart from its text."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def handle_starttag(self, tag, attrs):
+        own = {name for name, _ in attrs}
+        self.found |= {tag} | {f"{tag} {name}" for name in own}
+        for name, value in attrs:
+            if name in {"href", "src", "action", "formaction"}:
+                self.found.add(f"{tag} to {'this host' if (value or '').startswith('/') else value}")
+
+
+def tags(page):
+    reader = Tags()
+    reader.feed(page.text)
+    return reader.found
+
+
+def written(registry, text):
+    """Everything that people write, with this text in it; returns the paths of the pages that show it."""
+    kept = re.sub("[\\0-\\x1f]", "", text)  # the registry refuses these, and = in the name of a label
+    quoted = kept.replace("'", "''")
+    spec = SubscriptionSpec(
+        f"a = '{quoted}'",
+        name=kept,
+        topic=f"t/{kept.replace('/', '.')}",
+        labels={kept.replace("=", "-"): kept},
+    )
+    one = registry.register(spec)
+    queues = SqlQueues(registry.url)
+    queues.open("orders").put(text.encode(), properties={"p": text})
+    queues.close()
+    message = {"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}
+    registry.note_messages("q", [message])
+    batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "refused"), 1)
+    batch |= {"batch": 0, "revision": 1, "kind": text, "ended": "2026-11-25T00:00:00Z", "deliveries": 1}
+    batch |= {"queued": 0, "sent": 0, "reasons": {text: 1}, "seconds": {text: 0.1}}
+    registry.note_reports(text, [batch], {"waiting": {text: 1}, "behind": None})
+    near = quote(json.dumps({"properties": {"a": text}}))
+    named = quote(text, safe="")
+    return [
+        "overview",
+        f"streams/{named}",
+        "subscriptions",
+        f"subscriptions?text={named}",
+        f"subscriptions?text={named}&field=selector",
+        f"subscriptions?name={named}",
+        f"subscriptions?topic={named}&label={named}",
+        f"subscriptions?cursor={named}",
+        f"subscriptions?done={named}&count={named}",
+        f"subscriptions/{one.id}",
+        f"subscriptions/{one.id}/edit",
+        f"subscriptions/{one.id}/remove",
+        f"subscriptions/{named}",
+        f"bulk?action=remove&text={named}",
+        f"bulk?action={named}",
+        f"who-gets?message={near}&explain={one.id}",
+        f"who-gets?message={named}&explain={named}",
+        "queues",
+        "queues/orders",
+        f"queues/orders?selector={named}",
+        f"queues/{named}",
+        f"queue-purge/orders?selector={named}",
+        f"queue-move/orders?selector={named}",
+        f"jobs/{named}/dead-letters?stage={named}",
+        f"sign-in?next={named}",
+        named,
+    ]
+
+
+def test_what_people_write_is_text_on_every_page(filled, client):
+    known = set().union(*(tags(client.get(f"/console/{path}")) for path in written(filled, "plain")))
+    known |= tags(client.get("/console/sign-in"))
+    for text in MARKUP:
+        shown = 0
+        for path in written(filled, text):
+            page = client.get(f"/console/{path}")
+            assert tags(page) <= known, path
+            assert "70007" not in page.text, f"{path} computes what people write"
+            shown += "hit=1" in page.text or "7*10001" in page.text or "evil.example" in page.text
+        assert shown > 10, "the text is on the pages"
+        given = {"selector": text, "name": text, "topic": text, "labels": f"{text}={text}", "dialect": text}
+        for path in ("subscriptions/new", "subscriptions/heavy/edit", "bulk", "queue-put/orders", "sign-in"):
+            page = client.post(f"/console/{path}", data={**given, "body": text, "do": text}, headers=OWN)
+            assert tags(page) <= known, path
+
+
+class TestCookies:
+    """A planted cookie is another person's token at most: it is never taken over by who signs in."""
+
+    @pytest.fixture
+    def secrets(self, filled):
+        return {role: filled.add_token(role, name=role)[1] for role in ("reader", "admin")}
+
+    @pytest.fixture
+    def client(self, filled, secrets):
+        with console_of(filled) as client:
+            yield client
+
+    @pytest.mark.parametrize("planted", ["attacker", "", "x" * 4_000, "a=b; c=d", "reader's own"])
+    def test_signing_in_replaces_what_was_planted(self, client, secrets, planted):
+        client.cookies.set(
+            COOKIE, secrets["reader"] if planted == "reader's own" else planted, path="/console"
+        )
+        answer = client.post(
+            "/console/sign-in", data={"token": secrets["admin"]}, headers=OWN, follow_redirects=False
+        )
+        (given,) = answer.headers.get_list("set-cookie")
+        assert given.startswith(f"{COOKIE}={secrets['admin']};"), "the cookie is the token, not a session"
+        client.cookies.clear()
+        client.cookies.set(COOKIE, secrets["admin"], path="/console")
+        assert "admin, admin" in client.get("/console/subscriptions").text
+
+    @pytest.mark.parametrize(
+        "path", ["subscriptions?token={}", "subscriptions?selectroute-token={}", "overview;{}"]
+    )
+    def test_a_url_signs_nobody_in(self, client, secrets, path):
+        answer = client.get(f"/console/{path.format(secrets['admin'])}", follow_redirects=False)
+        assert answer.status_code in {303, 404} and "set-cookie" not in answer.headers
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            "https://evil.example",
+            "//evil.example",
+            "/\\evil.example",
+            "/console/\\evil.example",
+            "/console/\nx",
+            "/console//evil.example/%0d%0aSet-Cookie: a=b\r\n",
+            "javascript:hit=1",
+            "/v1/tokens",
+        ],
+    )
+    def test_the_sign_in_leads_to_this_console_alone(self, client, secrets, after):
+        answer = client.post(
+            "/console/sign-in",
+            data={"token": secrets["admin"], "next": after},
+            headers=OWN,
+            follow_redirects=False,
+        )
+        assert answer.headers["location"] == "/console/" and len(answer.headers.get_list("set-cookie")) == 1

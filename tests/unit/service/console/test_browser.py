@@ -1,0 +1,596 @@
+"""The console as people use it: in a real Chromium, by mouse and by keyboard, in all its screens."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from selectroute.queues.sql.queues import SqlQueues
+from selectroute.registry.model import SubscriptionSpec
+from tests.support.serving import served
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+HEAVY = "JMSType = 'car' AND weight > 2500"
+CAR = '{"topic": "cars/eu", "headers": {"JMSType": "car"}, "properties": {"weight": 3000}}'
+AXE = ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]
+SCREENS = (
+    ("overview", "overview"),
+    ("stream", "streams/q"),
+    ("subscriptions", "subscriptions"),
+    ("an empty list", "subscriptions?name=nothing"),
+    ("a search", "subscriptions?text=car"),
+    ("an empty search", "subscriptions?text=nothing&field=selector"),
+    ("editor", "subscriptions/heavy/edit"),
+    ("new", "subscriptions/new"),
+    ("subscription", "subscriptions/heavy"),
+    ("remove", "subscriptions/heavy/remove"),
+    ("many", "bulk?action=remove&text=car"),
+    ("none of many", "bulk?action=resume&text=car"),
+    ("who gets", "who-gets"),
+    ("answer", "who-gets?explain=heavier&message=" + CAR.replace(" ", "%20").replace('"', "%22")),
+    ("bad message", "who-gets?message={"),
+    ("queues", "queues"),
+    ("queue", "queues/orders"),
+    ("purge", "queue-purge/orders"),
+    ("move", "queue-move/orders?selector=color+=+'red'"),
+    ("error", "subscriptions/nothing"),
+    ("sign in", "sign-in"),
+)
+
+
+@pytest.fixture
+def filled(registry):
+    registry.register(SubscriptionSpec(HEAVY, topic="cars/+", labels={"team": "eu"}), id="heavy")
+    registry.register(SubscriptionSpec("weight > 4000 AND JMSType = 'car'"), id="heavier")
+    registry.register(SubscriptionSpec("color LIKE '%x'"), id="scanned")
+    queues = SqlQueues(registry.url)
+    orders = queues.create("orders")
+    orders.put(b"hello", correl_id=b"order 7".ljust(24, b"\0"), properties={"color": "red"})
+    orders.put(b"\x00\xff", priority=9)
+    queues.close()
+    for number in range(30):
+        batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "refused"), number)
+        batch |= {"batch": number, "revision": 1, "kind": "stream", "ended": f"2026-11-25T00:00:{number:02}Z"}
+        batch |= {
+            "deliveries": 100 + number,
+            "queued": 0,
+            "sent": 0,
+            "reasons": {},
+            "seconds": {"match": 0.1},
+            "busiest": {"heavy": number, "scanned": 1},
+        }
+        registry.note_reports("q", [batch], {"waiting": {"queue": 1}, "behind": None})
+    registry.note_messages("q", [car(weight) for weight in range(2_000, 4_000, 100)])
+    return registry
+
+
+def car(weight, **others):
+    return {"headers": {"JMSType": "car"}, "properties": {"weight": weight, **others}, "topic": "cars/eu"}
+
+
+@pytest.fixture
+def url(filled):
+    with served(filled) as url:
+        yield f"{url}/console/"
+
+
+@pytest.fixture
+def url_with_jobs(world, jobs, registry):
+    with served(registry, snapshots=world.snapshots, jobs=jobs) as url:
+        yield f"{url}/console/"
+
+
+def done(page):
+    return page.get_by_role("status").first.inner_text()
+
+
+def test_a_subscription_is_registered_changed_paused_resumed_and_removed(url, person, filled):
+    page = person()
+    page.goto(f"{url}subscriptions")
+    page.get_by_role("link", name="Register a subscription").click()
+    page.get_by_label("Name", exact=True).fill("light cars")
+    page.get_by_label("Topic filter").fill("cars/#")
+    page.get_by_label("Selector").fill("weight < 500")
+    page.get_by_label("Labels").fill("team=eu\nstage = test")
+    page.get_by_role("button", name="Save").click()
+    assert done(page) == "It is registered."
+    made = filled.get_by_name("light cars")
+    assert (made.selector, made.topic, made.labels) == (
+        "weight < 500",
+        "cars/#",
+        {"team": "eu", "stage": "test"},
+    )
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("Selector").fill("weight <= 500")
+    page.get_by_label("Destination").select_option("queue")
+    page.get_by_label("Name of the queue or topic").fill("orders")
+    page.get_by_role("button", name="Save").click()
+    assert done(page) == "The change is saved."
+    made = filled.get(made.id)
+    assert (made.selector, made.destination.text) == ("weight <= 500", "queue:orders")
+    page.get_by_role("button", name="Pause").click()
+    assert done(page) == "It is paused." and filled.get(made.id).status == "paused"
+    page.get_by_role("button", name="Resume with what it missed").click()
+    assert done(page) == "It is resumed." and filled.get(made.id).status == "active"
+    page.get_by_role("link", name="Remove…").click()
+    assert "One subscription will be removed" in page.inner_text("main")
+    assert filled.get(made.id), "asked, and not done"
+    page.get_by_role("button", name="Remove it").click()
+    assert done(page) == "It is removed."
+    rows = page.locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[2] for row in rows] == ["remove", "resume", "pause", "replace", "add"]
+
+
+def test_subscriptions_are_searched_and_listed_page_by_page(url, person, filled):
+    filled.import_(f'{{"id": "n{number:03}", "selector": "weight = {number}"}}' for number in range(120))
+    page = person()
+    page.goto(f"{url}subscriptions")
+    rows = page.locator("tbody tr")
+    assert rows.count() == 50
+    page.get_by_role("link", name="Next page").click()
+    page.get_by_role("link", name="Next page").click()
+    assert rows.count() == 23 and page.get_by_role("link", name="Next page").count() == 0
+    page.get_by_label("Search for").fill("CAR")
+    page.get_by_role("button", name="Search").click()
+    assert rows.locator("th").all_inner_texts() == ["heavier", "heavy"]
+    page.get_by_label("In", exact=True).select_option("topic")
+    page.get_by_role("button", name="Search").click()
+    assert rows.locator("th").all_inner_texts() == ["heavy"]
+    assert "text=CAR&field=topic" in page.url and page.get_by_label("Search for").input_value() == "CAR"
+    page.get_by_label("Search for").fill("<b>nothing</b>")
+    page.get_by_role("button", name="Search").click()
+    assert "There are none with “<b>nothing</b>” in their topic" in page.inner_text("main")
+    page.get_by_text("List by exact values instead").click()
+    page.get_by_label("Label").fill("team=eu")
+    page.get_by_role("button", name="List").click()
+    assert rows.locator("th").all_inner_texts() == ["heavy"]
+    page.get_by_label("Label").fill("team")
+    page.get_by_role("button", name="List").click()
+    assert "label" in page.get_by_role("alert").inner_text()
+
+
+def test_a_stream_leads_to_its_busiest_subscriptions_and_these_to_the_stream(url, person, filled):
+    page = person()
+    page.goto(f"{url}streams/q")
+    busiest = page.get_by_role("region", name="Table of the busiest subscriptions")
+    assert busiest.locator("tbody tr").all_inner_texts() == ["heavy\t435", "scanned\t30"]
+    busiest.get_by_role("link", name="heavy").click()
+    text = page.inner_text("main")
+    assert "2026-11-25 00:00:29 UTC: 29 deliveries in batch 29 of the stream q" in text
+    assert "deliveries a second in the newest batches" in text
+    page.get_by_role("link", name="Subscriptions", exact=True).click()
+    cells = {row.split("\t")[1]: row.split("\t")[-2:] for row in page.locator("tbody tr").all_inner_texts()}
+    assert cells["heavier"][0] == "none known" and cells["heavy"][0] == "2026-11-25 00:00:29"
+    assert float(cells["heavy"][1].replace(",", "")) > float(cells["scanned"][1].replace(",", "")) > 0
+    page.get_by_role("link", name="heavy", exact=True).click()
+    page.get_by_role("link", name="q", exact=True).click()
+    assert page.url.endswith("/streams/q")
+
+
+def test_the_overview_tells_what_needs_attention_and_leads_to_the_batches(url, person):
+    page = person()
+    page.goto(url)
+    assert "destination of the kind queue makes the stream q wait" in page.get_by_role("status").inner_text()
+    assert "Attention: 870 dead letters came of the newest 30 batches of q" in page.inner_text("main")
+    page.get_by_role("link", name="q", exact=True).click()
+    assert page.locator("rect").count() == 60 and page.locator("tbody tr").count() == 32
+    box = page.locator("svg").first.bounding_box()
+    assert box["width"] > 300 and box["height"] > 50
+    assert page.locator("nav a[aria-current]").inner_text() == "Overview"
+
+
+def test_a_selector_is_judged_while_it_is_typed_and_mended_by_one_click(url, person):
+    page = person()
+    page.goto(f"{url}subscriptions/new")
+    selector, verdict = page.get_by_label("Selector"), page.locator("#verdict")
+    selector.press_sequentially("😀 = 1 AND a == 3", delay=5)
+    selector.fill("color = '😀' AND a == 3")
+    verdict.get_by_text("Line 1, column 19: selectors have no such operator").wait_for()
+    assert "write = to compare" in verdict.inner_text()
+    assert page.locator(".marks mark").text_content() == "=="
+    verdict.get_by_role("button", name="Write color = '😀' AND a = 3").click()
+    verdict.get_by_text("Valid. It is looked at by").wait_for()
+    assert selector.input_value() == "color = '😀' AND a = 3" and page.locator(".marks mark").count() == 0
+    selector.fill("color LIKE '%x'")
+    verdict.get_by_text("for every message (it has no equality, only LIKE)").wait_for()
+    assert verdict.locator("li").inner_text().startswith("the selector is judged for every message")
+    selector.fill("a = 'x")
+    verdict.locator("p").first.get_by_text("Line 1").wait_for()
+    assert verdict.get_attribute("role") == "status", "a screen reader hears it"
+    selector.fill("Root.MQMD.Priority = 3")
+    verdict.get_by_text("Line 1").wait_for()
+    page.get_by_label("Dialect").select_option("ibm-mq")
+    verdict.get_by_text("Valid.").wait_for()
+
+
+def test_identifiers_of_recent_messages_are_offered_while_one_types(url, person, filled):
+    filled.note_messages("q", [car(1, weather="wet", **{"we<img src=x>": "<b>"})])
+    page = person()
+    page.goto(f"{url}subscriptions/new")
+    selector, offered = page.get_by_label("Selector"), page.locator("#names").get_by_role("option")
+    selector.press_sequentially("color = 'we' AND we")
+    page.get_by_role("listbox", name="Identifiers in recent messages").wait_for()
+    assert offered.all_inner_texts() == [
+        "weight long, such as 2000, 2100, 2200",
+        "we<img src=x> string, such as <b>",
+        "weather string, such as wet",
+    ]
+    assert page.locator("#names img").count() == 0
+    selector.press("ArrowDown")
+    selector.press("ArrowDown")
+    selector.press("ArrowUp")
+    assert selector.get_attribute("aria-activedescendant") == "name-0"
+    selector.press("Enter")
+    assert selector.input_value() == "color = 'we' AND weight" and offered.count() == 0
+    selector.press_sequentially(" > 1 AND wea")
+    offered.first.wait_for()
+    selector.press("Escape")
+    assert offered.count() == 0
+    selector.press_sequentially("t")
+    offered.first.click()
+    assert selector.input_value() == "color = 'we' AND weight > 1 AND weather"
+    selector.press_sequentially(" = 'wei")
+    page.locator("#verdict").get_by_text("Line 1").wait_for()
+    assert offered.count() == 0, "not inside a string"
+
+
+def test_a_change_is_tried_on_recent_messages_before_it_is_saved(url, person, filled):
+    page = person()
+    page.goto(f"{url}subscriptions/heavy/edit")
+    page.get_by_label("Selector").fill("weight > 3500 OR weight < 2200")
+    page.get_by_label("Topic filter").fill("cars/eu")
+    page.get_by_role("button", name="Try it on recent messages").click()
+    told = page.get_by_role("region", name="Dry run")
+    assert "newest 20 messages" in told.inner_text()
+    assert "gains 2 and loses 10; 4 stay. Nothing is saved yet." in " ".join(told.inner_text().split())
+    lost = page.get_by_role("region", name="Messages lost")
+    assert "the newest 5 of 10 messages" in lost.inner_text() and '"weight": 3500' in lost.inner_text()
+    assert filled.get("heavy").selector == HEAVY
+    assert page.get_by_label("Selector").input_value() == "weight > 3500 OR weight < 2200"
+    page.get_by_role("button", name="Save").click()
+    assert done(page) == "The change is saved." and filled.get("heavy").selector.endswith("< 2200")
+    page.goto(f"{url}subscriptions/heavy/edit")
+    page.get_by_label("Selector").fill("weight >")
+    page.get_by_role("button", name="Try it on recent messages").click()
+    assert "selector" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Selector").fill("weight > 3800")
+    page.get_by_role("button", name="Try it on recent messages").click()
+    page.get_by_role("region", name="Messages lost").get_by_role("link", name="Who gets it?").first.click()
+    assert "gets it" in page.locator("#found").inner_text()
+
+
+def test_many_are_paused_in_two_steps(url, person, filled):
+    page = person()
+    page.goto(f"{url}subscriptions?text=weight")
+    page.get_by_label("Choose heavy", exact=True).check()
+    page.get_by_role("button", name="Pause …").click()
+    page.get_by_role("heading", name="Pause 1 subscription?").wait_for()
+    page.get_by_role("link", name="Back to the list").click()
+    page.get_by_role("button", name="Pause …").click()
+    page.get_by_role("heading", name="Pause 2 subscriptions?").wait_for()
+    assert filled.get("heavy").status == "active"
+    page.get_by_role("button", name="Pause 2 subscriptions").click()
+    assert done(page) == "2 subscriptions paused."
+    assert {filled.get(id).status for id in ("heavy", "heavier")} == {"paused"}
+    assert page.get_by_label("Search for").input_value() == "weight"
+
+
+def test_of_two_people_the_second_sees_both_versions_before_one_is_lost(url, person, filled):
+    first, second = person(), person()
+    for page in (first, second):
+        page.goto(f"{url}subscriptions/heavy/edit")
+    first.get_by_label("Selector").fill("weight > 2600")
+    first.get_by_role("button", name="Save").click()
+    assert done(first) == "The change is saved."
+    second.get_by_label("Selector").fill("weight > 2700")
+    with second.expect_response(lambda one: one.url.endswith("/edit")) as answered:
+        second.get_by_role("button", name="Save").click()
+    assert answered.value.status == 412
+    assert "Another person changed this subscription meanwhile" in second.get_by_role("alert").inner_text()
+    table = second.get_by_role("region", name="What is there now").or_(second.locator(".theirs")).first
+    assert "weight > 2600" in table.inner_text() and "weight > 2700" in table.inner_text()
+    assert filled.get("heavy").selector == "weight > 2600"
+    second.get_by_role("button", name="Save").click()
+    assert done(second) == "The change is saved." and filled.get("heavy").selector == "weight > 2700"
+    first.goto(f"{url}subscriptions/heavy/remove")
+    filled.pause("heavy")
+    first.get_by_role("button", name="Remove it").click()
+    assert "changed in the meantime" in first.inner_text("h1") and filled.get("heavy")
+
+
+def test_who_gets_a_message_and_who_nearly_does(url, person):
+    page = person()
+    page.goto(f"{url}who-gets")
+    page.get_by_label("Message, as JSON").fill(CAR)
+    page.get_by_label("Explain it for the subscription").fill("heavier")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="1 subscription gets it").wait_for()
+    assert page.locator(".ids").inner_text() == "heavy"
+    near = page.get_by_role("region", name="Table of near misses").inner_text()
+    assert "heavier" in near and "weight > 4000 is false" in near and "weight is" in near
+    assert page.get_by_role("heading", name="heavier does not get it: its selector is false").count() == 1
+    assert "long 3000" in page.locator(".tree").inner_text()
+    again = person()
+    again.goto(page.url)
+    assert again.locator(".ids").inner_text() == "heavy", "the page stands in its URL"
+    page.get_by_label("Message, as JSON").fill('{"properties": {"long": "' + "x" * 20_000 + '"}}')
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="0 subscriptions get it").wait_for()
+    page.get_by_label("Message, as JSON").fill('{"properties": {"a": [1]}}')
+    page.get_by_role("button", name="Ask").click()
+    assert "/message/properties/a" in page.get_by_role("alert").inner_text()
+
+
+def test_a_recent_message_is_picked(url, person):
+    page = person()
+    page.goto(f"{url}who-gets")
+    page.get_by_text("Pick a recent message").click()
+    assert page.locator(".recent li").count() == 10
+    page.locator(".recent a").first.click()
+    page.get_by_role("heading", name="1 subscription gets it").wait_for()
+    assert '"weight": 3900' in page.get_by_label("Message, as JSON").input_value()
+
+
+def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
+    page = person()
+    page.goto(f"{url}queues")
+    page.get_by_role("link", name="orders").click()
+    rows = page.locator("tbody tr")
+    assert rows.count() == 2
+    page.get_by_label("Selector").fill("color = 'red'")
+    page.get_by_role("button", name="Browse").click()
+    assert rows.count() == 1 and "color=red" in rows.inner_text()
+    rows.locator("th a").click()
+    assert page.locator("main pre").inner_text() == "hello"
+    page.get_by_role("link", name="To the queue").click()
+    page.get_by_label("Selector").fill("color = ")
+    page.get_by_role("button", name="Browse").click()
+    assert "the selector ends too early" in page.get_by_role("alert").inner_text()
+    page.goto(f"{url}queues/orders")
+    page.get_by_label("Body, as text").fill("grüß\ndich")
+    page.get_by_label("Priority").fill("12")
+    page.get_by_role("button", name="Put").click()
+    assert page.get_by_role("alert").count() == 1
+    assert page.get_by_label("Body, as text").input_value() == "grüß\ndich"
+    page.get_by_label("Priority").fill("9")
+    page.get_by_label("Properties").fill('"weight";3000;integer')
+    page.get_by_role("button", name="Put").click()
+    assert done(page) == "The message is on the queue." and rows.count() == 3
+    page.get_by_role("button", name="Get message").first.click()
+    assert "It has left the queue" in done(page)
+    assert page.locator("main pre").inner_text() == "00 ff", "no text"
+    page.get_by_role("link", name="To the queue").click()
+    assert rows.count() == 2
+
+
+def test_messages_are_moved_and_purged_after_a_second_step(url, person, filled):
+    with SqlQueues(filled.url) as queues:
+        queues.create("backout")
+    page = person()
+    page.goto(f"{url}queues/orders")
+    page.get_by_label("Selector").fill("color = 'red'")
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("link", name="Move those that are found…").click()
+    assert "1 message of the queue matches" in page.locator("main").inner_text()
+    assert "color=red" in page.locator("tbody").inner_text()
+    page.get_by_label("To the queue").select_option("backout")
+    page.get_by_role("button", name="Move 1 message").click()
+    assert "1 message was moved to backout." in done(page)
+    page.get_by_role("link", name="backout").click()
+    assert page.locator("tbody tr").count() == 1
+    page.goto(f"{url}queues/orders")
+    page.get_by_role("link", name="Purge all messages…").click()
+    page.get_by_role("button", name="Purge 1 message").click()
+    assert "1 message was removed." in done(page)
+    page.get_by_role("link", name="To the queue").click()
+    assert "No message is found" in page.locator("main").inner_text()
+
+
+def test_a_service_that_restarts_under_a_page_does_not_lose_it(filled, person, chromium):
+    _, secret = filled.add_token("admin", name="chief")
+    page = person()
+    with served(filled) as url:
+        port = int(url.rpartition(":")[2])
+        page.goto(f"{url}/console/subscriptions/heavy/edit")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_label("Selector").fill("weight > 1")
+        page.locator("#verdict").get_by_text("Valid.").wait_for()
+    page.get_by_label("Selector").fill("weight > 12")
+    page.locator("#verdict").get_by_text("The service does not answer").wait_for()
+    with served(filled, port):
+        page.get_by_label("Selector").fill("weight > 123")
+        page.locator("#verdict").get_by_text("Valid.").wait_for()
+        page.get_by_role("button", name="Save").click()
+        assert done(page) == "The change is saved." and filled.get("heavy").selector == "weight > 123"
+        page.goto(f"{url}/console/subscriptions/heavy/edit")
+        (chief,) = filled.tokens()
+        filled.revoke_token(chief.id)
+        page.get_by_label("Selector").fill("weight > 1234")
+        page.locator("#verdict").get_by_text("You are no longer signed in").wait_for()
+        assert page.get_by_label("Selector").input_value() == "weight > 1234"
+
+
+def test_everything_is_done_with_the_keyboard_alone(url, person, filled):
+    page = person()
+    page.goto(f"{url}subscriptions/heavy")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "q", "the stream of its last delivery"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Edit"
+    page.keyboard.press("Enter")
+    page.get_by_label("Selector").wait_for()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "selector":
+            break
+    page.keyboard.press("Control+A")
+    page.keyboard.type("weight > 9 =")
+    page.locator("#verdict").get_by_text("Line 1").wait_for()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("weight == 9")
+    page.locator("#verdict").get_by_role("button").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.locator("#verdict").get_by_text("Valid.").wait_for()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Save":
+            break
+    page.keyboard.press("Enter")
+    page.get_by_text("The change is saved.").wait_for()
+    assert filled.get("heavy").selector == "weight = 9"
+
+
+def test_dead_letters_are_looked_at_and_replayed_in_two_steps(url_with_jobs, person, jobs):
+    page = person(viewport={"width": 320, "height": 800})
+    page.goto(f"{url_with_jobs}overview")
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_role("link", name="Look").click()
+    letters = page.get_by_role("article")
+    assert letters.count() == 25 and page.locator("main img").count() == 0
+    page.get_by_role("link", name="Older dead letters").click()
+    assert letters.count() == 5
+    for step in ("letters", "preview", "replay"):
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, step
+        assert violations(page) == [], step
+        if step == "letters":
+            letters.first.get_by_role("link", name="Replay this one").click()
+            assert "A replay would take 1 dead letter." in page.locator("main").inner_text()
+        elif step == "preview":
+            assert jobs["flights"].waiting() == []
+            page.get_by_role("button", name="Replay 1 dead letter").click()
+            assert "It waits for the job" in page.get_by_role("status").inner_text()
+    (waiting,) = jobs["flights"].waiting()
+    assert page.url.endswith(waiting)
+    page.get_by_role("link", name="Dead letters of all jobs").click()
+    page.get_by_role("link", name=waiting).wait_for()
+    assert violations(page) == []
+
+
+def violations(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    with_policy = page.context.browser.new_context(
+        bypass_csp=True, viewport=page.viewport_size, storage_state=page.context.storage_state()
+    )
+    copy = with_policy.new_page()
+    copy.goto(page.url)
+    result = Axe().run(copy, options={"runOnly": AXE})
+    with_policy.close()
+    return [
+        (one["id"], [node["html"][:200] for node in one["nodes"]]) for one in result.response["violations"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1280, "light"),
+        (320, "dark"),
+        pytest.param(1280, "dark", marks=pytest.mark.nightly),
+        pytest.param(320, "light", marks=pytest.mark.nightly),
+    ],
+)
+def test_no_screen_shuts_anybody_out(url, person, width, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = person(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    found = []
+    for name, path in SCREENS:
+        page.goto(url + path)
+        if "edit" in path:
+            page.get_by_role("button", name="Try it").click()
+            # The answer is another page, whose script has to run before anybody types.
+            page.get_by_role("region", name="Dry run").wait_for()
+            page.locator("#verdict").get_by_text("Valid.").wait_for()
+            page.get_by_label("Selector").fill("wei")
+            page.locator("#names").get_by_role("option").first.wait_for()
+        result = Axe().run(page, options={"runOnly": AXE})
+        found += [
+            (name, one["id"], [node["html"][:200] for node in one["nodes"]])
+            for one in result.response["violations"]
+        ]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (
+            f"{name} is wider than the window"
+        )
+    assert found == []
+
+
+def test_markup_that_people_write_is_never_run(url, person, filled):
+    markup = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
+    one = filled.register(
+        SubscriptionSpec(f"a = '{markup.replace(chr(39), chr(39) * 2)}'", name=markup[:60], topic="a<b>c")
+    )
+    queues = SqlQueues(filled.url)
+    queues.open("orders").put(markup.encode(), properties={"p": markup})
+    queues.close()
+    page = person()
+    for path in ("subscriptions", f"subscriptions/{one.id}", f"subscriptions/{one.id}/edit", "queues/orders"):
+        page.goto(url + path)
+        assert "hit" not in page.title() and "onerror" in page.content()
+    page.goto(f"{url}subscriptions/new")
+    page.get_by_label("Selector").fill(f"a == '{markup.replace(chr(39), chr(39) * 2)}'")
+    page.locator("#verdict").get_by_role("button").wait_for()
+    page.goto(f"{url}who-gets")
+    page.get_by_label("Message, as JSON").fill('{"properties": {"a": "<img src=x onerror=alert(1)>"}}')
+    page.get_by_label("Explain it for").fill(one.id)
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".tree").wait_for()
+    assert "hit" not in page.title() and page.locator("main img").count() == 0
+
+
+@contextmanager
+def site(html):
+    """Another origin on this machine that shows a page."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_another_page_can_neither_frame_the_console_nor_act_in_it(filled, person):
+    _, secret = filled.add_token("admin")
+    page = person()
+    with served(filled) as url:
+        page.goto(f"{url}/console/sign-in")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Overview").wait_for()
+        # The same machine, so that the browser sends the cookie: only the origin differs.
+        evil = (
+            f'<form method="post" action="{url}/console/subscriptions/heavy/pause">'
+            '<input name="revision" value="1"><button>Win</button></form>'
+            f'<iframe src="{url}/console/subscriptions/heavy"></iframe>'
+        )
+        with site(evil) as other:
+            page.goto(other)
+            page.wait_for_timeout(500)
+            frame = page.frames[1]
+            assert "Subscription heavy" not in frame.content(), "shown inside another page"
+            page.get_by_role("button", name="Win").click()
+            assert "does not come from a page of this console" in page.get_by_role("alert").inner_text()
+    assert filled.get("heavy").status == "active"
