@@ -60,7 +60,8 @@ def show(outcome: Outcome, console: Console) -> None:
     )
     _why(outcome, console)
     _verdict(outcome, console)
-    console.print(f"Everything is in {outcome.folder}\n", soft_wrap=True, markup=False)
+    console.print(f"Everything is in {outcome.folder}", soft_wrap=True, markup=False)
+    console.print(f"Pictures of it, for a browser: {outcome.report}\n", soft_wrap=True, markup=False)
     console.print("Now try:")
     for command in next_commands(outcome):
         console.print(f"  {command}", soft_wrap=True, markup=False)

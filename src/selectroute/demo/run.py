@@ -17,6 +17,7 @@ import selectroute as sr
 from selectroute.demo import flights, subscriptions
 from selectroute.demo.feed import Feed, Watch
 from selectroute.demo.flights import DemoError
+from selectroute.demo.pictures import write_report
 from selectroute.demo.progress import Progress
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
 from selectroute.demo.verify import Check, Judge, busiest
@@ -46,12 +47,15 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of a run: the folder, ``summary.json`` as data, the check, and the busiest subscriptions."""
+    """Result of a run: the folder, ``summary.json`` as data, the check, the busiest subscriptions, and the
+    page with its pictures.
+    """
 
     folder: Path
     summary: dict[str, Any]
     check: Check
     busiest: list[tuple[DemoSubscription, int]]
+    report: Path
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class _Stages:
 
 
 def run(options: Options, progress: Progress) -> Outcome:
-    """Run the whole demo and write all files to its folder, ``summary.json`` last.
+    """Run the whole demo and write all files to its folder, ``summary.json`` and ``report.html`` last.
 
     Raises `SelectRouteError`, in one sentence, if the demo cannot run or its accounting does not add up.
     Differences between the deliveries and the reference evaluator are in ``Outcome.check``, not an exception.
@@ -157,9 +161,9 @@ def run(options: Options, progress: Progress) -> Outcome:
     }
     disk.replace_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
     named = {one.id: one for one in wanted}
-    return Outcome(
-        folder, summary, check, [(named[id], count) for id, count in busiest(folder / "output", 8)]
-    )
+    most = [(named[id], count) for id, count in busiest(folder / "output", 8)]
+    report = write_report(folder, summary, watch.reports, most, check)
+    return Outcome(folder, summary, check, most, report)
 
 
 def fresh_folder(out: Path | None) -> Path:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from selectroute.demo.feed import Watch
 from selectroute.demo.flights import DemoError
+from selectroute.demo.pictures import deliveries_by_day
 from selectroute.demo.progress import Progress
 from selectroute.demo.report import next_commands, show
 from selectroute.demo.run import Options, fresh_folder, run
@@ -110,7 +111,21 @@ def test_small_demo_runs_to_the_end_and_its_accounts_add_up(tmp_path, monkeypatc
         > 0
     )
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"messages", "output", "snapshots", "subscriptions.jsonl", "summary.json"}
+    assert names == {
+        "messages",
+        "output",
+        "report.html",
+        "snapshots",
+        "subscriptions.jsonl",
+        "summary.json",
+    }
+    page = outcome.report.read_text()
+    assert page.count("<svg") == page.count("</svg>") == 3 and "<script" not in page
+    assert not re.search(r"""(src|href)=["']?(https?:|//)""", page), "it needs nothing but itself"
+    assert f"{summary['deliveries']:,}" in page and outcome.busiest[0][0].id in page
+    assert "One delivery explained" in page and WATCHED.id in page
+    first, days = deliveries_by_day(tmp_path / "out")
+    assert days.sum() == summary["deliveries"] and len(days) == 365 and str(first) == "2013-01-01"
     rate = summary["messages_per_second_warm"]
     assert rate > summary["messages_per_second"]
     monkeypatch.chdir(tmp_path)
