@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -138,6 +139,31 @@ HELD: Final = {
 
 SHAPES: Final = (*REQUESTS, *HELD)
 
+PAGES: Final = "pages"
+"""Shape of people who read the console: each a page a second, as one who clicks from screen to screen."""
+
+_PEOPLE: Final = 20
+_SCREENS: Final = (
+    "overview",
+    "subscriptions",
+    "subscriptions/r0",
+    "who-gets",
+    "queues",
+    "subscriptions?text=r1",
+)
+
+
+def _read_pages(address: str) -> None:
+    connection = http.client.HTTPConnection(address, timeout=_SECONDS)
+    while not _asked_to_end:
+        for screen in _SCREENS:
+            connection.request("GET", f"/console/{screen}")
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{screen}: {answer.status}")
+            time.sleep(1)
+
 
 def main(arguments: list[str]) -> None:
     """Ask until the process is told to end (SIGTERM), and for the answer to the last request."""
@@ -146,6 +172,10 @@ def main(arguments: list[str]) -> None:
     address = urlsplit(url).netloc
     if shape in REQUESTS:
         _repeat(shape, address)
+    elif shape == PAGES:
+        with ThreadPoolExecutor(_PEOPLE) as people:
+            for done in [people.submit(_read_pages, address) for _ in range(_PEOPLE)]:
+                done.result()
     else:
         _hold(address, HELD[shape])
 

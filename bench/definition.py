@@ -47,6 +47,7 @@ NAMES: Final = (
     "registry-read",
     "registry-visible",
     "registry-callers",
+    "console",
     "queue-gets",
     "queue-selectors",
     "queue-puts",

@@ -6,6 +6,7 @@ before.
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -202,7 +204,8 @@ class CallerEngine(RegistryEngine):
         [spec] = _specs(range(1))
         each = np.empty(self.messages, np.int64)
         right = 0
-        with self._caller(shape) if shape in callers.SHAPES else nullcontext():
+        url = self._registered.service.url
+        with _beside(shape, url) if shape in callers.SHAPES else nullcontext():
             for place in range(self.messages):
                 time.sleep(_PAUSE_SECONDS)
                 started = time.perf_counter_ns()
@@ -213,18 +216,124 @@ class CallerEngine(RegistryEngine):
         self._remove([(id, None) for id in left])
         return Timed(right, each.sum() / 1e9, each)
 
-    @contextmanager
-    def _caller(self, shape: str) -> Iterator[None]:
-        command = [sys.executable, "-m", "bench.callers", shape, self._registered.service.url]
-        caller = subprocess.Popen(command, cwd=callers.ROOT, stdin=subprocess.DEVNULL)
-        try:
-            time.sleep(_BEGIN_SECONDS)
-            yield
-            if caller.poll() is not None:
-                raise RuntimeError(f"the caller who asks {shape} ended by itself")
-        finally:
-            caller.terminate()
-            caller.wait()  # what it asked last is answered, and nothing of it comes later
+
+@contextmanager
+def _beside(shape: str, url: str) -> Iterator[None]:
+    """Let other callers ask a service meanwhile, in a process of their own."""
+    command = [sys.executable, "-m", "bench.callers", shape, url]
+    caller = subprocess.Popen(command, cwd=callers.ROOT, stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(_BEGIN_SECONDS)
+        yield
+        if caller.poll() is not None:
+            raise RuntimeError(f"the caller who asks {shape} ended by itself")
+    finally:
+        caller.terminate()
+        caller.wait()  # what it asked last is answered, and nothing of it comes later
+
+
+class ConsoleEngine(RegistryEngine):
+    """What a page of the console waits for, one request after the other on one connection.
+
+    ``first-page`` is the first page of subscriptions as HTML; ``check`` of a selector that is being typed;
+    ``near`` a message against all subscriptions with near misses; ``dry-run`` a change on 10,000 recent
+    messages; ``get`` a subscription; ``get-beside`` the same while twenty people read a page a second each.
+    """
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many answers were right."""
+        self._settle()
+        if self.name == "dry-run":
+            self._fill_sample()
+        request, is_right = self._requests()[self.name.removesuffix("-beside")]
+        url = self._registered.service.url
+        others = _beside(callers.PAGES, url) if self.name.endswith("-beside") else nullcontext()
+        with others, closing(http.client.HTTPConnection(url.removeprefix("http://"))) as connection:
+            answers, each = _timed(partial(_asked, connection, request), range(self.messages))
+        return Timed(sum(map(is_right, answers)), each.sum() / 1e9, each)
+
+    def _requests(self) -> dict[str, tuple[_Request, Callable[[bytes], bool]]]:
+        """Return for each engine what it asks for its n-th request, and whether an answer is right."""
+        size = self._registered.size.rules
+        ids = replies.correlation_ids(ranint(splitmix64(_GET_SEED, 0, self.messages), size))
+        recent = replies.correlation_ids(np.arange(2))
+
+        def selector(number: int) -> str:
+            return f"JMSCorrelationID = '{ids[number]}' AND weight > {number}"
+
+        return {
+            "first-page": (
+                lambda _: ("GET", "/console/subscriptions", None),
+                lambda found: b"<table" in found,
+            ),
+            "check": (
+                lambda number: ("POST", "/v1/selectors:check", {"selector": selector(number)}),
+                lambda found: json.loads(found)["valid"] is True,
+            ),
+            "near": (
+                lambda number: ("POST", "/v1/messages:match", _asks_near(ids[number])),
+                lambda found: json.loads(found)["total"] == 1,
+            ),
+            "dry-run": (
+                lambda number: (
+                    "POST",
+                    "/v1/subscriptions:dry-run",
+                    {
+                        "id": "r0",
+                        "subscription": {"selector": f"JMSCorrelationID = '{recent[1]}' OR n = {number}"},
+                    },
+                ),
+                lambda found: _gains_and_loses(json.loads(found)),
+            ),
+            "get": (
+                lambda number: ("GET", f"/v1/subscriptions/r{number % size}", None),
+                lambda found: json.loads(found)["status"] == "active",
+            ),
+        }
+
+    def _fill_sample(self) -> None:
+        """Fill the sample of recent messages: half of them match rule 0, half rule 1."""
+        ids = replies.correlation_ids(np.arange(2))
+        each = [
+            {
+                "headers": {"JMSCorrelationID": ids[number % 2]},
+                "properties": {"weight": number, "color": "red"},
+            }
+            for number in range(_SENT_AT_ONCE)
+        ]
+        for _ in range(_RECENT // _SENT_AT_ONCE):
+            self._registered.remote.note_messages("bench", each)
+
+
+_Request = Callable[[int], tuple[str, str, Any]]
+"""Returns method, path and body of a request by its number."""
+
+_SENT_AT_ONCE: Final = 200
+
+_RECENT: Final = 10_000
+"""Messages that a service keeps."""
+
+
+def _asked(connection: http.client.HTTPConnection, request: _Request, number: int) -> bytes:
+    method, path, body = request(number)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = connection.getresponse()
+    found = answer.read()
+    if answer.status >= 400:
+        raise RuntimeError(f"{method} {path}: {answer.status} {found[:500]!r}")
+    return found
+
+
+def _asks_near(id: str) -> dict[str, Any]:
+    return {"message": {"headers": {"JMSCorrelationID": id}}, "near": True, "limit": 100}
+
+
+def _gains_and_loses(found: Mapping[str, Any]) -> bool:
+    half = _RECENT // 2
+    return bool(
+        (found["gained"]["count"], found["lost"]["count"], found["messages"]) == (half, half, _RECENT)
+    )
 
 
 Makers = Mapping[str, Callable[[int], Engine]]
@@ -251,6 +360,10 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         "http-get": (ReadEngine, "remote"),
         "http-list": (ReadEngine, "remote"),
         "http-list-label": (ReadEngine, "remote"),
+    },
+    "console": {
+        name: (ConsoleEngine, "remote")
+        for name in ("first-page", "check", "near", "dry-run", "get", "get-beside")
     },
     "registry-visible": {"visible": (VisibleEngine, "remote")},
     "registry-callers": {

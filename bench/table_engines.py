@@ -1,8 +1,9 @@
 """What is measured of the tables that a job writes: the fan-out with Parquet files and with Delta tables.
 
-Each engine is one job that goes on in every run, as a job at one-second triggers does: a run gives it batches
-as large as what comes in a second, and is timed without the rest of each second. Before anything is measured
-it has had a minute of batches, or an hour of them, which are small so that they do not take an hour.
+Each engine is one job that goes on in every run, as a busy job at one-second triggers does: a run gives it
+batches that take a good part of a second, as many as are merged at once, and is timed without the rest of
+each second. Before anything is measured it has had a minute of batches, or an hour of them, which are small
+so that they do not take an hour. Each run starts the job again, and its first batch is not timed.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from pyspark.sql import SparkSession
 from bench.catalogue import WORKLOADS
 from bench.cores import processor_seconds
 from bench.engine import Engine, Timed
-from bench.kafka_engines import Query, SparkQuery
 from bench.oracle import Expected
 from bench.streamed import PARTITIONS, Streamed, messages
 from bench.workloads import with_body
-from selectroute.spark import BatchReport, Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
-from selectroute.spark.job.job import DELTA, PARQUET
+from selectroute.spark import BatchReport, FanOut, Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
+from selectroute.spark.job.job import COMPACT_EVERY, DELTA, PARQUET
 
-BATCH: Final = 20_000
-"""The messages of a batch that is timed: what comes in a second."""
+BATCHES: Final = COMPACT_EVERY
+"""How many batches are timed in a run: as many as are merged at once."""
 
 AGES: Final = {"minute": 60, "hour": 3_600}
 """How many batches a job has had before it is measured, a second each."""
@@ -114,7 +114,8 @@ class TableEngine(Engine):
         count: int,
     ) -> None:
         self.name = f"{table_format}-{age}"
-        self.messages = count // BATCH * BATCH
+        self.batch = max(1, count // BATCHES)
+        self.messages = BATCHES * self.batch
         self.spark = spark
         self.streamed = streamed
         self._given = given
@@ -138,31 +139,32 @@ class TableEngine(Engine):
         return Expected(len(rules), pc.sum(rules).as_py())
 
     def run(self) -> Timed:
-        """Route so many messages more, timed from the beginning of the first batch to the end of the last."""
+        """Route so many messages more, timed from the end of a first batch to the end of the last one."""
         if self._older is None:
             self._older = self._given(self.streamed)
             self._older.add(AGES[self._age], _OLD_BATCH)
             self._go_on(self._older, _OLD_BATCH).wait()
-        self._older.add(self.messages // BATCH, BATCH)
-        used, counts = processor_seconds(), list[int]()
-        query = self._go_on(self._older, BATCH, counts.append)
-        query.wait()
-        used = processor_seconds() - used
-        return Timed(sum(counts), query.seconds, processor_seconds=used)
-
-    def _go_on(self, given: Given, each: int, counted: Callable[[int], None] = lambda _: None) -> Query:
-        """Start the job until it has read all that there is, with so many messages a batch."""
-        done: list[float] = []
+        batches = 1 + BATCHES
+        self._older.add(batches, self.batch)
+        ends: list[tuple[float, float]] = []
+        counts: list[int] = []
 
         def on_batch(report: BatchReport) -> None:
-            done.append(time.time())
-            counted(report.counts.deliveries)
+            counts.append(report.counts.deliveries)
+            if len(counts) in (1, batches):
+                ends.append((time.perf_counter(), processor_seconds()))
 
-        read = given.read(each)
+        self._go_on(self._older, self.batch, on_batch).wait()
+        (began, used_before), (ended, used) = ends
+        return Timed(sum(counts[1:batches]), ended - began, processor_seconds=used - used_before)
+
+    def _go_on(
+        self, given: Given, each: int, on_batch: Callable[[BatchReport], None] | None = None
+    ) -> FanOut:
+        """Start the job until it has read all that there is, with so many messages a batch."""
         out = given.folder / "out"
-        job = Job.of(read, self.streamed.recorded, out, max_files=1, table_format=self._format)
-        fan = start_fanout(self.spark, job, available_now=True, on_batch=on_batch)
-        return SparkQuery(fan.query, fan.wait, fan.stop, done)
+        job = Job.of(given.read(each), self.streamed.recorded, out, max_files=1, table_format=self._format)
+        return start_fanout(self.spark, job, available_now=True, on_batch=on_batch)
 
 
 GIVEN: Final[dict[str, Callable[[Streamed], Given]]] = {
