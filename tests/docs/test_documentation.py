@@ -236,12 +236,29 @@ def test_the_table_of_dialects_has_every_field():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "streaming/README.md"]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "bench/README.md",
+        "streaming/README.md",
+        "streaming/console/README.md",
+    ],
 )
 def test_links_between_pages_lead_somewhere(page):
     source = ROOT / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", source.read_text(encoding="utf-8")):
         assert (source.parent / target).exists(), f"{page} links to {target}"
+
+
+def test_every_screen_of_the_console_has_its_picture_on_the_page():
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    from streaming.console.pictures import SCREENS
+
+    folder = ROOT / "streaming/console"
+    shown = re.findall(r"!\[[^\]]+\]\((\S+)\.png\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(SCREENS) == sorted(path.stem for path in folder.glob("*.png"))
 
 
 def test_importing_the_package_loads_neither_numpy_nor_spark():
