@@ -38,7 +38,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Page, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
 from selectroute.registry.protocol import Matcher
 from selectroute.registry.specification import check_id
 from selectroute.registry.tokens import Token
@@ -162,10 +162,11 @@ class RemoteRegistry:
         dialect: str | None = None,
         name: str | None = None,
         label: str | None = None,
+        order: Order = "id",
     ) -> Page:
         """Return a page of subscriptions; see `Registry.list`."""
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-        params = {"limit": str(limit)}
+        params = {"limit": str(limit)} | ({} if order == "id" else {"order": order})
         for key, value in (asked | {"cursor": cursor}).items():
             if value is not None:
                 params[key] = str(value)

@@ -216,9 +216,13 @@ def registered(
     )
 
 
+Order = Literal["id", "name", "newest"]
+"""Orders of a list: by id, by name, or the newest change first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Page of subscriptions in the order of their ids, with the cursor of the next page; None on the last."""
+    """Page of subscriptions in their order, with the cursor of the next page; None on the last."""
 
     items: list[Subscription]
     next_cursor: str | None

@@ -21,7 +21,7 @@ from selectroute.registry.changes import (
     Operation,
     Resumed,
 )
-from selectroute.registry.model import Page, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
 from selectroute.registry.tokens import Token
 from selectroute.selector.message import Message
 from selectroute.storage import Location
@@ -117,6 +117,7 @@ class SubscriptionRegistry(Protocol):
         dialect: str | None = None,
         name: str | None = None,
         label: str | None = None,
+        order: Order = "id",
     ) -> Page:
         """Return a page of subscriptions; see `Registry.list`."""
 

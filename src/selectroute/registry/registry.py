@@ -51,7 +51,7 @@ from selectroute.registry.log.rows import change_of, subscription_of, subscripti
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
 from selectroute.registry.log.verify import verify
 from selectroute.registry.matcher import SnapshotMatcher
-from selectroute.registry.model import Page, Status, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.protocol import Progress
@@ -346,18 +346,20 @@ class Registry:
         dialect: str | None = None,
         name: str | None = None,
         label: str | None = None,
+        order: Order = "id",
     ) -> Page:
-        """Return a page of subscriptions ordered by id: those with this topic filter, status, dialect, name
-        and label (``name=value``), each if given. O(limit), whatever the size of the registry.
+        """Return a page of subscriptions: those with this topic filter, status, dialect, name and label
+        (``name=value``), each if given; in the order of their ids or names, or the ``newest`` changes first.
+        O(limit), whatever the size of the registry, by id or without filters.
 
-        A cursor continues after its page, with the same filters: a subscription that exists throughout is
-        returned exactly once, despite concurrent changes. Raises `InvalidSpecError` for a limit that is not 1
-        to 1,000, and for a cursor that is invalid or of other filters.
+        A cursor continues after its page, with the same filters and order: by id or name, a subscription that
+        exists throughout is returned exactly once, despite concurrent changes. Raises `InvalidSpecError` for
+        a limit that is not 1 to 1,000, an unknown order, and a cursor that is invalid or of another list.
         """
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
         filters: Filters = {key: str(value) for key, value in asked.items() if value is not None}
         with self._store.reading() as connection:
-            return page(connection, filters, limit, cursor)
+            return page(connection, filters, limit, cursor, order)
 
     def ids_named(self, text: str, after: str = "", limit: int = 1_000) -> Sequence[str]:
         """Return the ids of subscriptions whose names have a text in them, in any case: the first ones after

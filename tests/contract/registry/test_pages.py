@@ -115,6 +115,32 @@ def test_a_cursor_is_of_its_filters(registry):
         registry.list(limit=2, cursor=cursor)
 
 
+def test_a_list_has_an_order(registry):
+    for number in (3, 1, 2, 0):
+        registry.register(
+            SubscriptionSpec(name=f"n{9 - number}", topic="t" if number else None), id=f"s{number}"
+        )
+    registry.pause("s1")
+    registry.remove("s0")
+    registry.replace("s3", SubscriptionSpec("a = 1", name="n6", topic="t"))
+    wanted = {"id": ["s1", "s2", "s3"], "name": ["s3", "s2", "s1"], "newest": ["s3", "s1", "s2"]}
+    for order, expected in wanted.items():
+        for filters in ({}, {"topic": "t"}, {"dialect": "jms"}):
+            found, cursor = [], None
+            while not found or cursor is not None:
+                page = registry.list(limit=1, cursor=cursor, order=order, **filters)
+                found, cursor = found + ids(page), page.next_cursor
+            assert found == expected
+        active = [one for one in expected if one != "s1"]
+        assert ids(registry.list(order=order, status="active")) == active
+        assert ids(registry.list(order=order, status="paused")) == ["s1"]
+    cursor = registry.list(limit=1, order="name").next_cursor
+    with pytest.raises(InvalidSpecError, match="another order"):
+        registry.list(limit=1, cursor=cursor)
+    with pytest.raises(InvalidSpecError, match="an order must be id, name, newest"):
+        registry.list(order="size")
+
+
 @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "ü", "%%%", "MS4yLjM", "\x00", "A" * 10_000])
 def test_what_is_no_cursor_is_refused(registry, cursor):
     with pytest.raises(InvalidSpecError) as caught:
@@ -145,3 +171,14 @@ def test_every_filter_is_answered_from_an_index_in_its_order(tmp_path):
                 plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
             assert not any("TEMP B-TREE" in step for step in plan), (names, plan)
             assert not names or not any(step.startswith("SCAN") for step in plan), (names, plan)
+
+
+@pytest.mark.parametrize("order", ["name", "newest"])
+def test_a_list_without_filters_is_read_in_its_order(tmp_path, order):
+    with Registry.open(f"sqlite:///{tmp_path}/x.db") as registry:
+        for filters in ({}, {"status": "active"}, {"dialect": "jms"}):
+            statement = statement_of(filters, 50, None, order)
+            text = str(statement.compile(registry._store.engine, compile_kwargs={"literal_binds": True}))
+            with registry._store.reading() as connection:
+                plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
+            assert not any("TEMP B-TREE" in step for step in plan), (filters, plan)

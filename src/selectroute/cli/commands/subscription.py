@@ -192,6 +192,14 @@ class State(StrEnum):
     paused = "paused"
 
 
+class ListOrder(StrEnum):
+    """Order of a list of subscriptions."""
+
+    id = "id"
+    name = "name"
+    newest = "newest"
+
+
 class Start(StrEnum):
     """Starting point of a resumed subscription's messages."""
 
@@ -277,13 +285,16 @@ def list_(
     label: Annotated[
         str | None, typer.Option(metavar="KEY=VALUE", help="With this label.", show_default=False)
     ] = None,
+    order: Annotated[
+        ListOrder, typer.Option(help="By id, by name, or the newest change first.")
+    ] = ListOrder.id,
     limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 50,
     all_: Annotated[bool, typer.Option("--all", help="Print all subscriptions.")] = False,
     cursor: Annotated[str | None, typer.Option(help="Continue a previous list.", show_default=False)] = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """List subscriptions in the order of their ids.
+    """List subscriptions, in the order of their ids unless another is given.
 
     selectroute subscription list --topic 'cars/+' --status active
 
@@ -305,6 +316,7 @@ def list_(
                 dialect=dialect,
                 name=name,
                 label=label,
+                order=order.value,
             )
             if output is not Output.table:
                 for one in page.items:

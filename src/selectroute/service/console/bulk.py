@@ -25,6 +25,7 @@ MOST: Final = 5_000
 
 _AT_ONCE: Final = 1_000
 _SHOWN: Final = 10
+_MOST_VALUES: Final = 1_000
 _PATH: Final = "/v1/subscriptions"
 
 _ACTIONS: Final = {"pause": "active", "resume": "paused", "remove": ""}
@@ -73,7 +74,7 @@ async def done(request: Request) -> Response:
         if error.kind not in ("stale-revision", "subscription-not-found", "forbidden"):
             raise
         return await _asked(request, action, query, str(error), HTTPStatus(error.status))
-    return redirect("/subscriptions", **dict(parse_qsl(_back(query))), done=_DONE[action], count=len(found))
+    return redirect("/subscriptions", **dict(_values(_back(query))), done=_DONE[action], count=len(found))
 
 
 def _action(text: str) -> str:
@@ -84,7 +85,7 @@ def _action(text: str) -> str:
 
 async def _found(api: Api, action: str, query: str) -> list[dict[str, Any]]:
     """Return the subscriptions that a query finds and that the action changes, one above `MOST` at most."""
-    given = parse_qsl(query, max_num_fields=1_000)
+    given = _values(query)
     chosen, fields = [value for name, value in given if name == "id"], dict(given)
     if chosen:
         items = [
@@ -111,9 +112,17 @@ def _digest(found: Sequence[Mapping[str, Any]]) -> str:
     return hashlib.sha256(json.dumps([[one["id"], one["revision"]] for one in found]).encode()).hexdigest()
 
 
+def _values(query: str) -> list[tuple[str, str]]:
+    """Return the names and values of a query. Raises `PageError` for too many."""
+    try:
+        return parse_qsl(query, max_num_fields=_MOST_VALUES)
+    except ValueError:
+        raise PageError(HTTPStatus.BAD_REQUEST, f"a URL has at most {_MOST_VALUES:,} values") from None
+
+
 def _back(query: str) -> str:
     """Return the query of the list that the subscriptions were found in."""
-    kept = [(name, value) for name, value in parse_qsl(query) if name in (*SEARCH, *FILTERS)]
+    kept = [(name, value) for name, value in _values(query) if name in (*SEARCH, *FILTERS)]
     return urlencode(kept)
 
 

@@ -175,8 +175,10 @@ async def sign_in_done(request: Request) -> Response:
         status = HTTPStatus(error.status)
         return rendered(request, "sign_in.html", {"next": after, "error": str(error)}, status)
     response = RedirectResponse(after, HTTPStatus.SEE_OTHER)
+    # A proxy that speaks TLS to the browser says so. One who lies harms only the own cookie.
+    scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     response.set_cookie(
-        COOKIE, token, path=ROOT, secure=request.url.scheme == "https", httponly=True, samesite="lax"
+        COOKIE, token, path=ROOT, secure=scheme.lower() == "https", httponly=True, samesite="lax"
     )
     return response
 

@@ -28,6 +28,11 @@ It is the token itself, not a session: a service that starts again under a page 
 is nothing to fixate, and a token that is revoked ends at once what the browser may do.
 """
 
+SIGNED_OUT: Final = (
+    "You are no longer signed in: the token was revoked, or the browser forgot it. What you wrote stays here "
+    "until you leave the page. Sign in in another window, then send it again."
+)
+
 MOST_BYTES: Final = 1 << 20
 _MOST_FIELDS: Final = 1_000
 _BODY_SECONDS: Final = 60.0
@@ -84,10 +89,11 @@ def rendered(
     return HTMLResponse(_TEMPLATES.get_template(template).render(given), status)
 
 
-def redirect(path: str, **params: Any) -> Response:
-    """Return the response after a change: the browser reads this page of the console."""
+def redirect(path: str, *, part: str = "", **params: Any) -> Response:
+    """Return the response after a change: the browser reads this page of the console, from this part on."""
     query = urlencode({name: value for name, value in params.items() if value not in (None, "")})
-    return RedirectResponse(f"{ROOT}{path}{'?' if query else ''}{query}", HTTPStatus.SEE_OTHER)
+    where = f"{ROOT}{path}{'?' if query else ''}{query}{'#' if part else ''}{part}"
+    return RedirectResponse(where, HTTPStatus.SEE_OTHER)
 
 
 async def form(request: Request) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, get_args
 from urllib.parse import quote
@@ -11,10 +11,21 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from selectroute.registry.model import Order
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import Api, ApiError
-from selectroute.service.console.page import PageError, api_of, form, is_token, page, redirect
+from selectroute.service.console.page import (
+    SIGNED_OUT,
+    PageError,
+    api_of,
+    form,
+    is_token,
+    page,
+    redirect,
+    rendered,
+)
 from selectroute.service.console.streams import names
+from selectroute.service.http.middleware import SAFE
 from selectroute.service.http.models import Dialect
 from selectroute.service.subscriptions.search import Field
 
@@ -25,13 +36,16 @@ DONE: Final = ("paused", "resumed", "removed")
 """What may have been done to many subscriptions of the list."""
 
 SEARCHED: Final = get_args(Field)
+_ORDERS: Final = dict(
+    zip(get_args(Order), ("their ids", "their names", "their changes, the newest first"), strict=True)
+)
+_MOST_DIGITS: Final = 9
 _ON_A_PAGE: Final = 50
+_WAIT_SECONDS: Final = 20
 _CHANGES: Final = 50
 
 _FIELDS: Final = ("name", "topic", "selector", "dialect", "extended", "kind", "destination", "labels")
 """Fields of the editor's form. ``labels`` has one ``name=value`` a line."""
-
-_SIGNED_OUT: Final = "You are no longer signed in. What you wrote stays here until you leave the page."
 
 DIALECTS: Final = get_args(Dialect)
 
@@ -39,12 +53,12 @@ DIALECTS: Final = get_args(Dialect)
 async def listed(request: Request) -> Response:
     """Show a page of subscriptions: those that the text in its URL finds, or the filters."""
     query = request.query_params
-    asked = {name: query.get(name, "") for name in (*SEARCH, *FILTERS)}
+    asked = {name: query.get(name, "") for name in (*SEARCH, *FILTERS, "order")}
     found = await list_page(api_of(request), asked, _ON_A_PAGE, query.get("cursor"))
-    data = {"items": found["items"], "next_cursor": found["next_cursor"], "asked": asked}
+    data = {"items": found["items"], "next_cursor": found["next_cursor"], "asked": asked, "orders": _ORDERS}
     data["activity"] = await _activity(api_of(request), [one["id"] for one in found["items"]])
     done, count = query.get("done", ""), query.get("count", "")
-    is_done = done in DONE and count.isdecimal()
+    is_done = done in DONE and count.isdecimal() and len(count) <= _MOST_DIGITS
     data["done"] = f"{counted(int(count), 'subscription')} {done}." if is_done else None
     data |= {
         "searches": bool(asked["text"]),
@@ -63,9 +77,11 @@ async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
 
 
 async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str | None) -> dict[str, Any]:
-    """Return the API's page of the subscriptions that a text finds or, without one, the filters."""
+    """Return the API's page of the subscriptions that a text and the filters find: in the order of their ids
+    if there is a text.
+    """
     searches = bool(asked.get("text"))
-    given = {name: asked.get(name) for name in (SEARCH if searches else FILTERS)}
+    given = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
     path = _PATH + (":search" if searches else "")
     page: dict[str, Any] = (
         await api.call("GET", path, params={**given, "limit": limit, "cursor": cursor})
@@ -75,6 +91,10 @@ async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str 
 
 async def shown(request: Request) -> Response:
     """Show a subscription, from which batch its last change holds, its last delivery and its history."""
+    return await _shown(request, request.query_params.get("done"))
+
+
+async def _shown(request: Request, done: str | None, backfill: Sequence[Mapping[str, Any]] = ()) -> Response:
     api, id = api_of(request), request.path_params["id"]
     history = (
         await api.call(
@@ -97,9 +117,24 @@ async def shown(request: Request) -> Response:
         "names": await names(api),
         "changes": history["changes"],
         "next_cursor": history["next_cursor"],
-        "done": request.query_params.get("done"),
+        "done": done,
+        "backfill": backfill,
     }
     return await page(request, "subscription.html", data)
+
+
+async def held(request: Request) -> Response:
+    """Return whether a batch has used the last change of a subscription, as JSON for the console's script,
+    which asks again until one has.
+    """
+    api, id = api_of(request), request.path_params["id"]
+    now = (await api.call("GET", _of(id), params={"wait": _WAIT_SECONDS})).data
+    known = await names(api) if now["effective_from"] else {}
+    sentences = [
+        f"in the stream {known.get(one['query'], one['query'])} from batch {one['batch']:,} on"
+        for one in now["effective_from"]
+    ]
+    return JSONResponse({"sentence": "; ".join(sentences) or None})
 
 
 # ---- the editor
@@ -126,7 +161,7 @@ async def check(request: Request) -> Response:
         return JSONResponse((await api_of(request).call("POST", "/v1/selectors:check", body=body)).data)
     except ApiError as error:
         is_known = error.status != HTTPStatus.UNAUTHORIZED
-        return JSONResponse({"problem": str(error) if is_known else _SIGNED_OUT}, error.status)
+        return JSONResponse({"problem": str(error) if is_known else SIGNED_OUT}, error.status)
 
 
 async def identifiers(request: Request) -> Response:
@@ -143,7 +178,7 @@ async def sent(request: Request) -> Response:
     id: str | None = request.path_params.get("id")
     api, key = api_of(request), given.get("key", "")
     try:
-        spec = _spec(fields)
+        spec = _spec(fields, await _base(api, id, given.get("revision", "")))
         if given.get("do") == "try":
             asked = {"subscription": spec} | ({} if id is None else {"id": id})
             trial = (await api.call("POST", f"{_PATH}:dry-run", body=asked)).data
@@ -157,8 +192,6 @@ async def sent(request: Request) -> Response:
     except PageError as error:
         return await _editor(request, id, fields, given.get("revision", ""), error=str(error))
     except ApiError as error:
-        if error.status == HTTPStatus.UNAUTHORIZED:
-            raise
         if error.kind == "stale-revision" and id is not None:
             return await _conflict(request, api, id, fields)
         return await _editor(
@@ -176,7 +209,7 @@ async def _conflict(request: Request, api: Api, id: str, fields: Mapping[str, st
     """Show what is there now beside what was to be saved. Saving again replaces what is there now."""
     now = (await api.call("GET", _of(id))).data
     theirs = _fields_of(now)
-    differ = [name for name in _FIELDS if theirs[name] != fields[name]]
+    differ = [name for name in _FIELDS if _as_sent(name, theirs[name]) != fields[name]]
     return await _editor(
         request,
         id,
@@ -212,7 +245,12 @@ async def _editor(
         "faults": faults,
         "dialects": DIALECTS,
     }
-    return await page(request, "editor.html", data, status)
+    try:
+        return await page(request, "editor.html", data, status)
+    except ApiError as missing:
+        if missing.status != HTTPStatus.UNAUTHORIZED or request.method in SAFE:
+            raise
+        return rendered(request, "editor.html", data | {"error": SIGNED_OUT}, HTTPStatus.UNAUTHORIZED)
 
 
 def _fields_of(now: Mapping[str, Any]) -> dict[str, str]:
@@ -230,16 +268,46 @@ def _fields_of(now: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _spec(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the form as a specification. Raises `PageError` for labels without a name."""
+def _as_sent(name: str, text: str) -> str:
+    """Return a text as a browser sends it back from the field of this name."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if name in ("selector", "labels") else text.replace("\n", "")
+
+
+async def _base(api: Api, id: str | None, revision: str) -> Mapping[str, Any] | None:
+    """Return the subscription that the form was made of; None if it is new, or has changed since."""
+    if id is None:
+        return None
+    now: Mapping[str, Any] = (await api.call("GET", _of(id))).data
+    return now if str(now["revision"]) == revision else None
+
+
+def _spec(fields: Mapping[str, str], base: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the form as a specification. Fields that the person at the browser left alone stay as they are
+    in `base`, even if a form cannot say them (a carriage return). Raises `PageError` for a label without name.
+    """
+    spec = _of_form(fields, {} if base is None else base["labels"])
+    if base is not None:
+        before = _fields_of(base)
+        kept = {name for name in _FIELDS if _as_sent(name, before[name]) == fields[name]}
+        spec |= {name: base[name] for name in kept & set(base) - {"destination"}}
+        if {"kind", "destination"} <= kept:
+            spec["destination"] = base["destination"]
+    return spec
+
+
+def _of_form(fields: Mapping[str, str], known: Mapping[str, str]) -> dict[str, Any]:
+    """Return the form as a specification; lines of labels that are known stand as they are."""
+    of_lines = {f"{name}={value}": (name, value) for name, value in known.items()}
     labels: dict[str, str] = {}
-    for number, line in enumerate(fields["labels"].splitlines(), start=1):
-        name, equals, value = line.strip().partition("=")
+    for number, line in enumerate(fields["labels"].split("\n"), start=1):
         if not line.strip():
             continue
+        name, equals, value = line.partition("=")
         if not equals or not name.strip():
             raise PageError(HTTPStatus.UNPROCESSABLE_ENTITY, f"labels, line {number}: write NAME=VALUE")
-        labels[name.strip()] = value.strip()
+        name, value = of_lines.get(line, (name.strip(), value.strip()))
+        labels[name] = value
     spec: dict[str, Any] = {"selector": fields["selector"], "dialect": fields["dialect"], "labels": labels}
     if fields["topic"]:
         spec["topic"] = fields["topic"]
@@ -261,8 +329,13 @@ async def paused(request: Request) -> Response:
 
 
 async def resumed(request: Request) -> Response:
-    """Resume a subscription: from now on, or with what it missed."""
-    return await _change(request, "POST", ":resume", "resumed", "from")
+    """Resume a subscription: from now on, or with what it missed, as far as streams can replay it."""
+    id, given = request.path_params["id"], await form(request)
+    body = {"from": given.get("from", "latest")}
+    answer = await api_of(request).call("POST", f"{_of(id)}:resume", body=body, headers=_if_match(given))
+    if body["from"] == "latest":
+        return redirect(f"/subscriptions/{quote(id, safe='')}", done="resumed")
+    return await _shown(request, "resumed-missed", answer.data["backfill"])
 
 
 async def asked_to_remove(request: Request) -> Response:
@@ -276,13 +349,10 @@ async def removed(request: Request) -> Response:
     return await _change(request, "DELETE", "", "removed")
 
 
-async def _change(request: Request, method: str, action: str, done: str, *fields: str) -> Response:
-    """Make a call on a subscription at the revision that the page showed, with these fields of the form as
-    the body, and show the subscription.
-    """
+async def _change(request: Request, method: str, action: str, done: str) -> Response:
+    """Make a call on a subscription at the revision that the page showed, and show the subscription."""
     id, given = request.path_params["id"], await form(request)
-    body = {field: given[field] for field in fields if field in given}
-    await api_of(request).call(method, f"{_of(id)}{action}", body=body or None, headers=_if_match(given))
+    await api_of(request).call(method, f"{_of(id)}{action}", headers=_if_match(given))
     return redirect(f"/subscriptions/{quote(id, safe='')}", done=done)
 
 
@@ -301,6 +371,7 @@ ROUTES: Final = (
     ("POST", "/selector/check", check),
     ("GET", "/selector/identifiers", identifiers),
     ("GET", "/subscriptions/{id}", shown),
+    ("GET", "/subscriptions/{id}/held", held),
     ("GET", "/subscriptions/{id}/edit", edited),
     ("POST", "/subscriptions/{id}/edit", sent),
     ("POST", "/subscriptions/{id}/pause", paused),

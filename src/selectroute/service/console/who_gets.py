@@ -40,7 +40,8 @@ async def sent(request: Request) -> Response:
     given = await form(request)
     message, explain = given.get("message", ""), given.get("explain", "")
     if len(quote(message)) <= _IN_URL:
-        return redirect("/who-gets", message=message, explain=explain)
+        part = "why" if explain else ""
+        return redirect("/who-gets", part=part, message=message, explain=explain)
     return await _answered(request, message, explain)
 
 

@@ -359,8 +359,11 @@ class DryRunKindAnswer(BaseModel):
 
 
 class DryRunAnswer(BaseModel):
-    """Outcome of a dry run on so many messages, which were reported between two times."""
+    """Outcome of a dry run on so many messages, which were reported between two times; a paused subscription
+    is judged as if it were active.
+    """
 
+    paused: bool
     messages: int
     oldest: str | None
     newest: str | None

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Request, Response
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
-from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Status, Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
@@ -59,6 +59,7 @@ _MANY: Final = (
 
 router = APIRouter(route_class=Call, tags=["subscriptions"])
 Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
+Label = Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")]
 
 
 @call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=PageAnswer)
@@ -71,18 +72,21 @@ def page(
     status: Status | None = None,
     dialect: Dialect | None = None,
     name: Filter = None,
-    label: Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")] = None,
+    label: Label = None,
+    order: Annotated[Order, Query(description="By id, by name, or the newest change first.")] = "id",
 ) -> Response:
-    """Return subscriptions in the order of their ids; the header Link has the URL of the next page.
+    """Return subscriptions, in the order of their ids unless another is given; the header Link has the URL of
+    the next page.
 
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit = min(limit, service.limits.page)
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    asked = {key: str(value) for key, value in filters.items() if value is not None}
     cursor = _given(service, by, cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, **filters)
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **filters)
         found += [one for one in part.items if by.sees(one.topic)]
         cursor = part.next_cursor
         if cursor is None or len(found) == limit:
@@ -90,8 +94,8 @@ def page(
     headers = {}
     cursor = _told(service, by, cursor)
     if cursor is not None:
-        given = {key: str(value) for key, value in filters.items() if value is not None}
-        query = urlencode({"limit": limit, **given, "cursor": cursor})
+        in_order = {} if order == "id" else {"order": order}
+        query = urlencode({"limit": limit, **asked, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
     return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
 
@@ -106,15 +110,22 @@ def searched(
     ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    topic: Filter = None,
+    status: Status | None = None,
+    dialect: Dialect | None = None,
+    name: Filter = None,
+    label: Label = None,
 ) -> Response:
     """Return subscriptions with a text in their id, name, topic filter or selector, in any case, or whose
-    selector reads the identifier of exactly this name; in the order of their ids. A search that takes long
-    returns what it has found, with the cursor to go on.
+    selector reads the identifier of exactly this name, among those that have the other values given; in the
+    order of their ids. A search that takes long returns what it has found, with the cursor to go on.
     """
     limit = min(limit, service.limits.page)
     cursor = _given(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
-    searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field))
+    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    asked = {key: str(value) for key, value in filters.items() if value is not None}
+    searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field), asked)
     items, last = searching.page(after, limit, _SEARCH_SECONDS)
     next_cursor = _told(service, by, None if last is None else cursor_of(last))
     return JsonAnswer({"items": [one.to_json() for one in items], "next_cursor": next_cursor})

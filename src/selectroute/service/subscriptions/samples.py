@@ -13,7 +13,7 @@ from selectroute.index.dry_run import dry_run
 from selectroute.index.index import Index
 from selectroute.index.verdicts import index_of_one
 from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.model import Status, SubscriptionSpec
 from selectroute.registry.role import Role
 from selectroute.registry.samples import sampled_form
 from selectroute.registry.specification import checked
@@ -96,7 +96,7 @@ def identifiers(service: ServiceDep, by: CallerDep) -> Response:
 async def dry_runs(service: ServiceDep, by: CallerDep, body: DryRunBody) -> Response:
     """Try a change on the sample of recent messages, without making it: which messages the subscription would
     gain and lose, and which it gets before and after. Without `id` it would be a new one, without
-    `subscription` it would be removed.
+    `subscription` it would be removed. A paused one is judged as if it were active.
     """
     async with service.explaining:  # CPU-bound, as explanations
         return await run_in_threadpool(_dry_run, service, by, body)
@@ -104,9 +104,11 @@ async def dry_runs(service: ServiceDep, by: CallerDep, body: DryRunBody) -> Resp
 
 def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
     before = after = Index()
+    is_paused = False
     if body.id is not None:
         now = visible(service, by, body.id)
         _check_seltype(now.seltype)
+        is_paused = now.status is Status.PAUSED
         before = index_of_one(now.id, now.selector, now.topic, now.dialect, now.seltype)
     if body.subscription is not None:
         given = SubscriptionSpec.from_json(body.subscription.model_dump(exclude_none=True))
@@ -118,7 +120,8 @@ def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
     found = dry_run(before, after, [one.message for one in recent])
     kinds = {name: _of_kind(recent, getattr(found, name)) for name in ("gained", "lost", "unchanged")}
     times = {"oldest": recent[0].sampled.time, "newest": recent[-1].sampled.time} if recent else {}
-    return JsonAnswer({"messages": len(recent), "oldest": None, "newest": None, **times, **kinds})
+    data = {"paused": is_paused, "messages": len(recent)}
+    return JsonAnswer({**data, "oldest": None, "newest": None, **times, **kinds})
 
 
 def _of_kind(recent: Sequence[Recent], numbers: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ are in memory. Names are in the database, and so are paused subscriptions, which
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import merge
 from typing import Any, Final, Literal
 
@@ -49,6 +49,7 @@ class Search:
         by: the caller.
         text: the text, not empty.
         fields: where to look for it.
+        filters: values that those found must have as well, as `Registry.list` has them.
     """
 
     registry: Registry
@@ -56,6 +57,7 @@ class Search:
     by: Caller
     text: str
     fields: Collection[Field]
+    filters: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, after: str, limit: int, seconds: float) -> tuple[list[Subscription], str | None]:
         """Return the first subscriptions with greater ids than `after`, in the order of their ids, and the id
@@ -74,13 +76,23 @@ class Search:
         return found, None
 
     def _confirmed(self, id: str) -> Iterator[Subscription]:
-        """Yield the subscription of an id, if it still has the text, and the caller may see it."""
+        """Yield the subscription of an id, if it still is one, and the caller may see it."""
         try:
             one = self.registry.get(id)
         except NotFoundError:  # removed since the snapshot
             return
-        if self.by.sees(one.topic) and self._has(one):
+        if self._is_one(one):
             yield one
+
+    def _is_one(self, one: Subscription) -> bool:
+        """Return whether a subscription has the text and the values, and the caller may see it."""
+        of_labels = {f"{name}={value}" for name, value in one.labels.items()}
+        found = {"topic": one.topic, "status": one.status, "dialect": one.dialect, "name": one.name}
+        has_values = all(
+            value in of_labels if name == "label" else value == found[name]
+            for name, value in self.filters.items()
+        )
+        return has_values and self.by.sees(one.topic) and self._has(one)
 
     def _has(self, one: Subscription) -> bool:
         given = {"id": one.id, "name": one.name, "topic": one.topic or "", "selector": one.selector}
@@ -96,11 +108,13 @@ class Search:
 
     def _paused(self, after: str) -> Iterator[Looked]:
         """Yield the paused subscriptions. O(paused)."""
+        if self.filters.get("status", Status.PAUSED) != Status.PAUSED:
+            return
         cursor = None
         while True:
             page = self.registry.list(limit=_PAGE, cursor=cursor, status=Status.PAUSED)
             for one in page.items:
-                if one.id > after and self.by.sees(one.topic) and self._has(one):
+                if one.id > after and self._is_one(one):
                     yield one.id, True
             if (cursor := page.next_cursor) is None:
                 return
@@ -123,6 +137,8 @@ class Search:
 
     def _active(self, after: str) -> Iterator[Looked]:
         """Yield active subscriptions. O(subscriptions)."""
+        if self.filters.get("status", Status.ACTIVE) != Status.ACTIVE:
+            return
         table = self.snapshot.subscriptions
         parts = [
             pc.match_substring(table[name], self.text, ignore_case=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 
 import pytest
 
 from selectroute.queues.sql import bulk as bulks
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
@@ -103,8 +104,13 @@ class TestSigningIn:
 
     @pytest.mark.parametrize("path", CHANGES)
     def test_no_change_is_made_without_a_token(self, client, filled, path):
-        answer = client.post(f"/console/{path}", data={"revision": "1"}, headers=OWN, follow_redirects=False)
-        assert answer.headers["location"] == "/console/sign-in"
+        given = {"revision": "1", "selector": "what = 'was written'"}
+        answer = client.post(f"/console/{path}", data=given, headers=OWN, follow_redirects=False)
+        if path.endswith(("new", "edit")):
+            assert answer.status_code == 401 and "You are no longer signed in" in answer.text
+            assert "what = &#39;was written&#39;" in answer.text
+        else:
+            assert answer.headers["location"] == "/console/sign-in"
         assert filled.revision == 2
 
     def test_the_cookie_is_out_of_reach_of_scripts_and_ends_with_the_token(self, client, filled, tokens):
@@ -159,6 +165,17 @@ class TestSigningIn:
     def test_a_reader_is_offered_no_change_and_refused_one(self, client, filled, tokens):
         self.sign_in(client, tokens["reader"])
         assert "<button>Pause" not in client.get("/console/subscriptions/heavy").text
+        changes = {
+            "subscriptions": ("Register", "Pause …", 'type="checkbox"'),
+            "subscriptions/new": (">Save<",),
+            "subscriptions/heavy/edit": (">Save<",),
+            "subscriptions/heavy/remove": ("<button", "Remove it"),
+            "bulk?action=remove&id=heavy": ('class="danger"',),
+        }
+        for path, words in changes.items():
+            main = client.get(f"/console/{path}").text.partition("<main")[2]
+            assert main.count("<h1>") == 1
+            assert not [word for word in words if word in main], path
         answer = client.post("/console/subscriptions/heavy/pause", data={"revision": "1"}, headers=OWN)
         assert answer.status_code == 403 and "needs the role writer" in answer.text
 
@@ -314,7 +331,7 @@ def test_errors_of_the_api_are_sentences_beside_what_was_written(client, filled)
     page = client.post("/console/subscriptions/new", data=given, headers=OWN)
     assert page.status_code == 422
     assert "NULL cannot be compared" in page.text and "line 1, column 5" in page.text
-    assert "IS NOT NULL" in page.text and ">a = NULL</textarea>" in page.text and "x=y" in page.text
+    assert "IS NOT NULL" in page.text and ">\na = NULL</textarea>" in page.text and "x=y" in page.text
     page = client.post("/console/subscriptions/new", data={**given, "labels": "x"}, headers=OWN)
     assert "labels, line 1: write NAME=VALUE" in page.text
     page = client.get("/console/who-gets", params={"message": "{"})
@@ -368,3 +385,129 @@ class TestManyMessages:
     def test_without_a_number_nothing_is_done(self, client, queue, expected):
         answer = client.post("/console/queue-purge/orders", data={"expected": expected}, headers=OWN)
         assert answer.status_code == 400 and queue.depth == 6
+
+
+ODD = SubscriptionSpec(
+    "\n a = 'x\r\ny' OR\tb = 1\r",
+    topic="cars/\n/eu",
+    name="odd  one",
+    labels={"k": "one\u2028two=3", "s": " pad ", " n ": "="},
+    destination=Destination("queue", "OUT"),
+)
+
+
+def _form_of(text):
+    """Return the fields of the editor as a browser shows them and sends them back."""
+    found = {}
+    for tag, attributes, inner in re.findall(r"<(input|textarea)\b([^>]*)>(?:([^<]*)</textarea>)?", text):
+        name = re.search(r'name="([^"]*)"', attributes)
+        value = re.search(r'value="([^"]*)"', attributes)
+        if name is None:
+            continue
+        given = html.unescape(inner if tag == "textarea" else value[1] if value else "")
+        given = given.replace("\r\n", "\n").replace("\r", "\n")
+        if tag == "textarea":  # without its first line end
+            given = given.removeprefix("\n").replace("\n", "\r\n")
+        found[name[1]] = given if tag == "textarea" else given.replace("\n", "")
+    for name, options in re.findall(r'<select [^>]*name="([^"]*)">(.*?)</select>', text, re.S):
+        chosen = re.search(r'<option(?: value="([^"]*)")? selected>([^<]*)', options)
+        found[name] = chosen[1] or chosen[2]
+    return found
+
+
+def test_saving_without_a_change_changes_nothing(client, filled):
+    filled.register(ODD, id="odd")
+    before = filled.get("odd")
+    given = _form_of(client.get("/console/subscriptions/odd/edit").text)
+    answer = client.post("/console/subscriptions/odd/edit", data=given | {"do": "save"}, headers=OWN)
+    assert answer.status_code == 200 and "The change is saved." in answer.text
+    same = ("selector", "topic", "name", "labels", "dialect", "seltype", "destination", "status")
+    after = filled.get("odd")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+
+
+def test_one_field_changes_and_the_others_stay(client, filled):
+    filled.register(ODD, id="odd")
+    given = _form_of(client.get("/console/subscriptions/odd/edit").text)
+    changed = given | {"do": "save", "labels": given["labels"] + "\r\nteam = eu \r\n", "dialect": "ibm-jms"}
+    client.post("/console/subscriptions/odd/edit", data=changed, headers=OWN)
+    after = filled.get("odd")
+    assert after.labels == {**ODD.labels, "team": "eu"} and after.dialect == "ibm-jms"
+    assert (after.selector, after.topic, after.name) == (ODD.selector, ODD.topic, ODD.name)
+    assert after.destination == ODD.destination
+
+
+def test_a_search_keeps_the_exact_values_and_a_list_has_an_order(client, filled):
+    for number in range(3):
+        filled.register(SubscriptionSpec("weight > 1", name=f"{3 - number} name"), id=f"w{number}")
+    filled.pause("w0")
+
+    def ids(query):
+        return re.findall(r'<th scope="row"><a href="[^"]*">([^<]*)', client.get(f"/console/{query}").text)
+
+    assert ids("subscriptions?text=weight&status=paused") == ["w0"]
+    assert ids("subscriptions?text=weight&status=active") == ["heavy", "w1", "w2"]
+    assert ids("subscriptions?text=weight&status=active&topic=cars/eu") == ["heavy"]
+    assert ids("subscriptions?order=newest") == ["w0", "w2", "w1", "heavy"]
+    assert ids("subscriptions?order=name") == ["w2", "w1", "w0", "heavy"]
+    assert client.get("/console/subscriptions?order=size").status_code == 400
+
+
+def test_a_url_of_any_length_is_no_failure_of_the_console(client):
+    assert client.get(f"/console/subscriptions?done=paused&count={'9' * 5_000}").status_code == 200
+    many = "&".join(["a=b"] * 1_001)
+    answer = client.get(f"/console/bulk?action=pause&{many}")
+    assert answer.status_code == 400 and "at most 1,000 values" in answer.text
+
+
+def test_who_resumes_with_what_was_missed_reads_which_stream_cannot(client, filled):
+    filled.note_query("yes", source="/in", can_replay=True)
+    filled.note_query("no", source="/other", can_replay=False, reason="its files are gone")
+    filled.pause("heavy")
+    given = {"revision": str(filled.get("heavy").revision), "from": "last-processed"}
+    text = client.post("/console/subscriptions/heavy/resume", data=given, headers=OWN).text
+    assert "The stream yes delivers what it missed." in text
+    assert "The stream no cannot replay what it missed: its files are gone." in text
+    assert filled.get("heavy").status == "active"
+
+
+def test_the_page_of_a_change_learns_which_batch_used_it(client, filled):
+    text = client.get("/console/subscriptions/heavy").text
+    (path,) = re.findall('data-follow="([^"]*)"', text)
+    filled.note_query("q", source="/in", can_replay=True)
+    filled.note_batch("q", 1_234, filled.revision)
+    assert client.get(path).json() == {"sentence": "in the stream q from batch 1,234 on"}
+
+
+def test_a_match_and_a_near_miss_are_explained_by_one_click(client, filled):
+    filled.register(SubscriptionSpec("weight > 2500 AND color = 'red'", topic="cars/eu"), id="near")
+    message = (
+        '{"topic": "cars/eu", "properties": {"weight": {"type": "int", "value": 3000}, "color": "blue"}}'
+    )
+    text = client.post("/console/who-gets", data={"message": message}, headers=OWN).text
+    assert set(re.findall('name="explain" value="([^"]+)"', text)) == {"heavy", "near"}
+    found = client.post(
+        "/console/who-gets", data={"message": message, "explain": "near"}, headers=OWN, follow_redirects=False
+    )
+    assert found.headers["location"].endswith("#why")
+    assert "near does not get it" in client.get(found.headers["location"]).text
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(client, filled):
+    secret = filled.add_token("reader")[1]
+    for scheme, is_secure in (("https", True), ("http", False)):
+        headers = {**OWN, "X-Forwarded-Proto": scheme}
+        answer = client.post(
+            "/console/sign-in", data={"token": secret}, headers=headers, follow_redirects=False
+        )
+        assert ("secure" in answer.headers["set-cookie"].lower()) is is_secure
+
+
+def test_a_dry_run_of_a_paused_subscription_says_so(client, filled):
+    filled.note_messages("q", [{"topic": "cars/eu"}])
+    filled.pause("heavy")
+    given = _form_of(client.get("/console/subscriptions/heavy/edit").text) | {"do": "try"}
+    assert (
+        "The subscription is paused"
+        in client.post("/console/subscriptions/heavy/edit", data=given, headers=OWN).text
+    )

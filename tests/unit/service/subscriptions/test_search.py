@@ -13,6 +13,7 @@ from selectroute.service.subscriptions import bulk, search
 from tests.unit.service.conftest import problem, service
 
 PATH = "/v1/subscriptions:search"
+EVERYWHERE = ("id", "name", "topic", "selector", "identifier")
 TEXTS = ("car", "CAR", "weight", "Weight", "eu", "%", "_", "\\", "s1", "s", "'", "ä", "nothing")
 
 
@@ -61,12 +62,22 @@ def ids(client, **params):
     ids="+".join,
 )
 def test_everything_with_the_text_is_found_once_and_in_order(filled, fields):
-    everywhere = ("id", "name", "topic", "selector", "identifier")
     with service(filled) as client:
         for text in TEXTS:
-            wanted = brute(filled, text, fields or everywhere)
+            wanted = brute(filled, text, fields or EVERYWHERE)
             for limit in (1, 3, 50):
                 assert ids(client, text=text, field=fields, limit=limit) == wanted, (text, limit)
+
+
+@pytest.mark.parametrize(
+    "filters", [{"status": "paused"}, {"status": "active"}, {"topic": "cars/eu"}, {"name": "name of Car 5"}]
+)
+def test_a_search_is_among_those_with_the_values(filled, filters):
+    with service(filled) as client:
+        listed = {one.id for one in filled.list(limit=1_000, **filters).items}
+        for text in TEXTS:
+            wanted = [id for id in brute(filled, text, EVERYWHERE) if id in listed]
+            assert ids(client, text=text, **filters, limit=2) == wanted
 
 
 def test_a_token_for_some_topics_finds_no_others(filled):
@@ -74,8 +85,7 @@ def test_a_token_for_some_topics_finds_no_others(filled):
     _, secret = filled.add_token("reader", topics=["cars/#"])
     with service(filled, headers={"Authorization": f"Bearer {secret}"}) as client:
         for text in TEXTS:
-            everywhere = ("id", "name", "topic", "selector", "identifier")
-            wanted = brute(filled, text, everywhere, lambda topic: topic == "cars/eu")
+            wanted = brute(filled, text, EVERYWHERE, lambda topic: topic == "cars/eu")
             assert ids(client, text=text, limit=2) == wanted, text
         problem(client.get(PATH, params={"text": "a", "cursor": "MS5zMDE"}), 422, "invalid-subscription")
 
@@ -87,8 +97,7 @@ def test_a_search_that_takes_long_goes_on_where_it_stopped(filled, monkeypatch):
     with service(filled) as client:
         assert len(client.get(PATH, params={"text": "s"}).json()["items"]) <= 1
         for text in ("s", "car", "nothing", "weight"):
-            everywhere = ("id", "name", "topic", "selector", "identifier")
-            assert ids(client, text=text) == brute(filled, text, everywhere), text
+            assert ids(client, text=text) == brute(filled, text, EVERYWHERE), text
 
 
 @pytest.mark.parametrize("params", [{}, {"text": ""}, {"text": "a", "field": "destination"}, {"text": "a\0"}])

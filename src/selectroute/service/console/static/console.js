@@ -90,7 +90,8 @@ function watchEditor(form) {
     try {
       const answer = await fetch(form.dataset.check, { method: "POST", body, credentials: "same-origin" });
       if (number !== asked) return; // a later one was asked for
-      told(text, await answer.json());
+      const isJson = (answer.headers.get("content-type") || "").startsWith("application/json");
+      told(text, isJson ? await answer.json() : { problem: "The console refused to check this: load the page again." });
     } catch {
       if (number === asked) show("bad", element("p", "The service does not answer; it is asked again when you type."));
     }
@@ -204,5 +205,29 @@ function completeNames(form) {
   });
 }
 
+// Asks again and again until there is an answer, which takes the place of the text.
+async function follow(place) {
+  const MOST_MINUTES = 10;
+  const PAUSE = 5_000;
+  const until = Date.now() + MOST_MINUTES * 60_000;
+  while (Date.now() < until) {
+    let wait = 0; // the service itself waits before it says that there is none
+    try {
+      const answer = await fetch(place.dataset.follow, { credentials: "same-origin" });
+      if (answer.status < 500 && !answer.ok) return;
+      const { sentence } = answer.ok ? await answer.json() : {};
+      if (sentence) {
+        place.textContent = sentence;
+        return;
+      }
+      if (!answer.ok) wait = PAUSE;
+    } catch {
+      wait = PAUSE; // the service is starting again
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+document.querySelectorAll("[data-follow]").forEach(follow);
 document.querySelectorAll("form[data-check]").forEach(watchEditor);
 document.querySelectorAll("form[data-names]").forEach(completeNames);
