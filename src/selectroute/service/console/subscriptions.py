@@ -284,7 +284,7 @@ async def _base(api: Api, id: str | None, revision: str) -> Mapping[str, Any] | 
 
 def _spec(fields: Mapping[str, str], base: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the form as a specification. Fields that the person at the browser left alone stay as they are
-    in `base`, even if a form cannot say them (a carriage return). Raises `PageError` for a label without name.
+    in `base`, even if a form cannot say them (a carriage return). Raises `PageError`, as `_of_form`.
     """
     spec = _of_form(fields, {} if base is None else base["labels"])
     if base is not None:
@@ -297,7 +297,9 @@ def _spec(fields: Mapping[str, str], base: Mapping[str, Any] | None) -> dict[str
 
 
 def _of_form(fields: Mapping[str, str], known: Mapping[str, str]) -> dict[str, Any]:
-    """Return the form as a specification; lines of labels that are known stand as they are."""
+    """Return the form as a specification; lines of labels that are known stand as they are. Raises
+    `PageError` for a label without a name.
+    """
     of_lines = {f"{name}={value}": (name, value) for name, value in known.items()}
     labels: dict[str, str] = {}
     for number, line in enumerate(fields["labels"].split("\n"), start=1):
