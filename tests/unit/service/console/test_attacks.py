@@ -163,8 +163,21 @@ def written(registry, text):
     ]
 
 
+def answers(client, text):
+    """The pages that answer a form with what people wrote: a dry run, and two versions of a subscription."""
+    kept = re.sub("[\0-\x1f]", "", text)
+    form = {"dialect": "jms", "kind": "none", "labels": f"x={kept}", "name": kept}
+    tried = client.post("/console/subscriptions/new", data=form | {"do": "try"}, headers=OWN)
+    assert "Gained" in tried.text
+    stale = form | {"revision": "999", "do": "save"}
+    both = client.post("/console/subscriptions/heavy/edit", data=stale, headers=OWN)
+    assert both.status_code == 412
+    return [tried, both]
+
+
 def test_what_people_write_is_text_on_every_page(filled, client):
     known = set().union(*(tags(client.get(f"/console/{path}")) for path in written(filled, "plain")))
+    known = known.union(*map(tags, answers(client, "plain")))
     known |= tags(client.get("/console/sign-in"))
     for text in MARKUP:
         shown = 0
@@ -174,6 +187,8 @@ def test_what_people_write_is_text_on_every_page(filled, client):
             assert "70007" not in page.text, f"{path} computes what people write"
             shown += "hit=1" in page.text or "7*10001" in page.text or "evil.example" in page.text
         assert shown > 10, "the text is on the pages"
+        for page in answers(client, text):
+            assert tags(page) <= known
         given = {"selector": text, "name": text, "topic": text, "labels": f"{text}={text}", "dialect": text}
         for path in ("subscriptions/new", "subscriptions/heavy/edit", "bulk", "queue-put/orders", "sign-in"):
             page = client.post(f"/console/{path}", data={**given, "body": text, "do": text}, headers=OWN)
