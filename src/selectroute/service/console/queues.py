@@ -185,7 +185,7 @@ class Part(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether this is only the beginning."""
+        """True if this is only the beginning."""
         return len(self.text) < self.characters
 
 
@@ -201,13 +201,14 @@ def _parts(found: Answer, properties: Mapping[str, Any], most: int | None) -> di
         text = None
     is_plain = text is not None and not _INVISIBLE.search(text)
     prefix = "ibm-mq-md-"
-    parts = {
-        "text": None if text is None else _part(text, most),
-        "digits": None if is_plain else _part(found.body.hex(" "), most),
-        "properties": [(name, *_typed(value, most)) for name, value in properties.items()],
-    }
-    each = [parts["text"], parts["digits"], *(part for _, _, part in parts["properties"])]
-    return parts | {
+    shown = None if text is None else _part(text, most)
+    digits = None if is_plain else _part(found.body.hex(" "), most)
+    rows = [(name, *_typed(value, most)) for name, value in properties.items()]
+    each = [shown, digits, *(part for _, _, part in rows)]
+    return {
+        "text": shown,
+        "digits": digits,
+        "properties": rows,
         "fields": {key[len(prefix) :]: one for key, one in found.headers.items() if key.startswith(prefix)},
         "bytes": len(found.body),
         "is_cut": any(part is not None and part.is_cut for part in each),
