@@ -60,10 +60,14 @@ class Queues(ABC, Generic[_Opened]):
         queue = self._queues.open(name)
         return queue.browse(wait=wait, **self._wanted(queue, lookup))
 
-    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
-        """Return the first messages without their bodies; a service returns one page at most."""
+    def listed(
+        self, name: str, lookup: LookupParams, most: int, after: bytes | None = None
+    ) -> list[QueuedMessage]:
+        """Return the first messages, behind that with a token, without their bodies; a service returns one
+        page at most.
+        """
         queue = self._queues.open(name)
-        return queue.listed(most, **self._wanted(queue, lookup))
+        return queue.listed(most, after=after, **self._wanted(queue, lookup))
 
     def count(self, name: str, lookup: LookupParams) -> MessageCount:
         """Return how many messages match."""
@@ -101,7 +105,7 @@ class DatabaseQueues(Queues[SqlQueues]):
     def describe(self, name: str) -> QueueDescription:
         """See `Queues.describe`."""
         queue = self._queues.open(name)
-        return QueueDescription(name, queue.settings, queue.depth)
+        return QueueDescription(name, queue.settings, queue.depth, queue.oldest)
 
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]

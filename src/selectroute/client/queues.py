@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -32,7 +33,7 @@ from selectroute.queues.rest.list_items import message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.errors import RegistryError
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.model import SubscriptionSpec, time_of, time_text
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import printable
 
@@ -54,10 +55,21 @@ class QueueDescription(NamedTuple):
     name: str
     settings: QueueSettings
     depth: int
+    oldest: datetime | None = None
+    """Time of the put of the available message that has been on the queue longest."""
+
+    waiting: int | None = None
+    """Number of gets that wait in the process of the service; None if it is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain data."""
-        return {"name": self.name, **asdict(self.settings), "depth": self.depth}
+        return {
+            "name": self.name,
+            **asdict(self.settings),
+            "depth": self.depth,
+            "oldest": None if self.oldest is None else time_text(self.oldest),
+            "waiting": self.waiting,
+        }
 
 
 class Wanted(TypedDict, total=False):
@@ -117,7 +129,14 @@ class RemoteQueues:
         def read() -> QueueDescription:
             data = json.loads(answer.body)
             found = {field: data[field] for field in asdict(QueueSettings())}
-            return QueueDescription(str(data["name"]), QueueSettings(**found), int(data["depth"]))
+            oldest, waiting = data.get("oldest"), data.get("waiting")  # earlier services send neither
+            return QueueDescription(
+                str(data["name"]),
+                QueueSettings(**found),
+                int(data["depth"]),
+                None if oldest is None else time_of(oldest),
+                None if waiting is None else int(waiting),
+            )
 
         return _read(self._http, read)
 
@@ -176,10 +195,14 @@ class RemoteQueue:
         """Return the message that `get` would return, and leave it on the queue."""
         return self._first("GET", LookupParams(**wanted), wait)
 
-    def listed(self, most: int, **wanted: Unpack[Wanted]) -> list[QueuedMessage]:
-        """Return the first messages without their bodies, at most one page of the service."""
+    def listed(
+        self, most: int, *, after: bytes | None = None, **wanted: Unpack[Wanted]
+    ) -> list[QueuedMessage]:
+        """Return the first messages without their bodies, at most one page of the service; with the token
+        `after`, those behind the message that has or had it.
+        """
         lookup = LookupParams(**wanted)
-        params = {**_params(lookup), "limit": str(most)}
+        params = {**_params(lookup), "limit": str(most)} | ({} if after is None else {"after": after.hex()})
         answer = self._http.ask("GET", f"{self._messages}list", params=params)
         self._checked(answer, lookup)
         return _read(

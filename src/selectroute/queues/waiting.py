@@ -70,10 +70,11 @@ class Waiter:
 class Waiters:
     """Waiting calls of a queue. Not safe for threads: the store holds the lock."""
 
-    __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count")
+    __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count", "gets")
 
     def __init__(self, statistics: Statistics) -> None:
         self.count = 0
+        self.gets = 0
         self._statistics = statistics
         self._numbers = 0
         self._browsing = _Waiting()
@@ -82,6 +83,7 @@ class Waiters:
     def add(self, waiter: Waiter) -> None:
         """Add a waiting call. O(1), with a new selector O(its size)."""
         self.count += 1
+        self.gets += not waiter.browses
         self._numbers += 1
         waiter.number = self._numbers
         self._of(waiter).add(waiter)
@@ -90,6 +92,7 @@ class Waiters:
         """Remove a call; return whether it was still waiting. O(1), O(size) for a selector's last call."""
         found = self._of(waiter).remove(waiter)
         self.count -= found
+        self.gets -= found and not waiter.browses
         return found
 
     def all(self) -> list[Waiter]:

@@ -63,7 +63,11 @@ def test_a_queue_lives_from_create_to_delete(queue):
     assert queue("depth", "ORDERS") == (0, "0\n", "")
     described = json.loads(queue("depth", "ORDERS", "-o", "json")[1])
     assert (described["name"], described["order"], described["max_depth"]) == ("ORDERS", "fifo", 5)
+    assert described["oldest"] is None
     queue("put", "ORDERS", "x")
+    described = json.loads(queue("depth", "ORDERS", "-o", "json")[1])
+    assert described["depth"] == 1 and described["oldest"].endswith("Z")
+    assert described["waiting"] in (0, None), "a database does not know who waits"
     code, _, err = queue("delete", "ORDERS")
     assert code == 4 and "MQRC_Q_NOT_EMPTY" in err
     assert queue("delete", "ORDERS", "--purge") == (0, "", "")
@@ -149,6 +153,7 @@ def test_any_bytes_go_in_by_standard_input_and_out_as_they_were(queue, monkeypat
         (("get", "Q", "--selector", "a >"), 5),
         (("list", "Q", "--selector", "a = = 1"), 5),
         (("get", "Q", "--message-token", "00"), 2),
+        (("list", "Q", "--after", "00"), 2),
         (("get", "Q", "--wait", "-1"), 2),
         (("put", "Q", "-p", "weight"), 2),
         (("put", "Q", "-p", "weight:integer=x"), 2),
@@ -375,3 +380,13 @@ def test_messages_are_counted_purged_and_moved(queue, monkeypatch):
     assert queue("purge", "A", "--selector", "number <")[0] == 5
     assert queue("move", "A", "A")[0] == 1
     assert queue("purge", "A") == (0, "6 messages removed\n", "")
+
+
+def test_a_list_goes_on_after_a_message(queue):
+    queue("create", "Q")
+    for number in range(5):
+        queue("put", "Q", str(number))
+    first = [json.loads(line) for line in queue("list", "Q", "--limit", 3, "-o", "ndjson")[1].splitlines()]
+    more = queue("list", "Q", "--after", first[-1]["msgToken"], "-o", "ndjson")[1].splitlines()
+    ids = {one["messageId"] for one in (*first, *map(json.loads, more))}
+    assert (len(first), len(more), len(ids)) == (3, 2, 5)

@@ -162,6 +162,10 @@ def list_(
     limit: Annotated[
         int, typer.Option(min=1, help="The most messages to print; a service returns one page at most.")
     ] = 50,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="List those behind the message that has or had this msgToken."),
+    ] = None,
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
     manager: ManagerOption = None,
@@ -172,6 +176,7 @@ def list_(
 
     selectroute queue list ORDERS --selector "weight > 2500" -o ndjson
     """
+    from selectroute.queues.rest.ids import token_of_text
     from selectroute.queues.rest.lookup import LookupParams
 
     lookup = LookupParams(message_id, correlation_id, group_id, selector=selector, dialect=dialect)
@@ -183,7 +188,8 @@ def list_(
             if not names and output is Output.table:
                 typer.echo("no queues", err=True)
             return
-        found = connection.listed(queue, lookup, limit)
+        begin = None if after is None else token_of_text(after, "after")
+        found = connection.listed(queue, lookup, limit, begin)
         if output is Output.table:
             print_messages(found)
             if not found:
@@ -522,7 +528,10 @@ def depth(
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
 ) -> None:
-    """Print the count of messages available to a get; as JSON also the settings of the queue.
+    """Print the count of messages available to a get.
+
+    As JSON also the settings of the queue, when its oldest message was put, and how many gets wait in the
+    service.
 
     selectroute queue depth ORDERS
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from selectroute.queues.lookup.request import Request
-from selectroute.queues.message.queue_key import queue_key_in
+from selectroute.queues.message.queue_key import MAX_KEY, queue_key_in
 from selectroute.queues.message.record import Record
 
 MAX_INDEXES: Final = 8
@@ -15,8 +15,6 @@ MAX_INDEXES: Final = 8
 
 MAX_SCANNED_BEFORE_INDEX: Final = 16
 """Messages that a lookup may compare in vain before it counts towards a new index."""
-
-_LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -58,7 +56,7 @@ def find_by_token(
     token = request.msg_token
     assert token is not None
     queue_key = queue_key_in(token)
-    if token[:8] != token_prefix or not after < queue_key <= _LARGEST:
+    if token[:8] != token_prefix or not after < queue_key <= MAX_KEY:
         return None
     record = get(queue_key)
     if record is None:

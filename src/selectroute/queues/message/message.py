@@ -29,6 +29,11 @@ NO_PROPERTIES: Final[Mapping[str, Value]] = MappingProxyType({})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def time_of(timestamp: int) -> datetime:
+    """Return the time of a number of milliseconds since 1970, in UTC."""
+    return _EPOCH + timedelta(milliseconds=timestamp)
+
+
 class Descriptor(NamedTuple):
     """Descriptor of a message: the fields of IBM's MQMD, and the token. Immutable."""
 
@@ -73,7 +78,7 @@ class Descriptor(NamedTuple):
     @property
     def put_time(self) -> datetime:
         """PutDate and PutTime in one, in UTC."""
-        return _EPOCH + timedelta(milliseconds=self.timestamp)
+        return time_of(self.timestamp)
 
 
 class QueuedMessage(NamedTuple):

@@ -10,6 +10,9 @@ URGENCY: Final = 56
 ARRIVALS: Final = (1 << URGENCY) - 1
 """Mask of the arrival number in a key."""
 
+MAX_KEY: Final = (1 << 63) - 1
+"""Largest key that a database can hold."""
+
 
 def queue_key_of(arrival: int, priority: int | None) -> int:
     """Return the key of the message that arrived as number `arrival`, counted from 1."""

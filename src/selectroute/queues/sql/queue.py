@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from typing import Any, Literal, Self
 
 from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.lookup.match_options import DEFAULT_MATCH
 from selectroute.queues.lookup.request import request_of
-from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.message.message import QueuedMessage, time_of
 from selectroute.queues.queue import Queue
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.queues.sql.bulk import Bulk
@@ -82,9 +83,29 @@ class SqlQueue(Queue[SqlStore]):
         lookup = Lookup(request_of(self.settings.dialect, match, **fields))
         return self._store.call(lookup, notify, unit, browses)
 
-    def listed(self, most: int, match: int = DEFAULT_MATCH, **fields: Any) -> list[QueuedMessage]:
-        """Return the first matches without their bodies, at most `most`; see `call` for the `fields`."""
-        lookup = Lookup(request_of(self.settings.dialect, match, **fields))
+    @property
+    def oldest(self) -> datetime | None:
+        """Time of the put, in UTC, of the available message that has been on the queue longest; None without
+        messages. A moved message keeps the time of its put.
+        """
+        found = self._store.oldest
+        return None if found is None else time_of(found)
+
+    @property
+    def waiting(self) -> int:
+        """Number of gets that wait for a message now, of this object alone: not those of other processes."""
+        return self._store.waiting
+
+    def listed(
+        self, most: int, match: int = DEFAULT_MATCH, *, after: bytes | None = None, **fields: Any
+    ) -> list[QueuedMessage]:
+        """Return the first matches without their bodies, at most `most`; see `call` for the `fields`.
+
+        With the token `after`, the first of those behind the message that has or had it. Raises MQError 2331
+        for a token of another queue.
+        """
+        key = -1 if after is None else self._store.key_in(after)
+        lookup = Lookup(request_of(self.settings.dialect, match, **fields), key)
         return [self._store.to_message(record) for record in self._store.listed(lookup, most)]
 
     def count(self, match: int = DEFAULT_MATCH, **fields: Any) -> MessageCount:

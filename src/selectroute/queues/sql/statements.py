@@ -115,6 +115,12 @@ def _visible(of: FromClause) -> ColumnElement[bool]:
 
 
 DEPTH: Final = select(func.count()).select_from(message).where(_visible(message))
+FIRST: Final = (
+    select(message.c.place, message.c.timestamp)
+    .where(_visible(message), message.c.place > bindparam("after"))
+    .order_by(message.c.place)
+    .limit(1)
+)
 HELD: Final = (
     select(func.count())
     .select_from(message)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Executable
 
 from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
+    MQRC_MSG_TOKEN_ERROR,
     MQRC_NO_MSG_AVAILABLE,
     MQRC_OBJECT_NAME_ERROR,
     MQError,
@@ -24,6 +25,7 @@ from selectroute.queues.lookup.groups import Lookup, position_after
 from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
+from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in
 from selectroute.queues.message.record import Record, current_message_of, descriptor_of
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import Defined, QueueDatabase
@@ -34,6 +36,7 @@ from selectroute.queues.sql.statements import (
     AT,
     CHANGES,
     DEPTH,
+    FIRST,
     INDEXES,
     shape_of,
     take,
@@ -105,6 +108,25 @@ class SqlStore:
         with self._store.reading() as connection:
             return int(connection.execute(DEPTH, self._now()).scalar_one())
 
+    @property
+    def oldest(self) -> int | None:
+        """Time of the put, in milliseconds since 1970, of the available message that arrived first; None
+        without messages. O(log depth) for each priority on the queue, and O(messages in units before it).
+        """
+        self._begin()
+        given, after, first = self._now(), -1, None
+        with self._store.reading() as connection:
+            while (row := connection.execute(FIRST, {**given, "after": after}).one_or_none()) is not None:
+                found = row.place & ARRIVALS, row.timestamp
+                first = found if first is None else min(first, found)
+                after = row.place | ARRIVALS  # the last key of its priority
+        return None if first is None else int(first[1])
+
+    @property
+    def waiting(self) -> int:
+        """Number of gets that wait now in this process."""
+        return self._watch.gets
+
     def put(self, message: ValidatedPut, unit: Unit | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
         self._begin()
@@ -170,6 +192,13 @@ class SqlStore:
         """Return a get or browse that waits without a thread."""
         new_waiter = partial(Waiter, lookup, browses=browses, unit=unit, notify=notify)
         return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
+
+    def key_in(self, msg_token: bytes) -> int:
+        """Return the key in a token of this queue. Raises MQError 2331 for any other."""
+        queue_key = queue_key_in(msg_token)
+        if not msg_token.startswith(self._token_prefix) or queue_key > MAX_KEY:
+            raise failed(MQRC_MSG_TOKEN_ERROR, "the token is of another queue")
+        return queue_key
 
     def listed(self, lookup: Lookup, most: int) -> list[Record]:
         """Return the first matches without their bodies, in one transaction."""

@@ -59,6 +59,11 @@ class Watch:
         """Number of waiting calls."""
         return self._waiters.count
 
+    @property
+    def gets(self) -> int:
+        """Number of waiting calls that take their message off the queue."""
+        return self._waiters.gets
+
     def add(self, waiter: Waiter) -> None:
         """Add a waiting call; messages that become visible after this wake it."""
         with self._lock:

@@ -12,12 +12,14 @@ from urllib.parse import parse_qsl, urlencode
 
 import anyio
 import jinja2
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import Api
+from selectroute.service.http.endpoint import SMALL_BODY
 
 ROOT: Final = "/console"
 
@@ -96,8 +98,9 @@ def redirect(path: str, *, part: str = "", **params: Any) -> Response:
     return RedirectResponse(where, HTTPStatus.SEE_OTHER)
 
 
-async def form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that a browser sent, each once, with line ends as ``\\n``.
+async def form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
+    """Return the fields of a form of at most so many bytes that a browser sent, each once, with line ends as
+    ``\\n``.
 
     Raises:
         PageError: the body is not a form, is too large, or comes too slowly.
@@ -108,15 +111,19 @@ async def form(request: Request) -> dict[str, str]:
     with anyio.move_on_after(_BODY_SECONDS) as time:
         async for part in request.stream():
             body += part
-            if len(body) > MOST_BYTES:
-                raise PageError(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {MOST_BYTES:,} bytes"
-                )
+            if len(body) > most:
+                raise PageError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {most:,} bytes")
     if time.cancelled_caught:
         raise PageError(HTTPStatus.REQUEST_TIMEOUT, f"the form took more than {_BODY_SECONDS:g} seconds")
+    if len(body) <= SMALL_BODY:
+        return _fields(body)
+    return await run_in_threadpool(_fields, body)
+
+
+def _fields(body: bytearray) -> dict[str, str]:
     try:
         fields = parse_qsl(
-            bytes(body).decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
         )
     except ValueError:
         raise PageError(HTTPStatus.BAD_REQUEST, "the form cannot be read") from None

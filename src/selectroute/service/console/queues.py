@@ -1,27 +1,56 @@
-"""Screens of queues: all of them, one with its first messages by ids or selector, and one message whole."""
+"""Screens of queues: all of them, one with its messages by ids or selector, one message, and changes of them.
+
+Before each change a step says how many messages it is about. A message that is got is shown whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.service.console.api import Answer, ApiError
-from selectroute.service.console.page import PageError, api_of, form, page, redirect
+from selectroute.queues.message.message import time_of
+from selectroute.queues.settings import MAX_MESSAGE_LENGTH
+from selectroute.selector.explain.sentences import counted
+from selectroute.service.console.api import Answer, Api, ApiError
+from selectroute.service.console.page import MOST_BYTES, PageError, api_of, form, page, redirect, rendered
 from selectroute.service.http.middleware import MESSAGING
 
-_LOOKUP: Final = ("messageId", "correlationId", "groupId", "selector")
+_LOOKUP: Final = {
+    "messageId": "Message id",
+    "correlationId": "Correlation id",
+    "groupId": "Group id",
+    "msgSeqNumber": "Sequence number",
+    "offset": "Offset",
+    "msgToken": "Token",
+    "selector": "Selector",
+}
+"""Conditions on messages, as the messaging API has them, with their labels."""
+
+_NUMBERS: Final = ("msgSeqNumber", "offset")
 _ON_A_PAGE: Final = 50
 _SAMPLE: Final = 10
 """Messages that are shown before something is done to all that match."""
 
 _MOST_DIGITS: Final = 18
+_MOST_IN_A_ROW: Final = 200
+"""Characters of a property in a list."""
+
 _MOST_TEXT: Final = 20_000
-"""Characters of a body that are shown."""
+"""Characters of a body, and of a property, that a page shows unless it is asked for the whole message."""
+
+_MOST_SHOWN: Final = MAX_MESSAGE_LENGTH
+"""Bytes of a body that a page shows at most; a longer one is a download."""
+
+_MOST_PUT: Final = 3 * MAX_MESSAGE_LENGTH + MOST_BYTES
+"""Bytes of the form with which a message is put: of one byte of its body, a browser may make three."""
 
 _PUT: Final = {
     "correlationId": "ibm-mq-md-correlationId",
@@ -30,70 +59,201 @@ _PUT: Final = {
 }
 """Fields of the form with which a message is put, as headers of the messaging API."""
 
+_GONE: Final = "The message is no longer on the queue."
+_INVISIBLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that a page does not show, or changes."""
+
+_UNSAFE: Final = re.compile("[^A-Za-z0-9_-]+")
+_UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
 
 async def listed(request: Request) -> Response:
-    """Show all queues, with their depths."""
+    """Show all queues: how many messages each has, since when, and how many gets wait."""
     api = api_of(request)
     names = [one["name"] for one in (await api.call("GET", "/v1/queues")).data["items"]]
-    found = [(await api.call("GET", _of(name))).data for name in names]
+    found = []
+    for name in names:
+        try:
+            found.append(await _described(api, name))
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:  # not deleted meanwhile
+                raise
     return await page(request, "queues.html", {"queues": found})
 
 
 async def shown(request: Request) -> Response:
-    """Show a queue, and the first of its messages that the ids or the selector in the URL find."""
-    return await _queue(request)
-
-
-async def _queue(
-    request: Request,
-    error: str | None = None,
-    put: dict[str, str] | None = None,
-    status: HTTPStatus = HTTPStatus.OK,
-) -> Response:
-    api, name = api_of(request), request.path_params["name"]
-    queue = (await api.call("GET", _of(name))).data
-    lookup = _wanted(request.query_params)
-    messages: list[dict[str, Any]] = []
+    """Show a queue, and a page of its messages that the ids or the selector in the URL find."""
+    api, given = api_of(request), request.query_params
+    queue = await _described(api, request.path_params["name"])
+    data: dict[str, Any] = {"queue": queue, "messages": [], "following": None, "error": None}
+    status = HTTPStatus.OK
+    # One message more tells whether there is another page.
+    params = {**_wanted(given), "after": given.get("after"), "limit": _ON_A_PAGE + 1}
     try:
-        answer = await api.call(
-            "GET", f"{_messaging(request)}/messagelist", params={**lookup, "limit": _ON_A_PAGE}
-        )
-        messages = answer.data["messages"]
-    except ApiError as found:
-        if found.status == HTTPStatus.UNAUTHORIZED:
+        found = (await api.call("GET", f"{_messaging(request)}/messagelist", params=params)).data
+    except ApiError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
             raise
-        error, status = error or str(found), HTTPStatus(found.status)
-    data = {
-        "queue": queue,
-        "messages": messages,
-        "lookup": lookup,
-        "most": _ON_A_PAGE,
-        "error": error,
-        "put": put or dict.fromkeys((*_PUT, "body"), ""),
-        "done": request.query_params.get("done"),
-    }
-    return await page(request, "queue.html", data, status)
+        data["error"], status = str(error), HTTPStatus(error.status)
+    else:
+        messages = data["messages"] = _rows(found["messages"][:_ON_A_PAGE])
+        has_more = len(found["messages"]) > _ON_A_PAGE
+        data["following"] = messages[-1]["msgToken"] if has_more else found["next"]
+    return await page(request, "queue.html", data | _searched(given) | {"done": given.get("done")}, status)
+
+
+# ---- one message
 
 
 async def message(request: Request) -> Response:
-    """Show one message whole, without taking it from its queue."""
-    api, name = api_of(request), request.path_params["name"]
-    token = request.query_params.get("msgToken", "")
-    path = _messaging(request)
-    found = await api.call("GET", f"{path}/message", params={"msgToken": token})
-    if not found.body and "ibm-mq-md-msgtoken" not in found.headers:
-        raise PageError(HTTPStatus.NOT_FOUND, "The message is no longer on the queue.")
-    listed = (await api.call("GET", f"{path}/messagelist", params={"msgToken": token})).data["messages"]
-    data = {"name": name, "fields": _fields(found), "properties": listed[0]["properties"] if listed else {}}
-    return await page(request, "message.html", data | {"token": token, **_text(found.body)})
+    """Show one message without taking it from its queue; with ``whole`` in the URL, all of it."""
+    is_whole = bool(request.query_params.get("whole"))
+    data = await _browsed(request, _MOST_SHOWN if is_whole else _MOST_TEXT)
+    return await page(request, "message.html", data | {"step": "browse"})
+
+
+async def asked_to_get(request: Request) -> Response:
+    """Show one message, and ask whether to take it from its queue: it, of how many that match."""
+    data = await _browsed(request, _MOST_TEXT)
+    path = f"{_of(request.path_params['name'])}:count"
+    found = await api_of(request).call("GET", path, params=data["lookup"])
+    return await page(request, "message.html", data | {"step": "ask", "counted": found.data})
+
+
+async def _browsed(request: Request, most: int) -> dict[str, Any]:
+    """Return a message on its queue as its page shows it, with at most so many characters of each text."""
+    params = {"msgToken": _token(request.query_params)}
+    found = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
+    properties = await _properties(request, params)
+    if not _is_message(found) or properties is None:
+        raise PageError(HTTPStatus.NOT_FOUND, _GONE)
+    data = {"name": request.path_params["name"], "token": params["msgToken"], "most": _MOST_SHOWN}
+    return data | _parts(found, properties, most) | _searched(request.query_params)
+
+
+async def body(request: Request) -> Response:
+    """Return the body of a message as a file, byte by byte. The message stays on its queue."""
+    params = {"msgToken": _token(request.query_params)}
+    found = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
+    if not _is_message(found):
+        raise PageError(HTTPStatus.NOT_FOUND, _GONE)
+    return _file(request, found)
+
+
+async def got(request: Request) -> Response:
+    """Take one message from its queue, and show all of it: it is nowhere else afterwards."""
+    api, name, given = api_of(request), request.path_params["name"], await form(request)
+    await api.call("GET", "/v1/caller")  # who is not signed in is asked for a token before anything else
+    params = {"msgToken": _token(given)}
+    properties = await _properties(request, params)  # a get leaves out those that fit into no header
+    if properties is None:
+        raise PageError(HTTPStatus.NOT_FOUND, _GONE)
+    found = await api.call("DELETE", f"{_messaging(request)}/message", params=params)
+    if not _is_message(found):
+        raise PageError(HTTPStatus.NOT_FOUND, _GONE)
+    if len(found.body) > _MOST_SHOWN:
+        return _file(request, found)
+    data = _parts(found, properties, None) | _searched(given)
+    return await page(request, "message.html", data | {"name": name, "step": "got"})
+
+
+def _token(given: Mapping[str, str]) -> str:
+    """Return the token of the message that a page is about. Raises `PageError` without one, which would be
+    that of any message.
+    """
+    if not given.get("token"):
+        raise PageError(HTTPStatus.NOT_FOUND, "This address names no message: choose one of a queue.")
+    return given["token"]
+
+
+def _is_message(found: Answer) -> bool:
+    return "ibm-mq-md-msgtoken" in found.headers
+
+
+async def _properties(request: Request, params: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return all properties of the message with a token; None if it is not on the queue."""
+    path = f"{_messaging(request)}/messagelist"
+    messages = (await api_of(request).call("GET", path, params=params)).data["messages"]
+    return messages[0]["properties"] if messages else None
+
+
+class Part(NamedTuple):
+    """Text of a message, or its beginning, and how many characters the whole text has."""
+
+    text: str
+    characters: int
+
+    @property
+    def is_cut(self) -> bool:
+        """True if this is only the beginning."""
+        return len(self.text) < self.characters
+
+
+def _part(text: str, most: int | None) -> Part:
+    return Part(text[:most], len(text))
+
+
+def _parts(found: Answer, properties: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """Return the parts of a message, at most so many characters of each; None for all of it."""
+    try:
+        text = found.body.decode()
+    except UnicodeDecodeError:
+        text = None
+    is_plain = text is not None and not _INVISIBLE.search(text)
+    prefix = "ibm-mq-md-"
+    shown = None if text is None else _part(text, most)
+    digits = None if is_plain else _part(found.body.hex(" "), most)
+    rows = [(name, *_typed(value, most)) for name, value in properties.items()]
+    each = [shown, digits, *(part for _, _, part in rows)]
+    return {
+        "text": shown,
+        "digits": digits,
+        "properties": rows,
+        "fields": {key[len(prefix) :]: one for key, one in found.headers.items() if key.startswith(prefix)},
+        "bytes": len(found.body),
+        "is_cut": any(part is not None and part.is_cut for part in each),
+    }
+
+
+def _typed(value: Any, most: int | None) -> tuple[str, Part]:
+    """Return the type of a property, and its value as text."""
+    kinds = {bool: "boolean", str: "string", int: "long", float: "double"}
+    kind = kinds[type(value)] if type(value) in kinds else value["type"]
+    plain = value["value"] if isinstance(value, dict) else value
+    return kind, _part(plain if isinstance(plain, str) else json.dumps(plain), most)
+
+
+def _file(request: Request, found: Answer) -> Response:
+    """Return the body of a message as a download, with a name of safe characters."""
+    parts = (request.path_params["name"], found.headers["ibm-mq-md-messageid"].removeprefix("ID:"))
+    name = "-".join(_UNSAFE.sub("-", part).strip("-") or "queue" for part in parts)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.bin"'}
+    return Response(found.body, headers=headers, media_type="application/octet-stream")
+
+
+# ---- putting one
+
+
+async def asked_to_put(request: Request) -> Response:
+    """Show the form for a message, with the number of messages on the queue."""
+    await api_of(request).call("GET", "/v1/caller")
+    return await _put_page(request, {})
 
 
 async def put(request: Request) -> Response:
-    """Put a message on a queue."""
-    api, name, given = api_of(request), request.path_params["name"], await form(request)
+    """Put a message on a queue. A refusal shows the form again, with all that was written."""
+    api, name = api_of(request), request.path_params["name"]
+    try:
+        await api.call("GET", "/v1/caller")
+        stranger = None
+    except ApiError as error:
+        stranger = error
+    given = await form(request, MOST_BYTES if stranger else _MOST_PUT)
     fields = {field: given.get(field, "") for field in (*_PUT, "body")}
     headers = {header: fields[field] for field, header in _PUT.items() if fields[field].strip()}
     try:
+        if stranger is not None:
+            raise stranger
         if any(not value.isascii() or not value.isprintable() for value in headers.values()):
             raise PageError(
                 HTTPStatus.UNPROCESSABLE_ENTITY, "ids, priority and properties are one line of ASCII each"
@@ -105,21 +265,32 @@ async def put(request: Request) -> Response:
             headers={**headers, "Content-Type": "text/plain; charset=utf-8"},
         )
     except (ApiError, PageError) as error:
-        if error.status == HTTPStatus.UNAUTHORIZED:
+        if error.status == HTTPStatus.UNAUTHORIZED and not any(fields.values()):
             raise
-        return await _queue(request, str(error), fields, HTTPStatus(error.status))
+        return await _put_page(request, fields, error)
     return redirect(f"/queues/{quote(name, safe='')}", done="put")
 
 
-async def got(request: Request) -> Response:
-    """Take one message from its queue, and show it: it is nowhere else afterwards."""
-    api, name, given = api_of(request), request.path_params["name"], await form(request)
-    path = _messaging(request)
-    found = await api.call("DELETE", f"{path}/message", params={"msgToken": given.get("msgToken", "")})
-    if "ibm-mq-md-msgtoken" not in found.headers:
-        raise PageError(HTTPStatus.NOT_FOUND, "The message is no longer on the queue.")
-    data = {"name": name, "fields": _fields(found), "properties": {}, "token": None}
-    return await page(request, "message.html", data | _text(found.body))
+async def _put_page(
+    request: Request, fields: Mapping[str, str], error: ApiError | PageError | None = None
+) -> Response:
+    """Show the form for a message; to whom the queue is not shown, without its numbers."""
+    name, queue = request.path_params["name"], None
+    status = HTTPStatus.OK if error is None else HTTPStatus(error.status)
+    try:
+        queue = await _described(api_of(request), name)
+    except ApiError:
+        if error is None:
+            raise
+    sentence = None if error is None else str(error)
+    data = {"name": name, "queue": queue, "error": sentence, "put": dict.fromkeys((*_PUT, "body"), "")}
+    data["put"] |= fields
+    try:
+        return await page(request, "queue_put.html", data, status)
+    except ApiError:
+        if error is None:
+            raise
+        return rendered(request, "queue_put.html", data, status)  # to whom it is not known who asks
 
 
 # ---- many messages
@@ -156,13 +327,13 @@ async def _bulk(
 ) -> Response:
     """Show how many messages an action is about, and the first of them."""
     api, name = api_of(request), request.path_params["name"]
-    counted = (await api.call("GET", f"{_of(name)}:count", params=lookup)).data
+    found = (await api.call("GET", f"{_of(name)}:count", params=lookup)).data
     path = f"{_messaging(request)}/messagelist"
     sample = (await api.call("GET", path, params={**lookup, "limit": _SAMPLE})).data["messages"]
     names = [one["name"] for one in (await api.call("GET", "/v1/queues")).data["items"]]
-    data = {"name": name, "action": action, "lookup": lookup, "to": to, "counted": counted, "sample": sample}
+    data = {"name": name, "action": action, "to": to, "counted": found, "sample": _rows(sample)}
     data |= {"others": [one for one in names if one != name], "error": error, "result": None}
-    return await page(request, "queue_bulk.html", data, status)
+    return await page(request, "queue_bulk.html", data | _searched(lookup), status)
 
 
 async def _done(request: Request, action: str, given: dict[str, str]) -> Response:
@@ -170,32 +341,74 @@ async def _done(request: Request, action: str, given: dict[str, str]) -> Respons
     api, name = api_of(request), request.path_params["name"]
     lookup, to = _wanted(given), given.get("to", "")
     await api.call("GET", "/v1/caller")  # who is not signed in is asked for a token before anything else
-    body: dict[str, Any] = {field: value for field, value in lookup.items() if value}
+    asked: dict[str, Any] = {field: value for field, value in lookup.items() if value}
+    asked |= {field: _number(asked[field]) for field in _NUMBERS if field in asked}
     if action == "move":
-        body["to"] = to
+        asked["to"] = to
     if given.get("position"):
-        body["position"] = given["position"]
+        asked["position"] = given["position"]
     else:
-        body["expected"] = _number(given.get("expected", ""))
+        asked["expected"] = _number(given.get("expected", ""))
     try:
-        result = (await api.call("POST", f"{_of(name)}:{action}", body=body)).data
+        result = (await api.call("POST", f"{_of(name)}:{action}", body=asked)).data
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
         return await _bulk(request, action, lookup, to, str(error), HTTPStatus(error.status))
     before = _number(given.get("done", "0"))
-    data = {"name": name, "action": action, "lookup": lookup, "to": to, "result": result, "error": None}
-    return await page(request, "queue_bulk.html", data | {"done": before + result["done"]})
+    data = {"name": name, "action": action, "to": to, "result": result, "error": None}
+    data["done"] = before + result["done"]
+    return await page(request, "queue_bulk.html", data | _searched(lookup))
+
+
+# ---- parts of several screens
 
 
 def _wanted(given: Mapping[str, str]) -> dict[str, str]:
     return {field: given.get(field, "") for field in _LOOKUP}
 
 
+def _searched(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the conditions that a page is about, and the position in the list of those that they find; both
+    also as parameters of a URL.
+    """
+    lookup, after = _wanted(given), given.get("after", "")
+    asked = {field: value for field, value in lookup.items() if value}
+    state = asked | ({"after": after} if after else {})
+    return {"lookup": lookup, "labels": _LOOKUP, "after": after, "asked": asked, "state": state}
+
+
+async def _described(api: Api, name: str) -> dict[str, Any]:
+    """Return a queue as the API describes it, with the age of its oldest message."""
+    found: dict[str, Any] = (await api.call("GET", _of(name))).data
+    return found | {"age": None if found["oldest"] is None else _age(found["oldest"])}
+
+
+def _age(moment: str) -> str:
+    """Return how long ago a time was, in its largest unit, as a person says it."""
+    seconds = max(int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()), 0)
+    unit, size = next(((unit, size) for unit, size in _UNITS if seconds >= size), _UNITS[-1])
+    return counted(seconds // size, unit)
+
+
+def _rows(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a list, with the time of the put, and their properties as texts."""
+    return [
+        one
+        | {
+            "put": time_of(one["timestamp"]).isoformat(),
+            "properties": [
+                (name, *_typed(value, _MOST_IN_A_ROW)) for name, value in one["properties"].items()
+            ],
+        }
+        for one in messages
+    ]
+
+
 def _number(text: str) -> int:
     """Return a number of a form. Raises `PageError` for any other text."""
     if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
-        raise PageError(HTTPStatus.BAD_REQUEST, "the form has no number: open the page anew")
+        raise PageError(HTTPStatus.BAD_REQUEST, f"{text[:_MOST_DIGITS]!r} is not a whole number")
     return int(text)
 
 
@@ -210,30 +423,13 @@ def _of(name: str) -> str:
     return f"/v1/queues/{quote(name, safe='')}"
 
 
-def _fields(found: Answer) -> dict[str, str]:
-    """Return the fields of a message's descriptor by their names in the messaging API."""
-    prefix = "ibm-mq-md-"
-    return {name[len(prefix) :]: value for name, value in found.headers.items() if name.startswith(prefix)}
-
-
-def _text(body: bytes) -> dict[str, Any]:
-    """Return a body as text, or as hexadecimal digits if it is none."""
-    try:
-        text, is_text = body.decode(), True
-    except UnicodeDecodeError:
-        text, is_text = body.hex(" "), False
-    return {
-        "body": text[:_MOST_TEXT],
-        "is_text": is_text,
-        "bytes": len(body),
-        "is_cut": len(text) > _MOST_TEXT,
-    }
-
-
 ROUTES: Final = (
     ("GET", "/queues", listed),
     ("GET", "/queue-message/{name:path}", message),
+    ("GET", "/queue-body/{name:path}", body),
+    ("GET", "/queue-get/{name:path}", asked_to_get),
     ("POST", "/queue-get/{name:path}", got),
+    ("GET", "/queue-put/{name:path}", asked_to_put),
     ("POST", "/queue-put/{name:path}", put),
     ("GET", "/queue-purge/{name:path}", asked_to_purge),
     ("POST", "/queue-purge/{name:path}", purged),

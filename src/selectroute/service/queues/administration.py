@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Response
 from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
 from selectroute.queues.sql.queue import SqlQueue
+from selectroute.registry.model import time_text
 from selectroute.registry.role import Role
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
@@ -35,7 +36,7 @@ def listed(service: ServiceDep, by: CallerDep) -> Response:
 
 @call(router, "GET", "/{name:path}", Role.reader, "forbidden", "queue-not-found", response_model=QueueAnswer)
 def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
-    """Return a queue: its settings and its depth, the count of messages available to a get."""
+    """Return a queue: its settings, its depth, the oldest of its messages, and how many gets wait for one."""
     by.check_queue(name)
     return JsonAnswer(_described(service.queues.open(name)))
 
@@ -96,4 +97,11 @@ def delete(
 
 
 def _described(queue: SqlQueue) -> dict[str, Any]:
-    return {"name": queue.name, **asdict(queue.settings), "depth": queue.depth}
+    oldest = queue.oldest
+    return {
+        "name": queue.name,
+        **asdict(queue.settings),
+        "depth": queue.depth,
+        "oldest": None if oldest is None else time_text(oldest),
+        "waiting": queue.waiting,
+    }

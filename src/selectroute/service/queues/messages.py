@@ -34,7 +34,7 @@ from selectroute.queues.rest.headers import (
     headers_of,
     put_fields,
 )
-from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.ids import RestError, token_of_text
 from selectroute.queues.rest.list_items import item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
@@ -119,6 +119,7 @@ _ID_HELP: Final = "ID: followed by 48 hexadecimal digits."
 _TEXT_HELP: Final = (
     "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text."
 )
+_AFTER_HELP: Final = "The token of the last message of the page before; it may have left the queue since."
 _MOST: Final = 2_000
 _Text = Annotated[str | None, Query(max_length=_MOST)]
 
@@ -326,13 +327,16 @@ def listed(
     queue: Name,
     lookup: OfQuery,
     limit: Annotated[int, Query(ge=1, lt=2**31)] = 10,
+    after: Annotated[_Text, Query(description=_AFTER_HELP)] = None,
 ) -> Response:
     """Return the first matching messages without their bodies, in the order of delivery."""
     _check(service, by, qmgr, queue)
     opened = service.queues.open(queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
-    found = opened.listed(min(limit, service.limits.page), **fields)
-    return JsonAnswer({"messages": [item_of(message) for message in found]})
+    most = min(limit, service.limits.page)
+    begin = None if after is None else token_of_text(after, "after")
+    items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
+    return JsonAnswer({"messages": items, "next": items[-1]["msgToken"] if len(items) == most else None})
 
 
 def _check(service: Service, by: Caller, manager: str, queue: str) -> None:

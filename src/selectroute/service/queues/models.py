@@ -29,7 +29,7 @@ class QueueBody(Strict):
 
 
 class QueueAnswer(BaseModel):
-    """Queue; its depth is the count of messages available to a get."""
+    """Queue, and its state now."""
 
     name: str
     order: Literal["priority", "fifo"]
@@ -39,6 +39,13 @@ class QueueAnswer(BaseModel):
     max_message_length: int
     dialect: str
     depth: int
+    """Number of messages available to a get."""
+    oldest: str | None
+    """Time of the put, RFC 3339 in UTC, of the available message that has been on the queue longest; null
+    without messages. A moved message keeps the time of its put.
+    """
+    waiting: int
+    """Number of gets that wait for a message now, of this process of the service alone."""
 
 
 class QueueNameAnswer(BaseModel):
@@ -79,6 +86,8 @@ class MessageListAnswer(BaseModel):
     """First matching messages, in the order of delivery."""
 
     messages: list[ListedMessageAnswer]
+    next: str | None
+    """Token to send as `after` for the messages that follow; null at the end."""
 
 
 # ---- many messages

@@ -60,6 +60,7 @@ def filled(registry):
     registry.register(SubscriptionSpec("weight > 2500", topic="cars/eu"), id="heavy")
     queues = SqlQueues(registry.url)
     queues.create("orders")
+    queues.create("backout")
     queues.close()
     return registry
 
@@ -112,7 +113,9 @@ def tags(page):
 
 
 def written(registry, text):
-    """Everything that people write, with this text in it; returns the paths of the pages that show it."""
+    """Everything that people write, with this text in it; returns the paths of the pages that show it, and
+    those of the forms that lead to one, with what is sent.
+    """
     kept = re.sub("[\\0-\\x1f]", "", text)  # the registry refuses these, and = in the name of a label
     quoted = kept.replace("'", "''")
     spec = SubscriptionSpec(
@@ -123,7 +126,9 @@ def written(registry, text):
     )
     one = registry.register(spec)
     queues = SqlQueues(registry.url)
-    queues.open("orders").put(text.encode(), properties={"p": text})
+    orders, properties = queues.open("orders"), {"p": text, "q": kept}
+    orders.purge()
+    tokens = [orders.put(text.encode(), properties=properties).msg_token.hex() for _ in range(3)]
     queues.close()
     message = {"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}
     registry.note_messages("q", [message])
@@ -133,6 +138,18 @@ def written(registry, text):
     registry.note_reports(text, [batch], {"waiting": {text: 1}, "behind": None})
     near = quote(json.dumps({"properties": {"a": text}}))
     named = quote(text, safe="")
+    found = {"selector": f"q = '{quoted}'"}
+    editor = {"dialect": "jms", "kind": "none", "labels": f"x={kept}", "name": kept}
+    forms = [
+        ("subscriptions/new", editor | {"do": "try"}),
+        ("subscriptions/heavy/edit", editor | {"do": "save", "revision": "999"}),
+        ("queue-get/orders", {**found, "token": tokens[0], "after": text}),
+        ("queue-move/orders", {**found, "expected": "2", "to": "backout"}),
+        ("queue-purge/backout", {**found, "expected": "2"}),
+        ("queue-purge/backout", {"correlationId": text, "expected": "7"}),
+        ("queue-move/backout", {"messageId": text, "to": text, "expected": "0"}),
+        ("queue-put/orders", dict.fromkeys(("body", "correlationId", "priority", "properties"), text)),
+    ]
     return [
         "overview",
         f"streams/{named}",
@@ -154,41 +171,51 @@ def written(registry, text):
         "queues",
         "queues/orders",
         f"queues/orders?selector={named}",
+        f"queues/orders?after={named}&correlationId={named}&done={named}",
+        f"queue-message/orders?token={tokens[0]}&selector={named}&after={named}",
+        f"queue-message/orders?token={tokens[0]}&whole={named}",
+        f"queue-message/orders?token={named}",
+        f"queue-get/orders?token={tokens[0]}&groupId={named}",
+        f"queue-body/orders?token={named}",
+        "queue-put/orders",
+        f"queue-put/{named}",
         f"queues/{named}",
         f"queue-purge/orders?selector={named}",
         f"queue-move/orders?selector={named}",
         f"jobs/{named}/dead-letters?stage={named}",
         f"sign-in?next={named}",
         named,
-    ]
+    ], forms
 
 
-def answers(client, text):
-    """The pages that answer a form with what people wrote: a dry run, and two versions of a subscription."""
-    kept = re.sub("[\0-\x1f]", "", text)
-    form = {"dialect": "jms", "kind": "none", "labels": f"x={kept}", "name": kept}
-    tried = client.post("/console/subscriptions/new", data=form | {"do": "try"}, headers=OWN)
-    assert "Gained" in tried.text
-    stale = form | {"revision": "999", "do": "save"}
-    both = client.post("/console/subscriptions/heavy/edit", data=stale, headers=OWN)
-    assert both.status_code == 412
-    return [tried, both]
+def answers(client, registry, text):
+    """Each page that shows what people write, with its path: those one opens, and those after a form."""
+    paths, forms = written(registry, text)
+    for path in paths:
+        yield path, client.get(f"/console/{path}")
+    for path, given in forms:
+        yield path, client.post(f"/console/{path}", data=given, headers=OWN)
 
 
 def test_what_people_write_is_text_on_every_page(filled, client):
-    known = set().union(*(tags(client.get(f"/console/{path}")) for path in written(filled, "plain")))
-    known = known.union(*map(tags, answers(client, "plain")))
-    known |= tags(client.get("/console/sign-in"))
+    plain = dict(answers(client, filled, "plain"))
+    known = set().union(*map(tags, plain.values())) | tags(client.get("/console/sign-in"))
+    assert "It has left the queue" in plain["queue-get/orders"].text
+    assert (
+        "Gained" in plain["subscriptions/new"].text and plain["subscriptions/heavy/edit"].status_code == 412
+    )
     for text in MARKUP:
         shown = 0
-        for path in written(filled, text):
-            page = client.get(f"/console/{path}")
+        done = 0
+        for path, page in answers(client, filled, text):
+            done += path == "subscriptions/new" and "Gained" in page.text
+            done += "It has left the queue" in page.text
+            done += "2 messages were moved" in page.text or "2 messages were removed" in page.text
             assert tags(page) <= known, path
             assert "70007" not in page.text, f"{path} computes what people write"
             shown += "hit=1" in page.text or "7*10001" in page.text or "evil.example" in page.text
         assert shown > 10, "the text is on the pages"
-        for page in answers(client, text):
-            assert tags(page) <= known
+        assert done == 4, "a change was tried, a message got, two moved, and then removed"
         given = {"selector": text, "name": text, "topic": text, "labels": f"{text}={text}", "dialect": text}
         for path in ("subscriptions/new", "subscriptions/heavy/edit", "bulk", "queue-put/orders", "sign-in"):
             page = client.post(f"/console/{path}", data={**given, "body": text, "do": text}, headers=OWN)

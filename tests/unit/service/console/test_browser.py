@@ -35,6 +35,9 @@ SCREENS = (
     ("bad message", "who-gets?message={"),
     ("queues", "queues"),
     ("queue", "queues/orders"),
+    ("put", "queue-put/orders"),
+    ("message", "queue-message/orders?token={token}&selector=color+=+'red'"),
+    ("get", "queue-get/orders?token={token}&after={token}"),
     ("purge", "queue-purge/orders"),
     ("move", "queue-move/orders?selector=color+=+'red'"),
     ("error", "subscriptions/nothing"),
@@ -407,26 +410,85 @@ def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
     page.get_by_role("button", name="Browse").click()
     assert rows.count() == 1 and "color=red" in rows.inner_text()
     rows.locator("th a").click()
-    assert page.locator("main pre").inner_text() == "hello"
+    assert page.locator("pre.body").inner_text() == "hello"
     page.get_by_role("link", name="To the queue").click()
     page.get_by_label("Selector").fill("color = ")
     page.get_by_role("button", name="Browse").click()
     assert "the selector ends too early" in page.get_by_role("alert").inner_text()
     page.goto(f"{url}queues/orders")
-    page.get_by_label("Body, as text").fill("grüß\ndich")
+    assert "The oldest was put" in page.inner_text("main")
+    page.get_by_role("link", name="Put a message…").click()
+    page.get_by_label("Body, as text").fill("\ngrüß\ndich")
     page.get_by_label("Priority").fill("12")
-    page.get_by_role("button", name="Put").click()
+    assert "1 message will be put on orders, which has 2 messages." in page.inner_text("main")
+    page.get_by_role("button", name="Put 1 message").click()
     assert page.get_by_role("alert").count() == 1
-    assert page.get_by_label("Body, as text").input_value() == "grüß\ndich"
+    assert page.get_by_label("Body, as text").input_value() == "\ngrüß\ndich"
     page.get_by_label("Priority").fill("9")
     page.get_by_label("Properties").fill('"weight";3000;integer')
-    page.get_by_role("button", name="Put").click()
+    page.get_by_role("button", name="Put 1 message").click()
     assert done(page) == "The message is on the queue." and rows.count() == 3
-    page.get_by_role("button", name="Get message").first.click()
+    page.get_by_role("link", name="Get message").first.click()
+    assert "1 message will leave the queue: this one, of 3 messages on it." in page.inner_text("main")
+    with page.expect_download() as loading:
+        page.get_by_role("link", name="Download the body, 2 bytes").click()
+    assert loading.value.path().read_bytes() == b"\x00\xff" and loading.value.suggested_filename.endswith(
+        ".bin"
+    )
+    page.get_by_role("button", name="Get 1 message").click()
     assert "It has left the queue" in done(page)
-    assert page.locator("main pre").inner_text() == "00 ff", "no text"
+    assert page.locator("pre.digits").inner_text() == "00 ff", "no text"
     page.get_by_role("link", name="To the queue").click()
     assert rows.count() == 2
+    page.get_by_role("link", name="Get message").first.click()
+    page.get_by_role("button", name="Get 1 message").click()
+    assert page.locator("pre.body").text_content() == "\ngrüß\ndich"
+    assert page.locator("tbody tr").inner_text().split() == ["weight", "int", "3000"]
+
+
+def test_a_message_as_long_as_a_queue_takes_is_got_whole(url, person, filled):
+    body = ('zwölf <b> &"' * 300_000).encode()
+    properties = {"many": "x" * 100_000, "line": "a\nb"}
+    with SqlQueues(filled.url) as queues:
+        queue = queues.create("long")
+        queue.put(body, properties=properties)
+        queue.put(bytes(range(256)) * 16_384)
+        page = person()
+        page.goto(f"{url}queues/long")
+        page.locator("tbody th a").first.click()
+        assert "The first 20,000 of 3,600,000 characters" in page.inner_text("main")
+        page.get_by_role("link", name="Get it…").click()
+        page.get_by_role("button", name="Get 1 message").click()
+        page.wait_for_load_state()
+        assert page.locator("pre.body").text_content().encode() == body
+        texts = page.locator("tbody pre").all()
+        assert [one.text_content() for one in texts] == list(properties.values())
+        page.get_by_role("link", name="To the queue").click()
+        page.get_by_role("link", name="Get message").click()
+        page.get_by_role("button", name="Get 1 message").click()
+        page.wait_for_load_state()
+        assert bytes.fromhex(page.locator("pre.digits").text_content()) == bytes(range(256)) * 16_384
+        assert queue.depth == 0
+
+
+def test_a_queue_is_paged_through(url, person, filled):
+    with SqlQueues(filled.url) as queues:
+        for number in range(70):
+            queues.open("orders").put(str(number).encode(), msg_seq_number=number + 1, priority=0)
+    page = person()
+    page.goto(f"{url}queues/orders")
+    rows = page.locator("tbody tr")
+    assert rows.count() == 50
+    page.get_by_role("link", name="Next page").click()
+    assert rows.count() == 22 and "after=" in page.url
+    page.locator("tbody th a").first.click()
+    page.get_by_role("link", name="To the queue").click()
+    assert rows.count() == 22, "the way back leads to the same page"
+    page.get_by_role("link", name="First page").click()
+    assert rows.count() == 50
+    page.get_by_label("Sequence number").fill("70")
+    page.get_by_role("button", name="Browse").click()
+    assert rows.count() == 1 and "msgSeqNumber=70" in page.url
 
 
 def test_messages_are_moved_and_purged_after_a_second_step(url, person, filled):
@@ -578,8 +640,13 @@ def test_no_screen_shuts_anybody_out(url, person, width, scheme):
 
     page = person(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
     found = []
-    for name, path in SCREENS:
-        page.goto(url + path)
+    page.goto(f"{url}queues/orders")
+    token = page.locator("tbody a").last.get_attribute("href").partition("token=")[2]
+    for name, path in (*SCREENS, ("got", "queue-get/orders?token={token}")):
+        page.goto(url + path.replace("{token}", token))
+        if name == "got":
+            page.get_by_role("button", name="Get 1 message").click()
+            assert "It has left the queue" in done(page)
         if "edit" in path:
             page.get_by_role("button", name="Try it").click()
             # The answer is another page, whose script has to run before anybody types.

@@ -5,12 +5,18 @@ from __future__ import annotations
 import html
 import re
 import time
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+from urllib.parse import quote
 
 import pytest
 
+from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
+from selectroute.selector.values.values import Byte, Double, Float, Int, Long
+from selectroute.service.console import queues as console_queues
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
 from selectroute.service.limits import ServiceLimits
@@ -24,6 +30,7 @@ SCREENS = (
     "who-gets",
     "queues",
     "queues/orders",
+    "queue-put/orders",
     "queue-purge/orders",
     "queue-move/orders",
     "overview",
@@ -343,6 +350,309 @@ def test_errors_of_the_api_are_sentences_beside_what_was_written(client, filled)
     page = client.get("/console/subscriptions", params={"cursor": "bm8"})
     assert page.status_code == 422
     assert filled.revision == 1
+
+
+def taken(client, token):
+    """The page after a get of the message with a token."""
+    return client.post("/console/queue-get/orders", data={"token": token}, headers=OWN)
+
+
+def texts_of(page, kind="pre"):
+    """The texts of elements of a page, as a browser has them."""
+    found = re.findall(rf"<{kind}[^>]*>(.*?)</{kind}>", page.text, re.DOTALL)
+    return [html.unescape(text.removeprefix("\n")) for text in found]
+
+
+class TestOneMessage:
+    """A message that is got is nowhere else than on the page: all of it has to be there."""
+
+    PROPERTIES: ClassVar = {
+        "text": "grüß <dich> & mich",
+        "yes": True,
+        "long": Long(1 << 60),
+        "int": Int(-3),
+        "byte": Byte(7),
+        "float": Float(1.5),
+        "double": Double(float("inf")),
+        "bytes": b"\x00\xff",
+        "much": "x" * 40_000,
+    }
+
+    @pytest.fixture
+    def queue(self, client):
+        return client.app.state.service.queues.open("orders")
+
+    def token(self, queue):
+        return queue.browse().descriptor.msg_token.hex().upper()
+
+    def test_all_properties_are_there_with_their_types_before_and_after_a_get(self, client, queue):
+        queue.put(b"x", properties=self.PROPERTIES, correl_id=b"c".ljust(24))
+        token = self.token(queue)
+        for page in (
+            client.get(f"/console/queue-message/orders?token={token}&whole=1"),
+            taken(client, token),
+        ):
+            assert page.status_code == 200
+            rows = re.findall("<tr><th.*?</tr>", page.text.partition("Properties")[2], re.DOTALL)
+            cells = [
+                [
+                    re.sub("<.*?>", "", cell)
+                    for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+                ]
+                for row in rows[1:]
+            ]
+            cells = {name: (kind, html.unescape(value).strip("\n")) for name, kind, value in cells}
+            assert cells.pop("much") == ("string", "x" * 40_000)
+            assert cells.pop("text") == ("string", self.PROPERTIES["text"])
+            assert cells == {
+                "yes": ("boolean", "true"),
+                "long": ("long", str(1 << 60)),
+                "int": ("int", "-3"),
+                "byte": ("byte", "7"),
+                "float": ("float", "1.5"),
+                "double": ("double", "Infinity"),
+                "bytes": ("bytes", "00FF"),
+            }
+            assert "priority" in page.text and "correlationid" in page.text
+        assert queue.depth == 0
+
+    @pytest.mark.parametrize(
+        ("body", "text", "digits"),
+        [
+            (b"a" * 30_007, True, False),
+            ("\n grüß\tdich\n\n".encode(), True, False),
+            (b"<pre>&amp;</pre>", True, False),
+            (b"a\r\nb\x00c", True, True),
+            (b"", True, False),
+            (bytes(range(256)) * 70, False, True),
+        ],
+        ids=["long", "lines", "markup", "invisible", "empty", "binary"],
+    )
+    def test_the_whole_body_is_there_after_a_get(self, client, queue, body, text, digits):
+        queue.put(body)
+        token = self.token(queue)
+        page = taken(client, token)
+        found = texts_of(page)
+        assert len(found) == text + digits and f"{len(body):,} byte" in page.text
+        assert not text or found[0].encode() == body
+        assert not digits or bytes.fromhex(found[-1]) == body
+        assert queue.depth == 0 and "The first" not in page.text
+        again = taken(client, token)
+        assert again.status_code == 404 and "no longer on the queue" in again.text
+
+    def test_a_body_that_is_too_long_for_a_page_is_got_as_a_file(self, client, queue, monkeypatch):
+        monkeypatch.setattr(console_queues, "_MOST_SHOWN", 1_000)
+        body = b"\x00\r\n" * 400
+        queue.put(body, properties={"a": 1})
+        token = self.token(queue)
+        asked = client.get(f"/console/queue-get/orders?token={token}").text
+        assert "you get it as a file" in asked and "The download has the whole body" not in asked
+        answer = taken(client, token)
+        assert answer.content == body and queue.depth == 0
+        assert answer.headers["content-disposition"].startswith("attachment; ")
+
+    def test_the_longest_body_that_a_queue_takes_by_default_is_shown_whole(self, client, queue):
+        body = bytes(range(256)) * (4_194_304 // 256)
+        queue.put(body)
+        page = taken(client, self.token(queue))
+        assert bytes.fromhex(texts_of(page)[0]) == body and queue.depth == 0
+
+    @pytest.mark.parametrize("name", ["orders", "A/b.%_c", "...", "%"])
+    def test_a_body_is_downloaded_byte_by_byte_and_stays(self, client, name):
+        client.put(f"/v1/queues/{quote(name, safe='')}")
+        queue = client.app.state.service.queues.open(name)
+        body = b"<script>hit=1</script>\r\n\x00\xff"
+        queue.put(body)
+        path = f"/console/queue-body/{quote(name, safe='')}?token={self.token(queue)}"
+        answer = client.get(path)
+        assert answer.content == body and queue.depth == 1
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert re.fullmatch(
+            r'attachment; filename="[A-Za-z0-9][A-Za-z0-9_-]+\.bin"', answer.headers["content-disposition"]
+        )
+        queue.get()
+        assert client.get(path).status_code == 404
+
+    def test_a_page_that_cuts_says_where_and_leads_to_the_whole(self, client, queue):
+        queue.put(b"b" * 30_007, properties={"much": "p" * 25_000, "little": "p"})
+        token = self.token(queue)
+        page = client.get(f"/console/queue-message/orders?token={token}").text
+        assert "The first 20,000 of 30,007 characters:" in page and "b" * 20_001 not in page
+        assert "(the first 20,000 of 25,000 characters)" in page
+        assert f'href="/console/queue-message/orders?token={token}&amp;whole=1"' in page
+        whole = client.get(f"/console/queue-message/orders?token={token}&whole=1").text
+        assert "b" * 30_007 in whole and "p" * 25_000 in whole and "Not all of it" not in whole
+        row = client.get("/console/queues/orders").text
+        assert "(the first 200 of 25,000 characters)" in row and "p" * 201 not in row
+        queue.get()
+        queue.put(bytes(20_000) + b"\xff")
+        page = client.get(f"/console/queue-message/orders?token={self.token(queue)}").text
+        assert "The first 6,667 of 20,001 bytes:" in page
+
+    def test_a_get_is_asked_for_with_the_number_of_matches(self, client, queue):
+        for number in range(3):
+            queue.put(str(number).encode(), properties={"number": number})
+        token = queue.listed(3)[1].descriptor.msg_token.hex().upper()
+        page = client.get(f"/console/queue-get/orders?token={token}&selector=number+%3E+0").text
+        assert "1 message will leave the queue: this one, of 2 messages that match." in page
+        assert "<code>number &gt; 0</code>" in page and queue.depth == 3
+        page = client.get(f"/console/queue-get/orders?token={token}").text
+        assert "this one, of 3 messages on it." in page
+        for path in ("queue-get/orders", "queue-message/orders", "queue-body/orders"):
+            assert client.get(f"/console/{path}").status_code == 404, "any message would be found"
+        assert taken(client, "").status_code == 404 and queue.depth == 3
+
+    def test_who_may_read_alone_gets_nothing(self, filled, queue):
+        queue.put(b"x")
+        token = self.token(queue)
+        with console_of(filled) as client:
+            client.cookies.set(COOKIE, filled.add_token("reader")[1], path="/console")
+            assert "Get it" not in client.get(f"/console/queue-message/orders?token={token}").text
+            page = client.get(f"/console/queue-get/orders?token={token}").text
+            assert "Your token may only read" in page and "<button>Get" not in page
+            assert client.get(f"/console/queue-body/orders?token={token}").content == b"x"
+            assert taken(client, token).status_code == 403 and queue.depth == 1
+
+
+class TestPutting:
+    WRITTEN: ClassVar = {
+        "body": "\nfirst <line>\n",
+        "correlationId": "c1",
+        "priority": "3",
+        "properties": "a",
+    }
+
+    def put(self, client, **changed):
+        given = self.WRITTEN | changed
+        return client.post("/console/queue-put/orders", data=given, headers=OWN, follow_redirects=False)
+
+    def kept(self, page, **changed):
+        given = self.WRITTEN | changed
+        assert texts_of(page, "textarea") == [given.pop("body")]
+        for name, value in given.items():
+            assert (
+                f'name="{name}" value="{value}"' in page.text
+                or f'inputmode="numeric" value="{value}"' in page.text
+            )
+
+    def test_it_says_how_many_are_there_before_it_is_done(self, client):
+        queue = client.app.state.service.queues.open("orders")
+        queue.put(b"x")
+        assert (
+            "1 message will be put on orders, which has 1 message."
+            in client.get("/console/queue-put/orders").text
+        )
+        client.put("/v1/queues/B", json={"max_depth": 0})
+        page = client.get("/console/queue-put/B").text
+        assert "which has 0 messages, of at most 0: it is full." in page
+        answer = self.put(client, properties="a;1;integer")
+        assert answer.headers["location"] == "/console/queues/orders?done=put"
+        (message,) = [one for one in queue.listed(2) if one.properties]
+        body = queue.get(msg_token=message.descriptor.msg_token, match=MatchOptions.MSG_TOKEN).body
+        assert body == self.WRITTEN["body"].encode()
+
+    def test_a_refusal_keeps_what_was_written(self, client, filled):
+        page = self.put(client)
+        assert page.status_code == 400 and "ibm-mq-usr" in page.text
+        self.kept(page)
+        long = "ä" * 2_097_152 + "x"
+        page = self.put(client, properties="", body=long)
+        assert page.status_code == 413
+        self.kept(page, properties="", body=long)
+        client.delete("/v1/queues/orders")
+        page = self.put(client, properties="")
+        assert page.status_code == 404 and "there is no queue" in page.text
+        self.kept(page, properties="")
+
+    def test_so_does_one_for_want_of_a_role_or_a_token(self, client, filled):
+        chief, secret = filled.add_token("writer")
+        filled.add_token("admin")
+        reader = filled.add_token("reader")[1]
+        with console_of(filled) as client:
+            client.cookies.set(COOKIE, reader, path="/console")
+            page = self.put(client)
+            assert page.status_code == 403 and "needs the role writer" in page.text
+            self.kept(page)
+            client.cookies.clear()
+            client.cookies.set(COOKIE, secret, path="/console")
+            filled.revoke_token(chief.id)
+            page = self.put(client)
+            assert page.status_code == 401 and "Sign in in another window" in page.text
+            self.kept(page)
+
+
+class TestBrowsing:
+    @pytest.fixture
+    def queue(self, client):
+        queue = client.app.state.service.queues.open("orders")
+        for number in range(120):
+            queue.put(msg_seq_number=number + 1, offset=number % 2, properties={"number": number})
+        return queue
+
+    def test_one_pages_through_all_that_match_and_the_url_says_where(self, client, queue):
+        path, numbers = "/console/queues/orders?selector=number+%3E%3D+10", []
+        for size in (50, 50, 10):
+            page = client.get(path).text
+            found = re.findall(r"number=(\d+)</code>", page)
+            assert len(found) == size
+            numbers += map(int, found)
+            following = re.search(r'rel="next" href="([^"]*)"', page)
+            assert ("First page" in page) == (len(numbers) > 50)
+            path = html.unescape(following[1]) if following else None
+            assert path is None or "selector=number" in path
+        assert numbers == [*range(10, 120)] and path is None
+        page = client.get(
+            "/console/queues/orders", params={"after": queue.listed(50)[-1].descriptor.msg_token.hex()}
+        ).text
+        one = re.search(r'href="(/console/queue-message/[^"]*)"', page)
+        assert "after=" in one[1], "the way back leads to the same page"
+        assert client.get("/console/queues/orders?after=x").status_code == 400
+
+    def test_a_service_with_smaller_pages_ends_no_list_early(self, filled, queue):
+        with console_of(filled, limits=ServiceLimits(page=20)) as client:
+            page = client.get("/console/queues/orders").text
+            assert page.count("<tr><th") == 21 and 'rel="next"' in page
+
+    @pytest.mark.parametrize(
+        ("lookup", "count"),
+        [("msgSeqNumber=7", 1), ("offset=1", 60), ("msgSeqNumber=7&offset=1", 0), ("msgToken={}", 1)],
+    )
+    def test_every_condition_of_a_get_is_one_of_a_search(self, client, queue, lookup, count):
+        lookup = lookup.format(queue.listed(5)[-1].descriptor.msg_token.hex())
+        page = client.get(f"/console/queue-purge/orders?{lookup}").text
+        assert f"{count} message{'' if count == 1 else 's'} of the queue match" in page
+        page = client.get(f"/console/queues/orders?{lookup}").text
+        assert page.count("<code>number=") == min(count, 50)
+        given = dict(one.split("=") for one in lookup.split("&")) | {"expected": str(count)}
+        client.post("/console/queue-purge/orders", data=given, headers=OWN)
+        assert queue.depth == 120 - count
+
+    def test_a_number_that_is_none_is_a_sentence(self, client, queue):
+        page = client.get("/console/queues/orders?msgSeqNumber=x")
+        assert page.status_code == 400 and "msgSeqNumber" in page.text and 'value="x"' in page.text
+        given = {"msgSeqNumber": "x", "expected": "120"}
+        page = client.post("/console/queue-purge/orders", data=given, headers=OWN)
+        assert page.status_code == 400 and queue.depth == 120
+
+    def test_the_oldest_and_those_who_wait_are_shown(self, client, queue):
+        text = client.get("/console/queues/orders").text
+        put = queue.oldest.strftime("%Y-%m-%d %H:%M:%S")
+        assert re.search(rf"The oldest was put {put} UTC, \d+ seconds? ago", text)
+        assert "0 gets of this process of the service wait" in text
+        call = queue.call(lambda: None, selector="FALSE")
+        call.look()
+        assert "1 get of this process of the service waits" in client.get("/console/queues/orders").text
+        assert put in client.get("/console/queues").text
+        call.end()
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [(-5, "0 seconds"), (1, "1 second"), (119, "1 minute"), (7_200, "2 hours"), (1e6, "11 days")],
+    )
+    def test_an_age_is_short(self, seconds, text):
+        moment = datetime.now(UTC) - timedelta(seconds=seconds)
+        assert console_queues._age(moment.isoformat()) == text
 
 
 class TestManyMessages:

@@ -288,7 +288,7 @@ def test_a_list_has_the_first_matches_in_order_without_bodies(client, queue):
     assert len(client.get(LIST, params={"limit": 12}).json()["messages"]) == 12
     found = client.get(LIST, params={"selector": "number >= 12"}).json()["messages"]
     assert [one["properties"]["number"] for one in found] == [14, 13, 12]
-    assert client.get(LIST, params={"correlationId": "c20"}).json() == {"messages": []}
+    assert client.get(LIST, params={"correlationId": "c20"}).json() == {"messages": [], "next": None}
     assert queue.depth == 15
 
 
@@ -298,6 +298,38 @@ def test_a_list_is_no_longer_than_a_page(registry):
         for _ in range(5):
             queue.put()
         assert len(client.get(LIST, params={"limit": 2**31 - 1}).json()["messages"]) == 3
+
+
+@pytest.mark.parametrize("order", ["priority", "fifo"])
+@pytest.mark.parametrize("selector", ["", "number <> 3"])
+def test_a_list_goes_on_after_its_last_message_even_if_that_is_gone(registry, order, selector):
+    with service(registry, limits=ServiceLimits(page=4)) as client:
+        queue = opened(client, order=order)
+        for number in range(11):
+            queue.put(properties={"number": number}, priority=number % 3)
+        wanted = [one["msgToken"] for one in all_pages(client, selector)]
+        assert len(wanted) == len(set(wanted)) == (10 if selector else 11)
+        found = client.get(LIST, params={"selector": selector}).json()
+        client.delete(PATH, params={"msgToken": found["next"]})
+        rest = client.get(LIST, params={"selector": selector, "after": found["next"]}).json()["messages"]
+        assert [one["msgToken"] for one in rest] == wanted[4:8]
+
+
+def all_pages(client, selector):
+    found, after = [], None
+    while True:
+        page = client.get(LIST, params={"selector": selector, **({"after": after} if after else {})}).json()
+        found += page["messages"]
+        if (after := page["next"]) is None:
+            return found
+
+
+@pytest.mark.parametrize("token", ["00", "0" * 32, "F" * 32, "own"])
+def test_a_list_goes_on_from_a_token_of_its_queue_alone(client, queue, token):
+    queue.put()
+    if token == "own":
+        token = queue.browse().descriptor.msg_token[:8].hex() + "F" * 16
+    assert problem(client.get(LIST, params={"after": token}), 400, "invalid-request")["mqrc"] == 2331
 
 
 def test_a_message_that_no_header_can_carry_keeps_nobody_from_the_next(registry):
@@ -358,6 +390,9 @@ def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
         one.start()
     wait_for(client, 2)
     assert "selectroute_queue_waiting 2.0" in client.get("/metrics").text
+    assert client.get("/v1/queues/Q").json()["waiting"] == (2 if method == "DELETE" else 0), (
+        "those that browse do not take it"
+    )
     client.post(PATH, content=b"for nobody", headers={"ibm-mq-md-correlationId": "c"})
     client.post(PATH, content=b"for b", headers={"ibm-mq-md-correlationId": "b"})
     waiting[1].join(60)
@@ -367,6 +402,7 @@ def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
     assert found[1][1].content == b"for a"
     assert queue.depth == (3 if method == "GET" else 1)
     assert len(client.app.state.service.queue_waiting) == 0
+    assert client.get("/v1/queues/Q").json()["waiting"] == 0
 
 
 def wait_for(client, count):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import datetime
 
+import pytest
+from sqlalchemy import event
+
+from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
 from tests.unit.service.conftest import problem, service
@@ -17,6 +21,7 @@ DEFAULTS = {
     "max_message_length": 4_194_304,
     "dialect": "ibm-jms",
 }
+EMPTY = {"depth": 0, "oldest": None, "waiting": 0}
 
 
 def test_a_queue_is_made_described_and_deleted(client):
@@ -24,7 +29,7 @@ def test_a_queue_is_made_described_and_deleted(client):
     made = client.put(f"{PATH}/ORDERS", json={"order": "fifo", "max_depth": 5})
     assert made.status_code == 201
     assert made.headers["location"] == f"{PATH}/ORDERS"
-    described = {"name": "ORDERS", **DEFAULTS, "order": "fifo", "max_depth": 5, "depth": 0}
+    described = {"name": "ORDERS", **DEFAULTS, "order": "fifo", "max_depth": 5, **EMPTY}
     assert made.json() == described
     assert client.get(f"{PATH}/ORDERS").json() == described
     assert client.get(PATH).json() == {"items": [{"name": "ORDERS"}]}
@@ -37,7 +42,7 @@ def test_a_queue_is_made_described_and_deleted(client):
 def test_the_same_put_again_changes_nothing_and_another_is_refused(client):
     assert client.put(f"{PATH}/A").status_code == 201
     again = client.put(f"{PATH}/A", json=DEFAULTS)
-    assert (again.status_code, again.json()) == (200, {"name": "A", **DEFAULTS, "depth": 0})
+    assert (again.status_code, again.json()) == (200, {"name": "A", **DEFAULTS, **EMPTY})
     found = problem(client.put(f"{PATH}/A", json={"max_depth": 7}), 409, "queue-taken")
     assert found["mqrc"] == 2100
     assert found["detail"].endswith("other settings: max_depth")
@@ -88,6 +93,53 @@ def test_a_queue_with_messages_is_deleted_only_when_they_may_go_too(client):
     assert problem(client.delete(f"{PATH}/A?purge=true"), 409, "queue-not-empty")["mqrc"] == 2055
     unit.backout()
     assert client.delete(f"{PATH}/A?purge=true").status_code == 204
+
+
+def test_the_oldest_message_is_the_one_that_came_first_whatever_its_priority(registry):
+    now = iter(range(1_000, 9_000))
+    with service(registry) as client:
+        queues = client.app.state.service.queues
+        queues._clock = lambda: next(now)
+        client.put(f"{PATH}/A")
+        client.put(f"{PATH}/B", json={"order": "fifo"})
+        queue, other = queues.open("A"), queues.open("B")
+        times = [queue.put(priority=priority).put_time for priority in (3, 0, 9, 3)]
+        expired = queue.put(expiry=1).put_time
+
+        def oldest(name="A"):
+            text = client.get(f"{PATH}/{name}").json()["oldest"]
+            return None if text is None else datetime.fromisoformat(text)
+
+        assert oldest() == queue.oldest == times[0] and other.oldest is None
+        queue.get(msg_token=queue.listed(2)[1].descriptor.msg_token, match=MatchOptions.MSG_TOKEN)
+        assert oldest() == times[1]
+        unit = queue.unit()
+        queue.get(selector="JMSPriority = 0", syncpoint=unit)
+        assert oldest() == times[2], "those in units are not available"
+        unit.backout()
+        assert oldest() == times[1]
+        queue.move("B")
+        assert oldest("A") is None and expired, "one that has expired is not available either"
+        assert oldest("B") == other.oldest == times[2], "the first that was moved"
+
+
+def test_the_oldest_message_is_found_without_a_scan(registry):
+    with service(registry) as client:
+        client.put(f"{PATH}/A")
+        queue = client.app.state.service.queues.open("A")
+        for number in range(50):
+            queue.put(priority=number % 3)
+        asked = []
+        engine = queue._store._store.engine
+        event.listen(engine, "before_cursor_execute", lambda *given: asked.append(given[2:4]))
+        assert queue.oldest is not None
+        lookups = [one for one in asked if "queue_message" in one[0]]
+        assert len(lookups) == 4, "one for each priority, and one that finds none"
+        with engine.connect() as connection:
+            for statement, values in lookups:
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+                assert "SEARCH queue_message" in plan[0].detail and "place>?" in plan[0].detail
+                assert len(plan) == 1, "it is not sorted"
 
 
 def test_queues_are_in_the_registrys_database_or_where_it_is_said(registry, tmp_path):
