@@ -133,7 +133,7 @@ def test_two_jobs_on_one_checkpoint_are_refused_also_before_its_first_batch(read
 
 
 def test_who_looks_whether_a_job_runs_keeps_none_from_starting(ready):
-    claimed(ready).release()
+    claimed(ready)
     assert not is_owned(ready.output)
     look = FileLock(ready.output / "_lock", shared=True)  # as `is_owned` does, for an instant
     threading.Timer(0.2, look.close).start()

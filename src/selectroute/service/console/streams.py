@@ -19,6 +19,9 @@ _ON_A_PAGE: Final = 100
 _BUSIEST: Final = 20
 """Subscriptions of a stream that are listed."""
 
+_STEPS: Final = ("pin", "plan", "match", "commit", "publish")
+"""Steps of a batch in their order; others come last."""
+
 _WIDTH, _HEIGHT = 1_000, 160
 """Size of a chart, in its own units."""
 
@@ -45,7 +48,9 @@ async def overview(request: Request) -> Response:
         # Counts of streams are of all topics: a token for some has none of them.
         return await page(request, "overview.html", {"health": None, "why": str(error), "streams": []})
     streams = (await api.call("GET", "/v1/streams")).data["items"]
-    return await page(request, "overview.html", {"health": health, "why": None, "streams": streams})
+    data = {"health": health, "why": None, "streams": streams}
+    data["names"] = {one["query"]: one["name"] for one in streams}
+    return await page(request, "overview.html", data)
 
 
 async def newest(request: Request) -> Response:
@@ -65,7 +70,8 @@ async def shown(request: Request) -> Response:
     params = {"limit": _ON_A_PAGE, "cursor": request.query_params.get("cursor")}
     found = (await api.call("GET", f"{_of(query)}/reports", params=params)).data
     batches = found["batches"]
-    steps = list(dict.fromkeys(step for one in batches for step in one["seconds"]))
+    found_steps = dict.fromkeys(step for one in batches for step in one["seconds"])
+    steps = sorted(found_steps, key=lambda step: _STEPS.index(step) if step in _STEPS else len(_STEPS))
     stream = next((one for one in streams if one["query"] == query), None)
     data = {
         "query": query,

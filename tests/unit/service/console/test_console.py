@@ -286,7 +286,7 @@ class TestStreams:
         charts = re.findall(r'<svg class="chart" role="img" aria-label="([^"]+)".*?</svg>', page, re.DOTALL)
         seconds = "Seconds of each step of each batch"
         assert charts == ["Messages of each batch", "Deliveries of each batch", seconds]
-        assert re.findall(r"</svg> (\w+)</li>", page) == ["match", "pin"]
+        assert re.findall(r"</svg> (\w+)</li>", page) == ["pin", "match"]
         titles = re.findall("<title>(batch .*?)</title>", page)
         assert "batch 2: 2,000 deliveries" in titles and "batch 1: 500 messages" in titles
         assert titles[6:] == [
@@ -294,11 +294,11 @@ class TestStreams:
             *(
                 f"batch {number}: {step} seconds"
                 for number in (1, 2)
-                for step in ("match 0.500", "pin 0.250")
+                for step in ("pin 0.250", "match 0.500")
             ),
         ]
         stacked = re.findall(r'<rect class="part-(\d)" x="50.0" y="([\d.]+)"[^>]*height="([\d.]+)"', page)
-        assert stacked[2:] == [("0", "80.0", "80.0"), ("1", "40.0", "40.0")], "one upon the other"
+        assert stacked[2:] == [("0", "120.0", "40.0"), ("1", "40.0", "80.0")], "one upon the other"
         assert '<caption id="batches">' in page and 'aria-describedby="batches"' in page
         assert '<th scope="col">match, s</th>' in page and ">0.500</td>" in page
 
@@ -311,15 +311,15 @@ class TestStreams:
         assert '<a href="/console/streams/old">older</a>, running' in page.text
 
     def test_one_that_vanished_is_removed_in_two_steps(self, client, filled):
-        self.note(filled, 0, {"batch": 0})
+        self.note(filled, 0, {"batch": 0}, name="flights")
         assert "Remove from the list" not in client.get("/console/streams/q1").text, "it runs"
-        self.note(filled, 300)
+        self.note(filled, 300, name="flights")
         page = client.get("/console/overview").text
-        assert 'has not said that it ended (<a href="/console/streams/q1">batches of q1</a>)' in page
+        assert 'has not said that it ended (<a href="/console/streams/q1">batches of flights</a>)' in page
         page = client.get("/console/streams/q1").text
         assert "Remove from the list" in page and "Remove it" not in page
         page = client.get("/console/streams/q1?do=remove").text
-        assert "Remove q1 from the list?" in page and len(filled.streams()) == 1
+        assert "Remove flights from the list?" in page and len(filled.streams()) == 1
         page = client.post("/console/streams/q1/remove", data={}, headers=OWN)
         assert page.url.path == "/console/overview" and not filled.streams()
         again = client.post("/console/streams/q1/remove", data={}, headers=OWN)
