@@ -34,7 +34,7 @@ SILENT_SECONDS: Final = 60.0
 """Seconds after which a stream that has not reported may be down: it reports every ten seconds."""
 
 GONE_SECONDS: Final = 7 * 86_400.0
-"""Seconds after which a stream that has not reported is taken for gone: it is listed, but not a fault any more."""
+"""Seconds after which a stream that has not reported is taken for gone: listed, and not a fault any more."""
 
 RATED: Final = 100
 """Newest batches of each stream from which its rates, those of its subscriptions, and the number of its dead
