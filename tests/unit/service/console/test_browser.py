@@ -164,6 +164,7 @@ def test_a_stream_leads_to_its_busiest_subscriptions_and_these_to_the_stream(url
     assert "2026-11-25 00:00:29 UTC: 29 deliveries in batch 29 of the stream q" in text
     assert "deliveries a second in the newest batches" in text
     page.get_by_role("link", name="Subscriptions", exact=True).click()
+    page.wait_for_url("**/subscriptions")
     cells = {row.split("\t")[1]: row.split("\t")[-2:] for row in page.locator("tbody tr").all_inner_texts()}
     assert cells["heavier"][0] == "none known" and cells["heavy"][0] == "2026-11-25 00:00:29"
     assert float(cells["heavy"][1].replace(",", "")) > float(cells["scanned"][1].replace(",", "")) > 0
