@@ -96,7 +96,7 @@ class Log:
     def note_reports(self, query: str, batches: Sequence[Any], state: Any) -> None:
         if not self.reachable:
             raise SelectRouteError("nobody answers")
-        self.reports.append((query, [one["batch"] for one in batches]))
+        self.reports.append((query, [one["batch"] for one in batches], state))
 
 
 class Run:

@@ -357,6 +357,10 @@ class RemoteRegistry:
         body = {"batches": [dict(one) for one in batches], "state": dict(state)}
         self._ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
 
+    def remove_stream(self, query: str) -> None:
+        """Remove a stream with its reports; see `Registry.remove_stream`. Needs the token of a job."""
+        self._ask("DELETE", f"/v1/streams/{quote(query, safe='')}")
+
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
         body = {"messages": [dict(one) for one in messages]}

@@ -196,6 +196,9 @@ class SubscriptionRegistry(Protocol):
     ) -> None:
         """Report batches of a query, and its state; see `Registry.note_reports`."""
 
+    def remove_stream(self, query: str) -> None:
+        """Remove a stream with its reports; see `Registry.remove_stream`."""
+
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
 

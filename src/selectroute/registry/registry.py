@@ -611,7 +611,14 @@ class Registry:
     def streams(self) -> Sequence[StreamState]:
         """Return the streams that have reported, as they were last heard of, ordered by query."""
         with self._store.reading() as connection:
-            return report_rows.streams(connection)
+            return report_rows.streams(connection, datetime.now(UTC))
+
+    def remove_stream(self, query: str) -> None:
+        """Remove a stream from the list, with its reports of batches. One that runs is listed again with its
+        next report. Raises `NotFoundError`.
+        """
+        with self._store.writing() as connection:
+            report_rows.remove_stream(connection, query)
 
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query, in the wire form of `Message.to_json`, to the sample of recent messages.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, tuple_
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.errors import InvalidSpecError, NotFoundError
 from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import batched
@@ -33,15 +33,26 @@ MAX_CHARACTERS: Final = 32_768
 SILENT_SECONDS: Final = 60.0
 """Seconds after which a stream that has not reported may be down: it reports every ten seconds."""
 
+GONE_SECONDS: Final = 7 * 86_400.0
+"""Seconds after which a stream that has not reported is taken for gone: listed, and not a fault any more."""
+
 RATED: Final = 100
-"""Newest batches of each stream from which the rate of a subscription is taken."""
+"""Newest batches of each stream from which its rates, those of its subscriptions, and the number of its dead
+letters are taken.
+"""
+
+Status = Literal["running", "silent", "gone", "ended", "stopped", "failed"]
+"""``running``: heard of just now; ``silent``: vanished; ``gone``: silent for a week. The others are what a
+stream says in its last report: it read all input, was stopped, or failed.
+"""
 
 
 class StreamState(NamedTuple):
     """Stream as it was last heard of.
 
     ``heard`` is the time of its last report; ``state`` what it said of itself, such as the destinations that
-    make it wait; ``newest`` its newest report of a batch, None before the first.
+    make it wait; ``newest`` its newest report of a batch, None before the first. The rates are of its newest
+    batches up to now, None unless it runs; ``dead_letters`` are those of its newest ``batches``.
     """
 
     query: str
@@ -49,6 +60,11 @@ class StreamState(NamedTuple):
     heard: datetime
     state: Mapping[str, Any]
     newest: Mapping[str, Any] | None
+    status: Status
+    messages_per_second: float | None
+    deliveries_per_second: float | None
+    dead_letters: int
+    batches: int
 
     @property
     def name(self) -> str:
@@ -172,21 +188,46 @@ def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[
     that runs, without those of that batch.
     """
     found: dict[str, float] = defaultdict(float)
-    heard = time_text(now - timedelta(seconds=SILENT_SECONDS))
-    running = [
-        one for one in connection.execute(select(stream)) if _checked(one, stream_seal(one)).time >= heard
-    ]
-    for one in running:
-        rows = connection.execute(_newest_first(one.query).limit(RATED)).all()
-        later = [row for row in rows if row.time > rows[-1].time]
-        if not later:
+    for one in connection.execute(select(stream)).all():
+        if _status(time_of(one.time), _body(one, stream_seal(one)), now) != "running":
             continue
-        seconds = (max(now, time_of(rows[0].time)) - time_of(rows[-1].time)).total_seconds()
-        for row in later:
-            for id, deliveries in _body(row, report_seal(row)).get("busiest", {}).items():
+        if (rated := _rated(_newest(connection, one.query), now)) is None:
+            continue
+        for body in rated.bodies:
+            for id, deliveries in body.get("busiest", {}).items():
                 if id in ids:
-                    found[id] += deliveries / seconds
+                    found[id] += deliveries / rated.seconds
     return found
+
+
+class _Rated(NamedTuple):
+    """Reports of batches, and the seconds in which they came."""
+
+    bodies: Sequence[Mapping[str, Any]]
+    seconds: float
+
+
+def _newest(connection: Connection, name: str) -> Sequence[Row[Any]]:
+    return connection.execute(_newest_first(name).limit(RATED)).all()
+
+
+def _rated(rows: Sequence[Row[Any]], now: datetime) -> _Rated | None:
+    """Return those of the newest reports of a stream that came after the oldest of them, and the time from
+    that one until now; None if there are none. The times are those of this registry, not of the stream.
+    """
+    later = [row for row in rows if row.time > rows[-1].time]
+    if not later:
+        return None
+    seconds = (max(now, time_of(rows[0].time)) - time_of(rows[-1].time)).total_seconds()
+    return _Rated([_body(row, report_seal(row)) for row in later], seconds)
+
+
+def _status(heard: datetime, state: Mapping[str, Any], now: datetime) -> Status:
+    ended: Status | None = state.get("ended")
+    if ended is not None:
+        return ended
+    silent = (now - heard).total_seconds()
+    return "running" if silent <= SILENT_SECONDS else "silent" if silent <= GONE_SECONDS else "gone"
 
 
 def page(connection: Connection, name: str, limit: int, cursor: str | None) -> ReportPage:
@@ -204,21 +245,39 @@ def page(connection: Connection, name: str, limit: int, cursor: str | None) -> R
     return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
 
 
-def streams(connection: Connection) -> list[StreamState]:
-    """Return the streams that have reported, ordered by query."""
+def streams(connection: Connection, now: datetime) -> list[StreamState]:
+    """Return the streams that have reported, ordered by query. O(newest reports of each)."""
     rows = connection.execute(
         select(stream, query.c.source)
         .select_from(stream.outerjoin(query, query.c.query == stream.c.query))
         .order_by(stream.c.query)
     ).all()
-    found = []
-    for row in rows:
-        newest = page(connection, row.query, 1, None).batches
-        state = _body(row, stream_seal(row))
-        found.append(
-            StreamState(row.query, row.source or "", time_of(row.time), state, newest[0] if newest else None)
-        )
-    return found
+    return [_stream(connection, row, now) for row in rows]
+
+
+def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState:
+    reports = _newest(connection, row.query)
+    bodies = [_body(one, report_seal(one)) for one in reports]
+    state, heard = _body(row, stream_seal(row)), time_of(row.time)
+    status = _status(heard, state, now)
+    rated = _rated(reports, now) if status == "running" else None
+    messages = deliveries = None
+    if rated is not None:
+        # A backfill or a replay reads messages that the stream has counted.
+        own = (one.get("messages", 0) for one in rated.bodies if one.get("kind", "stream") == "stream")
+        messages = sum(own) / rated.seconds
+        deliveries = sum(one.get("deliveries", 0) for one in rated.bodies) / rated.seconds
+    dead = sum(one.get("dead_lettered", 0) + one.get("refused", 0) for one in bodies)
+    newest = bodies[0] if bodies else None
+    numbers = (messages, deliveries, dead, len(bodies))
+    return StreamState(row.query, row.source or "", heard, state, newest, status, *numbers)
+
+
+def remove_stream(connection: Connection, name: str) -> None:
+    """Remove a stream with its reports of batches. Raises `NotFoundError` if it has not reported."""
+    if not connection.execute(delete(stream).where(stream.c.query == name)).rowcount:
+        raise NotFoundError(f"there is no stream {name!r}")
+    connection.execute(delete(report).where(report.c.query == name))
 
 
 def report_seal(row: Row[Any]) -> bytes:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, insert, select, tuple_
 
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.tables import sample
-from selectroute.registry.model import time_text
+from selectroute.registry.model import time_of, time_text
 from selectroute.selector.message import Message
 from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
@@ -27,7 +28,11 @@ MAX_CHARACTERS: Final = 8_192
 """Characters of one message as JSON."""
 
 Key = tuple[str, str, int]
-"""Time at which a message was reported, query, and number in its report; keys ascend with the time."""
+"""Time at which a message was reported, query, and number in its report.
+
+A message that is added later has a greater key, whichever service adds it: if the clock of a service is
+behind the newest message, that message's time and a microsecond count.
+"""
 
 
 class SampledMessage(NamedTuple):
@@ -57,6 +62,12 @@ def note_messages(
 
     Raises `InvalidSpecError` for a message that is too long.
     """
+    if not messages:
+        return
+    read_counter(connection, lock=True)  # other streams wait: keys ascend in the order of commits
+    newest = connection.execute(select(sample.c.time).order_by(*_NEWEST_FIRST).limit(1)).scalar()
+    if newest is not None:
+        now = max(now, time_of(newest) + timedelta(microseconds=1))
     time = time_text(now)
     rows = []
     for number, message in enumerate(messages[-KEPT:]):
@@ -65,9 +76,6 @@ def note_messages(
             raise InvalidSpecError("/messages", f"a message has at most {MAX_CHARACTERS:,} characters")
         seal = row_digest(time, query, number, body)
         rows.append({"time": time, "query": query, "number": number, "body": body, "seal": seal})
-    if not rows:
-        return
-    connection.execute(delete(sample).where(sample.c.time == time, sample.c.query == query))
     connection.execute(insert(sample), rows)
     last = select(sample.c.time, sample.c.query, sample.c.number).order_by(*_NEWEST_FIRST)
     if (oldest := connection.execute(last.offset(KEPT - 1).limit(1)).one_or_none()) is not None:

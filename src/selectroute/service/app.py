@@ -29,6 +29,7 @@ from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.http.rates import Rates
 from selectroute.service.jobs import calls
 from selectroute.service.jobs.job_output import JobOutput
+from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues import administration
@@ -113,6 +114,7 @@ def create_app(
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
     waiting = QueueWaiting(limits.waiting)
+    jobs = dict(sorted((jobs or {}).items()))
     service = Service(
         registry=registry,
         limits=limits,
@@ -133,7 +135,8 @@ def create_app(
         queue_waiting=waiting,
         batch_waiting=BatchWaiting(lambda: registry.newest_used()),
         recent=RecentMessages(registry),
-        jobs=dict(sorted((jobs or {}).items())),
+        jobs=jobs,
+        job_watch=JobWatch(jobs),
     )
 
     @asynccontextmanager

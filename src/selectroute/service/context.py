@@ -15,6 +15,7 @@ from selectroute.registry.registry import Registry
 from selectroute.service.http.callers import Caller, Callers
 from selectroute.service.http.rates import Rates
 from selectroute.service.jobs.job_output import JobOutput
+from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
@@ -55,6 +56,7 @@ class Service:
     recent: RecentMessages
     jobs: Mapping[str, JobOutput]
     """Output folders of the jobs that the service was told of."""
+    job_watch: JobWatch
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""

@@ -167,6 +167,15 @@ def test_changes_and_what_queries_report_come_over(registry):
     assert [(one.query, one.can_replay, one.reason) for one in resumed.backfill] == [("q-1", False, "gone")]
 
 
+def test_a_stream_is_removed(registry):
+    registry.note_reports("q-1", [], {"ended": "ended"})
+    assert [one.status for one in registry.local.streams()] == ["ended"]
+    registry.remove_stream("q-1")
+    assert list(registry.local.streams()) == []
+    with pytest.raises(NotFoundError):
+        registry.remove_stream("q-1")
+
+
 def test_a_log_of_any_size_is_followed_in_answers_of_a_limit(registry, monkeypatch):
     registry.import_(f'{{"id": "s{number}"}}' for number in range(9))
     registry.pause("s3")

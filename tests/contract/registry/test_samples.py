@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from selectroute.registry import samples
@@ -26,6 +29,29 @@ def test_messages_come_back_in_the_order_in_which_they_were_sent(registry):
     assert found[0].time.endswith("Z")
     assert weights(registry.recent_messages(found[0].key)) == [2, 3]
     assert list(registry.recent_messages(found[-1].key)) == []
+    registry.verify()
+
+
+def test_messages_that_are_added_later_come_later_whatever_the_clocks_say(registry):
+    """Readers ask for those after the newest that they have seen."""
+    second, added = datetime(2026, 11, 25, tzinfo=UTC), threading.Event()
+
+    def note(query, now, *numbers):
+        with registry._store.writing() as connection:
+            samples.note_messages(connection, query, of(*numbers), now)
+        added.set()
+
+    other = threading.Thread(target=note, args=("a", second - timedelta(seconds=30), 2))
+    with registry._store.writing() as connection:
+        samples.note_messages(connection, "b", of(1), second)
+        other.start()
+        assert not added.wait(0.3), "another stream waits for this one"
+    other.join()
+    first, _ = registry.recent_messages()
+    assert weights(registry.recent_messages(first.key)) == [2]
+    note("b", second, 3)
+    note("b", second, 4)
+    assert weights(registry.recent_messages(first.key)) == [2, 3, 4]
     registry.verify()
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
 import selectroute as sr
 from selectroute.durable import disk
+from selectroute.durable.lock import FileLock
 from selectroute.spark import Job, JobError, check
 from selectroute.spark.job.job import OtherJobError
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.job.output_folder import OutputFolder, is_owned
 from selectroute.spark.sources.files.stream import SourceError, local_folder
 
 
@@ -128,6 +130,17 @@ def test_two_jobs_on_one_checkpoint_are_refused_also_before_its_first_batch(read
     (running.job.checkpoint.path / "offsets" / "0").write_text("v1")
     with pytest.raises(OtherJobError, match="has run batches, but the output folder"):
         OutputFolder(other).claim()
+
+
+def test_who_looks_whether_a_job_runs_keeps_none_from_starting(ready):
+    claimed(ready)
+    assert not is_owned(ready.output)
+    look = FileLock(ready.output / "_lock", shared=True)  # as `is_owned` does, for an instant
+    threading.Timer(0.2, look.close).start()
+    running = OutputFolder(ready.job())
+    running.claim()
+    assert is_owned(ready.output)
+    running.release()
 
 
 def test_a_crash_at_any_step_of_a_claim_leaves_a_folder_that_can_be_claimed(ready, monkeypatch):

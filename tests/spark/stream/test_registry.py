@@ -14,7 +14,8 @@ import selectroute as sr
 from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.spark import Job, start_fanout
+from selectroute.spark import Job, JobError, start_fanout
+from selectroute.spark.batch.router import Router
 from selectroute.spark.stream.reporter import BatchReporter
 from tests.spark.registry_log import Run, delivered
 from tests.spark.stream.test_application import ran
@@ -92,7 +93,8 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
     (stream,) = registry.streams()
     told = {one["batch"]: one for one in registry.reports(query).batches}
     assert stream.query == query
-    assert stream.state == {"name": "out", "waiting": {"queue": 0, "kafka": 0}, "behind": None}
+    state = {"name": "out", "waiting": {"queue": 0, "kafka": 0}, "behind": None}
+    assert stream.state == {**state, "ended": "stopped"} and stream.status == "stopped"
     assert sorted(told) == [-1, 0, 1, 2, 3] and told[-1]["kind"] == "backfill"
     assert [told[batch]["revision"] for batch in range(4)] == [added, changed, paused, resumed]
     assert [told[batch]["deliveries"] for batch in (1, 2, -1)] == [2, 1, 1] and told[0]["seconds"][
@@ -114,6 +116,30 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         (3, "3.jsonl", resumed),
     ]
     assert set(delivered(world).values()) == {1}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_stream_says_whether_it_ended_or_failed(spark, world, registry, published, monkeypatch):
+    registry.register(RED_SPEC, id="red")
+    published.catch_up()
+    job = Job.of(world.input, registry.snapshots_folder, world.output)
+    world.drop_json("0.jsonl", RED)
+    start_fanout(spark, job, available_now=True, registry=registry).wait()
+    (stream,) = registry.streams()
+    assert (stream.status, stream.newest["batch"]) == ("ended", 0)
+
+    def fails(*_):
+        raise JobError("it fails")
+
+    world.drop_json("1.jsonl", RED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Router, "route", fails)
+        with pytest.raises(JobError, match="it fails"):
+            start_fanout(spark, job, available_now=True, registry=registry).wait()
+    assert [one.status for one in registry.streams()] == ["failed"]
+    start_fanout(spark, job, available_now=True, registry=registry).wait()
+    assert [one.status for one in registry.streams()] == ["ended"]
 
 
 @pytest.mark.parametrize("over_http", [False, True])

@@ -17,7 +17,13 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.spark import BatchReport
 from selectroute.spark.sinks.busiest import BUSIEST
 from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.stream.reporter import LIFE_SECONDS, BatchReporter, offsets_behind, summary_of
+from selectroute.spark.stream.reporter import (
+    END_SECONDS,
+    LIFE_SECONDS,
+    BatchReporter,
+    offsets_behind,
+    summary_of,
+)
 
 COUNTS = Counts(10, 7, 2, 1, deliveries=30, refused=3, queued=4, sent=5, reasons={"no JSON": 1})
 
@@ -78,6 +84,40 @@ def test_what_could_not_be_reported_is_reported_later_and_the_oldest_are_left_ou
     assert max(len(one[1]) for one in registry.said) == 40
 
 
+def test_at_the_end_all_is_reported_and_how_the_stream_ends(reporter):
+    registry, state = Registry(), {"waiting": {}, "behind": 3}
+    for number in range(100):
+        reporter.note(batch(number))
+    reporter.finish(registry, "q", "stopped")
+    assert [len(one[1]) for one in registry.said] == [40, 40, 20, 0]
+    assert [number for one in registry.said for number in one[1]] == [*range(100)]
+    assert [one[2] for one in registry.said] == [*[state] * 3, {**state, "ended": "stopped"}]
+    ReportsBody.model_validate({"state": registry.said[-1][2]})
+
+
+def test_at_the_end_a_slow_registry_is_waited_for_for_some_seconds(reporter):
+    class Slow(Registry):
+        def note_reports(self, *given):
+            super().note_reports(*given)
+            reporter.now[0] += END_SECONDS / 2
+
+    registry = Slow()
+    for number in range(1_000):
+        reporter.note(batch(number))
+    reporter.finish(registry, "q", "ended")
+    assert [len(one[1]) for one in registry.said] == [40, 40, 0]
+
+
+def test_at_the_end_a_service_that_takes_no_reports_is_not_asked_again(reporter):
+    registry = Registry()
+    registry.error = NotFoundError("there is no such path")
+    for number in range(100):
+        reporter.note(batch(number))
+    reporter.finish(registry, "q", "ended")
+    registry.error = AssertionError("asked again")
+    reporter.finish(registry, "q", "ended")
+
+
 def test_a_service_that_takes_no_reports_is_asked_once(reporter):
     registry = Registry()
     registry.error = NotFoundError("there is no such path")
@@ -134,9 +174,9 @@ def test_batches_are_noted_while_others_are_sent(reporter):
     assert told == sorted(set(told)) and told
 
 
-def test_a_source_of_kafka_says_how_far_the_slowest_partition_is_behind():
+def test_a_source_of_kafka_says_how_far_each_partition_is_behind():
     source = {"endOffset": {"t": {"0": 5, "1": 9}}, "latestOffset": {"t": {"0": 7, "1": 30}}}
     assert list(offsets_behind({"sources": [source, {"endOffset": "{}", "latestOffset": None}]})) == [
-        ("t", 21)
+        ("t", [2, 21])
     ]
     assert list(offsets_behind({})) == []

@@ -9,7 +9,9 @@ from contextlib import suppress
 import pytest
 
 from selectroute.registry.errors import AuthError
+from selectroute.spark import BatchReport
 from selectroute.spark.job.job import JobError
+from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.stream.fan_out import check
 from selectroute.spark.stream.reporter import BatchReporter
 from selectroute.spark.stream.sampler import Sampler
@@ -192,6 +194,45 @@ class Following:
         while not done():
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_the_last_reports_have_the_side_batches_of_the_last_round_and_how_the_stream_ends(world, log):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    one = Following(world, log)
+    for number in range(100):
+        one.follower._reporter.note(BatchReport(number, 1, 1, Counts(), {}))
+    one.follower.start("q")
+    one.follower.finish(ending="stopped")
+    told = [number for _, batches, _ in log.reports for number in batches]
+    assert sorted(told) == [-1, *range(100)]
+    assert log.reports[-1] == ("q", [], {"ended": "stopped"})
+
+
+def test_a_stream_whose_side_batch_fails_says_so(world, log, monkeypatch):
+    Run(world, log).route(0, RED)
+    one = Following(world, log)
+
+    def fails(*_):
+        raise JobError("it fails")
+
+    monkeypatch.setattr(one.follower, "_next", fails)
+    one.follower.start("q")
+    one.follower.finish()
+    assert len(one.failures) == 1 and log.reports[-1] == ("q", [], {"ended": "failed"})
+
+
+def test_a_registry_out_of_reach_is_not_asked_once_more_at_the_end(world, log, monkeypatch):
+    Run(world, log).route(0, RED)
+    log.reachable = False
+    one = Following(world, log)
+    monkeypatch.setattr(one.follower._reporter, "finish", lambda *_: one.failures.append("asked"))
+    one.follower.start("q")
+    one.follower.finish()
+    assert not one.failures and len(one.warnings) == 1
 
 
 def test_an_idle_stream_makes_backfills_too(world, log):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -11,26 +12,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.service.console.api import Api, ApiError
-from selectroute.service.console.page import api_of, page
+from selectroute.service.console.page import api_of, page, redirect
 
 _ON_A_PAGE: Final = 100
-_RATED: Final = 20
-"""Newest batches from which the rates of a stream are taken."""
 
 _BUSIEST: Final = 20
 """Subscriptions of a stream that are listed."""
+
+_STEPS: Final = ("pin", "plan", "match", "commit", "publish")
+"""Steps of a batch in their order; others come last."""
 
 _WIDTH, _HEIGHT = 1_000, 160
 """Size of a chart, in its own units."""
 
 
 class Bar(NamedTuple):
-    """Bar of a chart, in its units, and what it says."""
+    """Bar of a chart, in its units, the number of what it stands for, and what it says."""
 
     x: float
     y: float
     width: float
     height: float
+    part: int
     text: str
 
 
@@ -44,64 +47,76 @@ async def overview(request: Request) -> Response:
             raise
         # Counts of streams are of all topics: a token for some has none of them.
         return await page(request, "overview.html", {"health": None, "why": str(error), "streams": []})
-    found = (await api.call("GET", "/v1/streams")).data["items"]
-    streams = [{**one, "rates": await _rates(api, one["query"])} for one in found]
-    return await page(request, "overview.html", {"health": health, "why": None, "streams": streams})
+    streams = (await api.call("GET", "/v1/streams")).data["items"]
+    data = {"health": health, "why": None, "streams": streams}
+    data["names"] = {one["query"]: one["name"] for one in streams}
+    return await page(request, "overview.html", data)
+
+
+async def newest(request: Request) -> Response:
+    """Go to the batches of the stream that was heard of last; to the overview if there is none."""
+    streams = await _streams(api_of(request))
+    if not streams:
+        return redirect("/overview")
+    return redirect(f"/streams/{quote(max(streams, key=lambda one: one['heard'])['query'], safe='')}")
 
 
 async def shown(request: Request) -> Response:
-    """Show the newest batches of a stream, as charts and as a table, and their busiest subscriptions."""
+    """Show the newest batches of a stream, as charts and as a table, and their busiest subscriptions; with
+    ``do=remove`` in the URL, ask whether to remove it.
+    """
     api, query = api_of(request), request.path_params["query"]
+    streams = await _streams(api)
     params = {"limit": _ON_A_PAGE, "cursor": request.query_params.get("cursor")}
     found = (await api.call("GET", f"{_of(query)}/reports", params=params)).data
     batches = found["batches"]
-    steps = list(dict.fromkeys(step for one in batches for step in one["seconds"]))
+    found_steps = dict.fromkeys(step for one in batches for step in one["seconds"])
+    steps = sorted(found_steps, key=lambda step: _STEPS.index(step) if step in _STEPS else len(_STEPS))
+    stream = next((one for one in streams if one["query"] == query), None)
     data = {
         "query": query,
-        "name": (await names(api)).get(query, query),
+        "name": query if stream is None else stream["name"],
+        "stream": stream,
+        "others": [one for one in streams if one["query"] != query],
+        "removes": stream is not None and request.query_params.get("do") == "remove",
         "batches": batches,
         "next_cursor": found["next_cursor"],
         "steps": steps,
         "size": (_WIDTH, _HEIGHT),
-        "deliveries": bars(batches, lambda one: one["deliveries"], "{:,.0f} deliveries"),
+        "messages": bars(batches, lambda one: {0: one["messages"]}, "{:,.0f} messages"),
+        "deliveries": bars(batches, lambda one: {0: one["deliveries"]}, "{:,.0f} deliveries"),
+        "seconds": bars(batches, partial(_seconds_of, steps), "{:.3f} seconds", steps),
         "busiest": busiest(batches),
-        "seconds": bars(batches, lambda one: sum(one["seconds"].values()), "{:.3f} seconds"),
     }
     return await page(request, "stream.html", data)
 
 
-async def names(api: Api) -> dict[str, str]:
-    """Return the names of streams by their queries; none for a caller who may not see streams."""
+async def removed(request: Request) -> Response:
+    """Remove a stream that has ended or vanished."""
+    query = request.path_params["query"]
+    await api_of(request).call("DELETE", f"/v1/streams/{quote(query, safe='')}")
+    return redirect("/overview")
+
+
+def _seconds_of(steps: list[str], batch: dict[str, Any]) -> dict[int, float]:
+    """Return the seconds of each step of a batch, by the step's place among all steps."""
+    return {steps.index(step): seconds for step, seconds in batch["seconds"].items()}
+
+
+async def _streams(api: Api) -> list[dict[str, Any]]:
+    """Return the streams; none for a caller who may not see streams."""
     try:
-        found = (await api.call("GET", "/v1/streams")).data["items"]
+        found: list[dict[str, Any]] = (await api.call("GET", "/v1/streams")).data["items"]
     except ApiError as error:
         if error.kind != "forbidden":
             raise
-        return {}
-    return {one["query"]: one["name"] for one in found}
+        return []
+    return found
 
 
-async def _rates(api: Api, name: str) -> dict[str, float] | None:
-    """Return messages and deliveries a second of the newest batches; None if there are too few."""
-    found = (await api.call("GET", f"{_of(name)}/reports", params={"limit": _RATED})).data["batches"]
-    return rates(found)
-
-
-def rates(batches: list[dict[str, Any]]) -> dict[str, float] | None:
-    """Return messages and deliveries a second from the end of the oldest of these batches to that of the
-    newest; None for fewer than two.
-
-    >>> one = {"messages": 50, "deliveries": 100, "ended": "2026-01-01T00:00:00Z"}
-    >>> rates([{**one, "ended": "2026-01-01T00:00:10Z"}, one])
-    {'messages': 5.0, 'deliveries': 10.0}
-    """
-    if len(batches) < 2:
-        return None
-    newest, oldest = (datetime.fromisoformat(batches[place]["ended"]).astimezone(UTC) for place in (0, -1))
-    seconds = (newest - oldest).total_seconds()
-    if seconds <= 0:
-        return None
-    return {name: sum(one[name] for one in batches[:-1]) / seconds for name in ("messages", "deliveries")}
+async def names(api: Api) -> dict[str, str]:
+    """Return the names of streams by their queries; none for a caller who may not see streams."""
+    return {one["query"]: one["name"] for one in await _streams(api)}
 
 
 def busiest(batches: list[dict[str, Any]]) -> list[tuple[str, int]]:
@@ -116,26 +131,50 @@ def busiest(batches: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return total.most_common(_BUSIEST)
 
 
-def bars(batches: list[dict[str, Any]], value: Any, text: str) -> list[Bar]:
-    """Return a bar for each batch, the oldest first; the largest has the whole height."""
-    values = [float(value(one)) for one in reversed(batches)]
-    most = max(values, default=0.0) or 1.0
-    width = _WIDTH / max(len(values), 20)
-    return [
-        Bar(
-            round(number * width, 2),
-            round(_HEIGHT * (1 - found / most), 2),
-            round(width * 0.8, 2),
-            round(_HEIGHT * found / most, 2),
-            f"batch {one['batch']}: {text.format(found)}",
-        )
-        for number, (one, found) in enumerate(zip(reversed(batches), values, strict=True))
-    ]
+def bars(
+    batches: list[dict[str, Any]],
+    values: Callable[[dict[str, Any]], Mapping[int, float]],
+    text: str,
+    parts: Sequence[str] = (),
+) -> list[Bar]:
+    """Return a bar for each value of each batch, the oldest batch first, and the values of a batch one upon
+    another; the highest batch has the whole height. Values have their number among the ``parts``.
+
+    >>> batches = [{"batch": 1, "seconds": {0: 1.0, 1: 3.0}}]
+    >>> found = bars(batches, lambda one: one["seconds"], "{:.0f} s", ["pin", "match"])
+    >>> [(bar.y, bar.height, bar.part, bar.text) for bar in found]
+    [(120.0, 40.0, 0, 'batch 1: pin 1 s'), (0.0, 120.0, 1, 'batch 1: match 3 s')]
+    """
+    found = [values(one) for one in reversed(batches)]
+    most = max((sum(one.values()) for one in found), default=0.0) or 1.0
+    width = _WIDTH / max(len(found), 20)
+    made = []
+    for number, (batch, of_batch) in enumerate(zip(reversed(batches), found, strict=True)):
+        below = 0.0
+        for part, value in sorted(of_batch.items()):
+            below += value
+            name = f"{parts[part]} " if parts else ""
+            made.append(
+                Bar(
+                    round(number * width, 2),
+                    round(_HEIGHT * (1 - below / most), 2),
+                    round(width * 0.8, 2),
+                    round(_HEIGHT * value / most, 2),
+                    part,
+                    f"batch {batch['batch']}: {name}{text.format(value)}",
+                )
+            )
+    return made
 
 
 def _of(name: str) -> str:
     return f"/v1/queries/{quote(name, safe='')}"
 
 
-ROUTES: Final = (("GET", "/overview", overview), ("GET", "/streams/{query}", shown))
+ROUTES: Final = (
+    ("GET", "/overview", overview),
+    ("GET", "/streams", newest),
+    ("GET", "/streams/{query}", shown),
+    ("POST", "/streams/{query}/remove", removed),
+)
 """Method, path and function of each screen."""

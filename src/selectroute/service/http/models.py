@@ -228,12 +228,14 @@ class BatchReportBody(Strict):
 
 class StreamStateBody(Strict):
     """Stream at the moment: its name, how many destinations of each kind make it wait, and how many messages
-    wait in its source, null if it does not know.
+    wait in its source, null if it does not know. `ended` is only in its last report: whether it has read all
+    input, was stopped, or failed.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     waiting: Annotated[dict[_Word, Counted], Field(max_length=10)] = {}
     behind: Counted | None = None
+    ended: Literal["ended", "stopped", "failed"] | None = None
 
 
 class ReportsBody(Strict):
@@ -305,14 +307,26 @@ class ActivitiesAnswer(BaseModel):
 
 
 class StreamAnswer(BaseModel):
-    """Stream as it was last heard of: its name, or the query's id if it has none."""
+    """Stream as it was last heard of: its name, or the query's id if it has none. It is `running` if it was
+    heard of in the last minute, `silent` if not, `gone` after a week; or it has said that it `ended`, was
+    `stopped`, or `failed`. The rates are those of its newest 100 batches up to now, null unless it runs.
+
+    `job` is the job of this name that the service knows, null for none. `dead_letters` are those of the job
+    that no replay took, null if they are not counted; without a job, those of the newest `batches`.
+    """
 
     query: str
     name: str
     source: str
     heard: str
+    status: Literal["running", "silent", "gone", "ended", "stopped", "failed"]
     state: dict[str, Any]
     newest: BatchReportAnswer | None
+    messages_per_second: float | None
+    deliveries_per_second: float | None
+    job: str | None
+    dead_letters: int | None
+    batches: int
 
 
 class StreamsAnswer(BaseModel):
@@ -373,10 +387,12 @@ class DryRunAnswer(BaseModel):
 
 
 class EvidenceAnswer(BaseModel):
-    """Observation, and whether it is as it should be."""
+    """Observation, whether it is as it should be, and the stream, by its query, or the job that it is of."""
 
     ok: bool
     text: str
+    query: str | None = None
+    job: str | None = None
 
 
 class HealthAnswer(BaseModel):

@@ -43,6 +43,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "GET /v1/messages": "List the newest messages of the sample",
         "GET /v1/messages/identifiers": "List the identifiers in recent messages",
         "GET /v1/streams": "List the streams that have reported",
+        "DELETE /v1/streams/{query}": "Remove a stream that has ended or vanished",
         "GET /v1/health": "Check the registry and its streams",
         "GET /v1/jobs": "List the jobs whose dead letters are shown",
         "GET /v1/jobs/{job}/dead-letters": "List dead letters of a job",

@@ -38,6 +38,12 @@ class JobOutput(Protocol):
     can't be read.
     """
 
+    def has_run(self) -> bool:
+        """Return whether the job has been started."""
+
+    def is_held(self) -> bool:
+        """Return whether a driver runs the job now, which may take seconds; one may start meanwhile."""
+
     def letters(
         self, wanted: Wanted, skip: int, limit: int, left_only: bool = False
     ) -> Sequence[Mapping[str, Any]]:

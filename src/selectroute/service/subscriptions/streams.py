@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Response
 
-from selectroute.registry.reports import SILENT_SECONDS, StreamState
+from selectroute.registry.errors import NotFoundError
+from selectroute.registry.model import time_of
+from selectroute.registry.reports import GONE_SECONDS, StreamState
 from selectroute.registry.role import Role
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.models import HealthAnswer, ReportsAnswer, ReportsBody, StreamsAnswer
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
 from selectroute.service.subscriptions.publishing import State
 
 LAG_SECONDS: Final = 10.0
 """Seconds after which a revision should be published."""
 
-RECENT: Final = 100
-"""Batches of each stream that the verdict looks at."""
+OUTDATED_SECONDS: Final = 60.0
+"""Seconds after a change within which a batch may begin with an earlier revision."""
+
+BATCHES_COME_SECONDS: Final = 600.0
+"""Seconds after its newest batch for which a stream is reproached with the revision of that batch."""
+
+_SHORT_WAIT_SECONDS: Final = 0.2
 
 _ALL: Final = "streams deliver for all topics, and this needs a token"
+_REMOVE: Final = "a stream is removed with a writer's token"
 
 router = APIRouter(route_class=Call, tags=["streams"])
 
@@ -64,21 +74,69 @@ def reports(
 
 @call(router, "GET", "/v1/streams", Role.reader, "forbidden", response_model=StreamsAnswer)
 def listed(service: ServiceDep, by: CallerDep) -> Response:
-    """Return the streams that have reported, each with its newest batch. Needs a token for all topics."""
+    """Return the streams that have reported, each with its newest batch, its rates and its dead letters.
+    Needs a token for all topics.
+    """
     by.check_all_topics(_ALL)
-    return JsonAnswer({"items": [one.to_json() for one in service.registry.streams()]})
+    jobs = service.job_watch.states(_SHORT_WAIT_SECONDS)
+    return JsonAnswer({"items": [_with_job(one, jobs) for one in service.registry.streams()]})
+
+
+def _with_job(one: StreamState, jobs: Mapping[str, JobState]) -> dict[str, Any]:
+    known = jobs.get(one.name)
+    if known is None:
+        return {**one.to_json(), "job": None}
+    return {**one.to_json(), "job": one.name, "dead_letters": known.left}
+
+
+@call(
+    router,
+    "DELETE",
+    "/v1/streams/{query}",
+    Role.writer,
+    "not-found",
+    "invalid-body",
+    "read-only",
+    status_code=204,
+)
+def remove(service: ServiceDep, by: CallerDep, query: Name) -> Response:
+    """Remove a stream that has ended or vanished from the list, with its reports of batches. One that runs is
+    listed again with its next report. Needs a token for all topics.
+    """
+    by.check_unlimited(_REMOVE)
+    try:
+        service.registry.remove_stream(query)
+    except NotFoundError as error:
+        raise ProblemError("not-found", str(error)) from None
+    return Response(status_code=204)
 
 
 @call(router, "GET", "/v1/health", Role.reader, "forbidden", response_model=HealthAnswer)
 def health(service: ServiceDep, by: CallerDep) -> Response:
-    """Return a verdict in a sentence, and the evidence for it. Needs a token for all topics."""
+    """Return a verdict in a sentence, and the evidence for it: publication, each stream, and the jobs that
+    the service knows. Needs a token for all topics.
+
+    Faults are a revision that is not published; a stream that failed, or was not heard of for a minute,
+    until it is heard of again, is removed, or a week has passed; one that routes with an old revision; one
+    whose destinations make it wait; and dead letters that no replay took. What a stream is behind is a fact.
+    """
     by.check_all_topics(_ALL)
-    state, streams = service.publishing.state(), service.registry.streams()
-    recent = {one.query: service.registry.reports(one.query, limit=RECENT).batches for one in streams}
-    evidence = list(evidence_of(state, streams, recent, datetime.now(UTC)))
+    state, streams, now = service.publishing.state(), service.registry.streams(), datetime.now(UTC)
+
+    def changed_after(revision: int) -> datetime | None:
+        page = service.registry.changes(revision, limit=1)
+        return next((one.time for one in page), None)
+
+    jobs = service.job_watch.states()
+    evidence = [
+        *_of_publication(state),
+        *(fact for one in streams for fact in evidence_of(one, state, one.name in jobs, now, changed_after)),
+        *(fact for name, job in jobs.items() for fact in _of_job(name, job)),
+    ]
     wrong = [one for one in evidence if not one.ok]
     if not wrong:
-        verdict = f"All is well: {counted(len(streams), 'stream')}, revision {state.revision:,} is published."
+        running = counted(sum(one.status == "running" for one in streams), "running stream")
+        verdict = f"All is well: {running}, revision {state.revision:,} is published."
     else:
         verdict = "; ".join(one.text for one in wrong[:3]) + ("; …" if len(wrong) > 3 else ".")
     data = {"status": "attention" if wrong else "ok", "verdict": verdict[0].upper() + verdict[1:]}
@@ -86,26 +144,15 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
 
 
 class Evidence(NamedTuple):
-    """Observation, and whether it is as it should be."""
+    """Observation, whether it is as it should be, and the stream or job that it is of."""
 
     ok: bool
     text: str
+    query: str | None = None
+    job: str | None = None
 
 
-def evidence_of(
-    state: State,
-    streams: Sequence[StreamState],
-    recent: Mapping[str, Sequence[Mapping[str, Any]]],
-    now: datetime,
-) -> Iterator[Evidence]:
-    """Yield what can be said of the registry and its streams.
-
-    Args:
-        state: of the publication.
-        streams: the streams as they were last heard of.
-        recent: the newest reports of each.
-        now: the time.
-    """
+def _of_publication(state: State) -> Iterator[Evidence]:
     published = None if state.snapshot is None else state.snapshot.revision
     if state.failure is not None:
         yield Evidence(False, f"revision {state.revision:,} cannot be published; the service's log says why")
@@ -114,16 +161,94 @@ def evidence_of(
     else:
         text = f"revision {published:,} is published, {state.revision:,} is the newest"
         yield Evidence(state.lag_seconds <= LAG_SECONDS, text)
-    for one in streams:
-        silent = (now - one.heard).total_seconds()
-        ago = f"{counted(int(silent), 'second')} ago" if silent < 120 else f"{int(silent / 60):,} minutes ago"
-        yield Evidence(silent <= SILENT_SECONDS, f"the stream {one.name} was heard of {ago}")
+
+
+def evidence_of(
+    one: StreamState,
+    state: State,
+    has_job: bool,
+    now: datetime,
+    changed_after: Callable[[int], datetime | None],
+) -> Iterator[Evidence]:
+    """Yield what can be said of a stream.
+
+    Args:
+        one: the stream as it was last heard of.
+        state: of the publication.
+        has_job: whether the service knows its job, and so the dead letters that are left.
+        now: the time.
+        changed_after: returns the time of the first change after a revision.
+    """
+    passed = (now - one.heard).total_seconds()
+    is_recent = passed <= GONE_SECONDS
+    is_fault = one.status in ("silent", "failed") and is_recent
+    yield Evidence(
+        not is_fault, f"the stream {one.name} {_STATUS[one.status].format(_ago(passed))}", one.query
+    )
+    if one.status == "running":
         for kind, number in (one.state.get("waiting") or {}).items():
             if number:
                 makes = "makes" if number == 1 else "make"
                 what = f"{counted(number, 'destination')} of the kind {kind} {makes}"
-                yield Evidence(False, f"{what} the stream {one.name} wait")
-        batches = recent[one.query]
-        dead = sum(batch["dead_lettered"] + batch["refused"] for batch in batches)
-        of = f"the newest {counted(len(batches), 'batch', 'batches')} of {one.name}"
-        yield Evidence(not dead, f"{counted(dead, 'dead letter')} came of {of}")
+                yield Evidence(False, f"{what} the stream {one.name} wait", one.query)
+        if (text := _outdated(one, state, now, changed_after)) is not None:
+            yield Evidence(False, text, one.query)
+        if one.state.get("behind") is not None:
+            behind = counted(one.state["behind"], "message")
+            yield Evidence(True, f"the stream {one.name} is {behind} behind its source", one.query)
+    if not has_job:
+        dead, batches = counted(one.dead_letters, "dead letter"), counted(one.batches, "batch", "batches")
+        text = f"the stream {one.name} has {dead} in its newest {batches}"
+        yield Evidence(not (one.dead_letters and is_recent), text, one.query)
+
+
+_STATUS: Final = {
+    "running": "was heard of {}",
+    "silent": "was heard of {}, and has not said that it ended",
+    "gone": "was heard of {}, and is taken for gone",
+    "ended": "ended {}, after all of its input",
+    "stopped": "was stopped {}",
+    "failed": "failed {}; its log says why",
+}
+
+
+def _ago(seconds: float) -> str:
+    for unit, size, most in (("second", 1, 120), ("minute", 60, 7_200), ("hour", 3_600, 172_800)):
+        if seconds < most:
+            return f"{counted(max(int(seconds / size), 0), unit)} ago"
+    return f"{counted(int(seconds / 86_400), 'day')} ago"
+
+
+def _outdated(
+    one: StreamState, state: State, now: datetime, changed_after: Callable[[int], datetime | None]
+) -> str | None:
+    """Return a sentence if the newest batch of a stream began long after a revision that it did not use."""
+    published = 0 if state.snapshot is None else state.snapshot.revision
+    newest = one.newest
+    if newest is None or newest.get("kind", "stream") != "stream" or "ended" not in newest:
+        return None
+    if newest["revision"] >= published or (changed := changed_after(newest["revision"])) is None:
+        return None
+    ended = min(time_of(newest["ended"]), one.heard)  # the clock of the stream may be ahead
+    late = (ended - changed).total_seconds() - sum(newest.get("seconds", {}).values())
+    if late <= OUTDATED_SECONDS or (now - ended).total_seconds() > BATCHES_COME_SECONDS:
+        return None
+    return (
+        f"the stream {one.name} routes with revision {newest['revision']:,}, although revision "
+        f"{published:,} is published"
+    )
+
+
+def _of_job(name: str, job: JobState) -> Iterator[Evidence]:
+    of = f"of the job {name}"
+    if job.problem is not None:
+        yield Evidence(False, f"the dead letters {of} are not known: {job.problem}", job=name)
+        return
+    if job.left is None:
+        yield Evidence(True, f"the dead letters {of} are being counted", job=name)
+    else:
+        are = "is" if job.left == 1 else "are"
+        yield Evidence(not job.left, f"{counted(job.left, 'dead letter')} {of} {are} not replayed", job=name)
+    if job.is_held is not None:
+        held = f"a driver holds the output folder {of}" if job.is_held else f"the job {name} is not running"
+        yield Evidence(True, held, job=name)

@@ -10,6 +10,7 @@ from typing import Any
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import REPLAY, Commits
 from selectroute.spark.job.job import job_record
+from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.replay.letters import Left, left_by_batch, wanted_letters
 from selectroute.spark.replay.request import (
     ReplayFilterSpec,
@@ -35,6 +36,10 @@ class JobFolder:
             return False
         job_record(self._output)
         return True
+
+    def is_held(self) -> bool:
+        """Return whether a driver runs the job; see `is_owned`."""
+        return is_owned(self._output)
 
     def letters(
         self, wanted: Mapping[str, Sequence[Any]], skip: int, limit: int, left_only: bool = False

@@ -8,6 +8,7 @@ folder binds the three together; any other combination is refused before anythin
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,10 @@ _FORMATS = {PARQUET: 1, DELTA: 2}
 
 LEASE: Final = "_lease.json"
 """Name of the lease of an output folder in remote storage."""
+
+
+_LOOK_SECONDS: Final = 0.5
+"""Time for which a lock is tried: `is_owned` holds it for an instant, too."""
 
 
 class OutputFolder:
@@ -279,11 +284,16 @@ class OutputFolder:
         )
 
     def _take_lock(self, folder: Path, noun: str) -> None:
-        try:
-            self._locks.append(FileLock(folder / "_lock", wait=False, create=0o644))
-        except BlockingIOError as error:
-            self.release()
-            raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error
+        deadline = time.monotonic() + _LOOK_SECONDS
+        while True:
+            try:
+                self._locks.append(FileLock(folder / "_lock", wait=False, create=0o644))
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    self.release()
+                    raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error
+                time.sleep(_LOOK_SECONDS / 10)
 
 
 def _names_in(folder: Location) -> set[str]:

@@ -52,7 +52,7 @@ from selectroute.spark.senders.kafka import (
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.sources.files.stream import spark_path
-from selectroute.spark.stream.reporter import BatchReporter, offsets_behind
+from selectroute.spark.stream.reporter import BatchReporter, Ending, offsets_behind
 from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
@@ -242,8 +242,8 @@ class FanOut:
             progress = None if self.query is None else self.query.lastProgress
         except (PySparkException, Py4JError, OSError):  # the query or the JVM has ended
             progress = None
-        sources = () if progress is None else offsets_behind(json.loads(progress.json))
-        behind = max((messages for _, messages in sources), default=None)
+        sources = [] if progress is None else [*offsets_behind(json.loads(progress.json))]
+        behind = sum(sum(messages) for _, messages in sources) if sources else None
         return {"name": self.job.name, "waiting": self.waiting, "behind": behind}
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
@@ -252,7 +252,7 @@ class FanOut:
         Raises:
             SelectRouteError: the failure, in one sentence. The job can be started again.
         """
-        query, ended = self.query, False
+        query, ended, failed = self.query, False, False
         try:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
@@ -264,12 +264,15 @@ class FanOut:
             ended = True
         except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
             if not isinstance(self._failure, StoppingError):
+                failed = True
                 raise sentence(self._failure or error) from error
         finally:
             if not ended:
                 self._stopping.set()
+            failed = failed or not isinstance(self._failure, StoppingError | None)
+            ending: Ending = "failed" if failed else "stopped" if self._stopping.is_set() else "ended"
             if self._side_thread is not None:
-                self._side_thread.finish(should_stop if ended else lambda: True)
+                self._side_thread.finish(should_stop if ended else lambda: True, ending)
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=not ended or self._stopping.is_set())
             try:

@@ -148,7 +148,7 @@ class StreamMetrics:
         for phase, milliseconds in (progress.get("durationMs") or {}).items():
             self._phases.labels(phase).set(milliseconds / 1000)
         for topics, messages in offsets_behind(progress):
-            self._behind.labels(topics).set(messages)
+            self._behind.labels(topics).set(max(messages, default=0))
 
 
 def _waiting(fan: FanOut, kind: str) -> float:

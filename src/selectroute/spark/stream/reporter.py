@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_text
@@ -29,7 +29,14 @@ _AT_ONCE: Final = 40
 subscriptions with the longest ids.
 """
 
+END_SECONDS: Final = 10.0
+"""Longest time for the reports at the end of a job, beyond a request that is already on its way."""
+
 _REASONS: Final = 50
+
+
+Ending = Literal["ended", "stopped", "failed"]
+"""How a stream ends: it has read all input, was stopped, or failed."""
 
 
 class ReportedTo(Protocol):
@@ -87,6 +94,16 @@ class BatchReporter:
             if self._waiting and self._waiting[0] is one:
                 self._waiting.popleft()
 
+    def finish(self, registry: ReportedTo, query: str, ending: Ending) -> None:
+        """Report all that was noted, for at most `END_SECONDS`, and then how the stream ends. Raises the
+        registry's errors; one of an earlier release does not know that a stream can end.
+        """
+        deadline = self._clock() + END_SECONDS
+        while self._waiting and not self._is_refused and self._clock() < deadline:
+            self.send(registry, query, at_once=True)
+        if not self._is_refused:
+            registry.note_reports(query, [], {**self._state(), "ended": ending})
+
 
 def summary_of(report: BatchReport) -> dict[str, Any]:
     """Return a report as plain data: what ``POST /v1/queries/{query}/reports`` takes."""
@@ -103,9 +120,8 @@ def summary_of(report: BatchReport) -> dict[str, Any]:
     }
 
 
-def offsets_behind(progress: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield for each Kafka source its topics, and the number of messages not yet read of the partition that
-    has most.
+def offsets_behind(progress: Mapping[str, Any]) -> Iterator[tuple[str, list[int]]]:
+    """Yield for each Kafka source its topics, and for each partition the number of messages not yet read.
 
     Args:
         progress: Spark's ``StreamingQueryProgress``, parsed from its JSON.
@@ -113,9 +129,9 @@ def offsets_behind(progress: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for source in progress.get("sources") or ():
         ends, latest = source.get("endOffset"), source.get("latestOffset")
         if isinstance(ends, dict) and isinstance(latest, dict):
-            waiting = (
-                offset - ends.get(topic, {}).get(number, 0)
+            waiting = [
+                max(offset - ends.get(topic, {}).get(number, 0), 0)
                 for topic, of_topic in latest.items()
                 for number, offset in of_topic.items()
-            )
-            yield ",".join(sorted(latest)), max(waiting, default=0)
+            ]
+            yield ",".join(sorted(latest)), waiting

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from selectroute.registry.errors import AuthError
@@ -22,7 +22,7 @@ from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.reporter import BatchReporter, ReportedTo
+from selectroute.spark.stream.reporter import BatchReporter, Ending, ReportedTo
 from selectroute.spark.stream.sampler import SampledTo, Sampler
 
 _LOOK_SECONDS = 0.5
@@ -172,6 +172,7 @@ class SideThread:
         self._admitted = False
         self._woken = threading.Event()
         self._ending = threading.Event()
+        self._how: Ending = "ended"
         self._hurried = threading.Event()
         self._thread = threading.Thread(target=self._run, name="selectroute-registry", daemon=True)
 
@@ -193,8 +194,11 @@ class SideThread:
         """Make no further backfill or replay: the rest is done at the next start."""
         self._hurried.set()
 
-    def finish(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Finish the pending reports and side batches, unless hurried or stopped, and end the thread."""
+    def finish(self, should_stop: Callable[[], bool] = lambda: False, ending: Ending = "ended") -> None:
+        """Finish the pending reports and side batches, unless hurried or stopped, report how the stream ends,
+        and end the thread.
+        """
+        self._how = ending
         self._ending.set()
         self._woken.set()
         while self._thread.is_alive():
@@ -213,7 +217,17 @@ class SideThread:
                     self._round(self._query)
             self._backfills.close()
         except BaseException as error:
+            self._how = "failed"
             self._on_failure(error)
+        self._report_end()
+
+    def _report_end(self) -> None:
+        """Report what is left and how the stream ends, unless the registry did not answer just now: a job
+        does not wait for it to end.
+        """
+        if self._registry is not None and self._query is not None and self._admitted and self._reached:
+            with suppress(SelectRouteError, OSError):
+                self._reporter.finish(self._registry, self._query, self._how)
 
     def _round(self, query: str) -> None:
         if self._registry is not None:

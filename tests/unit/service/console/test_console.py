@@ -6,6 +6,7 @@ import html
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ import pytest
 
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
+from selectroute.registry import reports
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
@@ -40,6 +42,7 @@ CHANGES = ("new", "heavy/edit", "heavy/pause", "heavy/resume", "heavy/remove")
 CHANGES = (
     *(f"subscriptions/{one}" for one in CHANGES),
     "jobs/flights/audit",
+    "streams/q1/remove",
     "queue-put/orders",
     "queue-get/orders",
     "queue-purge/orders",
@@ -245,29 +248,136 @@ def test_a_cookie_of_any_content_is_a_wrong_token_and_not_an_error(filled):
             assert answer.status_code == 303 and "sign-in" in answer.headers["location"]
 
 
-def test_streams_and_their_batches_are_shown_and_judged(client):
-    page = client.get("/console/")
-    assert page.url.path == "/console/overview" and "None has reported yet" in page.text
-    counts = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "deliveries"), 0)
-    for number in range(3):
-        batch = {**counts, "batch": number, "revision": 1, "ended": f"2026-11-25T00:00:{number:02}Z"}
-        batch |= {"deliveries": 1_000 * number, "messages": 500, "seconds": {"match": 0.5, "commit": 0.25}}
-        state = {"name": "flights", "waiting": {"queue": number - 2 and 1}, "behind": 7}
-        body = {"batches": [batch], "state": state}
-        assert client.post("/v1/queries/q1/reports", json=body).status_code == 204
-    while not client.get("/readyz").is_success:
-        time.sleep(0.05)
-    page = client.get("/console/overview").text
-    assert '<a href="/console/streams/q1">flights</a>' in page
-    assert "All is well: 1 stream" in page and "500.0" in page and "1,500.0" in page and ">7</td>" in page
-    page = client.get("/console/streams/q1").text
-    assert "<h1>Stream flights</h1>" in page and "Query q1" in page
-    assert (
-        page.count("<rect") == 6 and "batch 2: 2,000 deliveries" in page and "batch 0: 0.750 seconds" in page
-    )
-    assert page.index('<th scope="row">2</th>') < page.index('<th scope="row">0</th>')
-    page = client.get("/console/streams/nothing").text
-    assert "It has not reported a batch" in page
+class TestStreams:
+    def note(self, registry, ago=0.0, *batches, query="q1", **state):
+        counts = dict.fromkeys(
+            ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused"), 0
+        )
+        rows = [{**counts, "revision": 1, "kind": "stream", "seconds": {}, **one} for one in batches]
+        rows = [{**one, "ended": f"2026-11-25T00:00:{one['batch']:02}Z"} for one in rows]
+        with registry._store.writing() as connection:
+            heard = datetime.now(UTC) - timedelta(seconds=ago)
+            reports.note_reports(connection, query, rows, {"behind": None, **state}, heard)
+
+    def cells(self, client):
+        """The cells of the one stream on the overview, by their heads."""
+        page = client.get("/console/overview").text
+        heads = re.findall(r'<th scope="col">(.*?)</th>', page)
+        (row,) = re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.DOTALL)
+        cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        return dict(zip(heads, (re.sub("<[^>]*>", "", cell) for cell in cells), strict=True))
+
+    def test_none_has_reported(self, client):
+        page = client.get("/console/")
+        assert page.url.path == "/console/overview" and "None has reported yet" in page.text
+        assert client.get("/console/streams").url.path == "/console/overview"
+        assert "It has not reported a batch" in client.get("/console/streams/nothing").text
+
+    def test_they_are_shown_and_judged(self, client, filled):
+        for number in range(3):
+            batch = {"batch": number, "deliveries": 1_000 * number, "messages": 500}
+            self.note(filled, 20 - 10 * number, batch, name="flights", behind=7)
+        while not client.get("/readyz").is_success:
+            time.sleep(0.05)
+        found = self.cells(client)
+        assert (found["Stream"], found["Status"], found["Newest batch"]) == ("flights", "running", "2")
+        assert 40 < float(found["Messages/s"]) <= 50 and 120 < float(found["Deliveries/s"]) <= 150
+        assert (found["Messages behind"], found["Dead letters"]) == ("7", "0 in 3 batches")
+        page = client.get("/console/overview").text
+        assert '<a href="/console/streams/q1">flights</a>' in page
+        assert "All is well: 1 running stream, revision 1" in page
+        page = client.get("/console/streams/q1").text
+        assert "<h1>Stream flights</h1>" in page and "Query q1" in page
+        assert page.index('<th scope="row">2</th>') < page.index('<th scope="row">0</th>')
+        self.note(filled, name="flights")
+        assert self.cells(client)["Messages behind"] == "unknown"
+
+    def test_one_that_is_silent_has_no_rates(self, client, filled):
+        for number in range(3):
+            self.note(filled, 150 - 10 * number, {"batch": number, "messages": 500}, behind=7)
+        found = self.cells(client)
+        assert found["Status"] == "silent"
+        assert {found[name] for name in ("Messages/s", "Deliveries/s", "Messages behind")} == {""}
+
+    def test_charts_have_names_a_legend_and_their_numbers_in_the_table(self, client, filled):
+        for number in range(3):
+            batch = {"batch": number, "messages": 500, "deliveries": 1_000 * number}
+            self.note(
+                filled, 0, {**batch, "seconds": {"pin": 0.25, "match": 0.5} if number else {"pin": 1.0}}
+            )
+        page = client.get("/console/streams/q1").text
+        charts = re.findall(r'<svg class="chart" role="img" aria-label="([^"]+)".*?</svg>', page, re.DOTALL)
+        seconds = "Seconds of each step of each batch"
+        assert charts == ["Messages of each batch", "Deliveries of each batch", seconds]
+        assert re.findall(r"</svg> (\w+)</li>", page) == ["pin", "match"]
+        titles = re.findall("<title>(batch .*?)</title>", page)
+        assert "batch 2: 2,000 deliveries" in titles and "batch 1: 500 messages" in titles
+        assert titles[6:] == [
+            "batch 0: pin 1.000 seconds",
+            *(
+                f"batch {number}: {step} seconds"
+                for number in (1, 2)
+                for step in ("pin 0.250", "match 0.500")
+            ),
+        ]
+        stacked = re.findall(r'<rect class="part-(\d)" x="50.0" y="([\d.]+)"[^>]*height="([\d.]+)"', page)
+        assert stacked[2:] == [("0", "120.0", "40.0"), ("1", "40.0", "80.0")], "one upon the other"
+        assert '<caption id="batches">' in page and 'aria-describedby="batches"' in page
+        assert '<th scope="col">match, s</th>' in page and ">0.500</td>" in page
+
+    def test_batches_of_the_stream_heard_of_last_are_one_click_away(self, client, filled):
+        self.note(filled, 30, query="old", name="older")
+        self.note(filled, 10, query="new", name="newer")
+        page = client.get("/console/streams")
+        assert page.url.path == "/console/streams/new"
+        assert '<a href="/console/streams" aria-current="page">Batches</a>' in page.text
+        assert '<a href="/console/streams/old">older</a>, running' in page.text
+
+    def test_one_that_vanished_is_removed_in_two_steps(self, client, filled):
+        self.note(filled, 0, {"batch": 0}, name="flights")
+        assert "Remove from the list" not in client.get("/console/streams/q1").text, "it runs"
+        self.note(filled, 300, name="flights")
+        page = client.get("/console/overview").text
+        assert 'has not said that it ended (<a href="/console/streams/q1">batches of flights</a>)' in page
+        page = client.get("/console/streams/q1").text
+        assert "Remove from the list" in page and "Remove it" not in page
+        page = client.get("/console/streams/q1?do=remove").text
+        assert "Remove flights from the list?" in page and len(filled.streams()) == 1
+        page = client.post("/console/streams/q1/remove", data={}, headers=OWN)
+        assert page.url.path == "/console/overview" and not filled.streams()
+        again = client.post("/console/streams/q1/remove", data={}, headers=OWN)
+        assert again.status_code == 404 and "there is no stream" in again.text
+
+    def test_a_reader_is_not_offered_to_remove_one_and_cannot(self, filled):
+        self.note(filled, 300)
+        secret = filled.add_token("reader")[1]
+        with console_of(filled) as client:
+            client.post("/console/sign-in", data={"token": secret}, headers=OWN)
+            assert "Remove from the list" not in client.get("/console/streams/q1").text
+            assert client.post("/console/streams/q1/remove", data={}, headers=OWN).status_code == 403
+        assert len(filled.streams()) == 1
+
+    def test_a_known_job_leads_to_its_dead_letters_and_its_audit(self, filled):
+        class Job:
+            def has_run(self):
+                return True
+
+            def is_held(self):
+                return False
+
+            def left(self, wanted):
+                return [SimpleNamespace(letters=4)]
+
+        self.note(filled, 0, {"batch": 0, "dead_lettered": 9}, name="flights")
+        with console_of(filled, jobs={"flights": Job()}) as client:
+            page = client.get("/console/overview").text
+            letters = '<a href="/console/jobs/flights/dead-letters">'
+            assert f"4 dead letters of the job flights are not replayed ({letters}" in page
+            assert f"the job flights is not running ({letters}" in page
+            assert self.cells(client)["Dead letters"] == "4 not replayed"
+            page = client.get("/console/streams/q1").text
+            assert f"{letters}4 dead letters not replayed of the job flights</a>" in page
+            assert 'action="/console/jobs/flights/audit"><button>Audit flights' in page
 
 
 class TestActivity:

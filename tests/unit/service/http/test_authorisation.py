@@ -92,6 +92,7 @@ CALLS = {
     ("get", f"{PATH}/{{id}}/activity"): lambda c: c.get(f"{PATH}/seen/activity"),
     ("get", f"{PATH}:activity"): lambda c: c.get(f"{PATH}:activity?id=seen"),
     ("get", "/v1/streams"): lambda c: c.get("/v1/streams"),
+    ("delete", "/v1/streams/{query}"): lambda c: c.delete(f"/v1/streams/{spare_stream(c)}"),
     ("get", "/v1/health"): lambda c: c.get("/v1/health"),
     ("get", "/v1/queries/{query}/reports"): lambda c: c.get("/v1/queries/q/reports"),
     ("post", "/v1/queries/{query}/reports"): lambda c: c.post("/v1/queries/q/reports", json={}),
@@ -172,6 +173,7 @@ TABLE = {
     ("get", f"{PATH}/{{id}}/activity"): "u ddd ddd dd",
     ("get", f"{PATH}:activity"): "u ddd ddd dd",
     ("get", "/v1/streams"): "u ddd fff fd",
+    ("delete", "/v1/streams/{query}"): "u fdd fff ff",
     ("get", "/v1/health"): "u ddd fff fd",
     ("get", "/v1/queries/{query}/reports"): "u ddd fff fd",
     ("post", "/v1/queries/{query}/reports"): "u fdd fff ff",
@@ -308,6 +310,12 @@ def spare_queue(client, name="EMPTY"):
     return name
 
 
+def spare_stream(client):
+    """The query of a stream that has ended."""
+    client.app.state.service.registry.note_reports("spare", [], {"ended": "ended"})
+    return "spare"
+
+
 def client_of(registry, role, topics=(), **patterns):
     _, secret = registry.add_token(role, topics=topics, **patterns)
     return service(registry, headers={"Authorization": f"Bearer {secret}"})
@@ -349,6 +357,12 @@ def test_the_table_says_what_comes_of_a_call(filled, who, calls, table):
 
 class OneLetter:
     """A job with a dead letter, whose bytes are still in the source."""
+
+    def has_run(self):
+        return True
+
+    def is_held(self):
+        return False
 
     def letters(self, wanted, skip, limit, left_only=False):
         of_file = {"source": "a.jsonl", "partition": 0, "offset": 1, "revision": 1, "subscription": None}
