@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.spark.audit.job_folder import JobFolder
+from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.replay import Replays
 from selectroute.testing.world import World
