@@ -6,7 +6,7 @@ import base64
 import json
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -153,7 +153,7 @@ def replay(
     if dry_run:
         _print_counts(left, as_)
         return
-    write_request(output, request)
+    write_request(output, replace(request, letters=left.total()))
     letters = counted(left.total(), "dead letter")
     if not wait:
         line = {"request": request.id, "letters": left.total()}
