@@ -93,6 +93,7 @@ def list_(
     source: SourceOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
+    left: Annotated[bool, typer.Option("--left", help="Only those that no replay took.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
     count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
     as_: OutputOption = Output.table,
@@ -105,7 +106,7 @@ def list_(
     from selectroute.spark.replay.letters import wanted_letters
 
     wanted = _wanted(batch, stage, reason, subscription, source, partition, offset)
-    found = wanted_letters(output, wanted)
+    found = wanted_letters(output, wanted, left_only=left)
     if count:
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
