@@ -15,7 +15,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -178,9 +178,8 @@ def read_request(path: Location) -> Request:
         raise RequestError(f"{path} is not a request")
     if not all(isinstance(number, int) for number in numbers):
         raise RequestError(f"{path} is not a request: the newest and lowest batch are missing")
-    letters = content.get("letters")
-    found = letters if isinstance(letters, int) else None
-    return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers, found)  # type: ignore[arg-type]
+    found = Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
+    return replace(found, letters=_number_in(content))
 
 
 def is_request_id(text: str) -> bool:
@@ -191,7 +190,11 @@ def is_request_id(text: str) -> bool:
 def finish_request(output: Where, request: Request, batches: Sequence[int]) -> None:
     """Mark a request as done, with the numbers of its replays. Idempotent."""
     folder = Location.of(output) / _FOLDER
-    done = {"request": request.id, "wanted": request.wanted.to_json(), "batches": list(batches)}
+    done: dict[str, Any] = {
+        "request": request.id,
+        "wanted": request.wanted.to_json(),
+        "batches": list(batches),
+    }
     if request.letters is not None:
         done["letters"] = request.letters
     (folder / f"{request.id}.done.json").put_json(done)
@@ -215,7 +218,11 @@ def letters_asked_for(output: Where, id: str) -> int | None:
     found = (Location.of(output) / _FOLDER / f"{id}.json").read_json() or _done(output, id)
     if found is None:
         raise KeyError(id)
-    letters = found.get("letters")
+    return _number_in(found)
+
+
+def _number_in(content: Mapping[str, Any]) -> int | None:
+    letters = content.get("letters")
     return letters if isinstance(letters, int) else None
 
 
