@@ -89,6 +89,12 @@ _PARSED: Final = 2
 _EXPLAINED: Final = 4
 """Requests that explain at the same time: heavy selectors take seconds, and there are 40 threads."""
 
+_JOB_READERS: Final = 8
+"""Calls that read folders of jobs at the same time; others wait."""
+
+_AUDITS: Final = 2
+"""Audits at the same time, each of which may read for minutes; others wait."""
+
 
 def create_app(
     registry: Registry,
@@ -130,6 +136,8 @@ def create_app(
         writing=CapacityLimiter(_WRITERS),
         parsing=CapacityLimiter(_PARSED),
         explaining=CapacityLimiter(_EXPLAINED),
+        reading_jobs=CapacityLimiter(_JOB_READERS),
+        auditing=CapacityLimiter(_AUDITS),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,

@@ -11,9 +11,11 @@ import pytest
 import selectroute as sr
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
+from selectroute.kafka.binding import KafkaBinding
 from selectroute.spark import Job, JobError, check
 from selectroute.spark.job.job import OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder, is_owned
+from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.spark.sources.files.stream import SourceError, local_folder
 
 
@@ -58,6 +60,19 @@ def test_the_same_job_may_start_again(ready):
     again.claim()
     assert again.bind() == "query-1"
     again.release()
+
+
+def test_the_binding_of_records_is_noted_and_may_change_at_a_later_start(ready):
+    seen = JobFolder(ready.output)
+    claimed(ready)
+    assert seen.binding() is None, "of an earlier release, or not of Kafka"
+    folder = OutputFolder(ready.job())
+    for texts in (["a:long=$.a"], ["b"]):
+        folder.claim()
+        noted = KafkaBinding.of(texts).to_dict() | {"schemas": False}
+        folder.note_binding(noted)
+        folder.release()
+        assert seen.binding() == noted and folder.query() == "query-1"
 
 
 def test_a_folder_with_something_else_in_it_is_refused(ready):

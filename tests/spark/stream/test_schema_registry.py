@@ -13,6 +13,7 @@ from selectroute.kafka import KafkaBinding, SchemaRegistry
 from selectroute.spark import KafkaInput
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.storage import Location
 from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
@@ -70,6 +71,8 @@ def test_schemas_change_within_a_batch_and_one_that_is_unknown_is_replayed_when_
         assert (again.kind, again.counts.routed) == ("replay", 1)
     assert {record.value() for record in pipe.broker.records(to)} == {bodies[i] for i in (0, 1, 2, 4)}
     assert audit(pipe.world.output).findings == []
+    noted = reading(pipe, server, "dead-letter").binding.to_dict() | {"schemas": True}
+    assert JobFolder(pipe.world.output).binding() == noted
 
 
 @ON_EVERY_STORAGE

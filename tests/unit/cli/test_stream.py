@@ -171,6 +171,17 @@ def replay_all(output):
     return list(iter(lambda: replays.next("q"), None))
 
 
+def test_those_that_no_replay_took_are_listed(run, output):
+    assert run("dead-letter", "list", output, "--left", "--batch", 0)[0] == 0
+    run("dead-letter", "replay", output)
+    replay_all(output)
+    assert run("dead-letter", "list", output, "--left", "--batch", 0)[::2] == (1, "no dead letters\n")
+    letters = json.loads(run("dead-letter", "list", output, "-o", "json")[1])
+    assert [(one["batch"], one["replay"]) for one in letters] == [(-1, None), (0, -1)]
+    (made,) = (json.loads(path.read_text()) for path in (output / "_requests").glob("*.done.json"))
+    assert made["letters"] == 1
+
+
 def test_a_dry_run_counts_what_is_left_and_asks_for_nothing(run, output):
     code, out, err = run("dead-letter", "replay", output, "--dry-run")
     assert (code, err) == (0, "") and out.split() == ["1", "parse", "not-json"]

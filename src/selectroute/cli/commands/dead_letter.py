@@ -6,7 +6,7 @@ import base64
 import json
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,6 +93,7 @@ def list_(
     source: SourceOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
+    left: Annotated[bool, typer.Option("--left", help="Only those that no replay took.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
     count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
     as_: OutputOption = Output.table,
@@ -105,7 +106,7 @@ def list_(
     from selectroute.spark.replay.letters import wanted_letters
 
     wanted = _wanted(batch, stage, reason, subscription, source, partition, offset)
-    found = wanted_letters(output, wanted)
+    found = wanted_letters(output, wanted, left_only=left)
     if count:
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
@@ -153,7 +154,7 @@ def replay(
     if dry_run:
         _print_counts(left, as_)
         return
-    write_request(output, request)
+    write_request(output, replace(request, letters=left.total()))
     letters = counted(left.total(), "dead letter")
     if not wait:
         line = {"request": request.id, "letters": left.total()}

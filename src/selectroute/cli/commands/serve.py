@@ -165,7 +165,7 @@ def _jobs(given: list[str]) -> dict[str, JobOutput]:
     if not given:
         return {}
     try:
-        from selectroute.spark.audit.job_folder import JobFolder
+        from selectroute.spark.serving.job_folder import JobFolder
     except ModuleNotFoundError as error:
         raise missing(error, "all") from error
     found: dict[str, JobOutput] = {}

@@ -5,6 +5,7 @@ an audit.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,8 +13,9 @@ from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import PageError, api_of, form, page, redirect
 
@@ -21,7 +23,18 @@ _ON_A_PAGE: Final = 25
 _HEX_BYTES: Final = 256
 
 _NUMBERS: Final = {"batch": "batches", "partition": "partitions", "offset": "offsets"}
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _TEXTS: Final = {"stage": "stages", "reason": "reasons", "subscription": "subscriptions", "source": "sources"}
+_COUNTS: Final = (
+    "revision",
+    "letters",
+    "messages",
+    "routed",
+    "unrouted",
+    "dead_lettered",
+    "deliveries",
+    "refused",
+)
 FILTERS: Final = (*_TEXTS, *_NUMBERS)
 """Parameters of the URL, and fields of the form, that name dead letters."""
 
@@ -41,21 +54,34 @@ async def audited(request: Request) -> Response:
 
 
 async def listed(request: Request) -> Response:
-    """Show the dead letters of a job that the filters in the URL find."""
-    job, asked = request.path_params["job"], _asked(request.query_params)
-    skip = request.query_params.get("skip") or "0"
-    params = {**{name: value for name, value in asked.items() if value}, "limit": _ON_A_PAGE, "skip": skip}
+    """Show the dead letters of a job that the filters in the URL find: those that are left, or all."""
+    job, given = request.path_params["job"], request.query_params
+    asked = _asked(given)
+    for name in (*_NUMBERS, "skip"):
+        _number(name, given.get(name), HTTPStatus.BAD_REQUEST)
+    is_all = bool(given.get("all"))
+    params: dict[str, Any] = {**asked, "left": "" if is_all else "true", "limit": _ON_A_PAGE}
+    params |= {name: given.get(name) for name in ("cursor", "skip")}
     found = (await api_of(request).call("GET", f"{_of(job)}/dead-letters", params=params)).data
-    first = int(skip)
     data = {
         "job": job,
         "asked": asked,
+        "all": is_all,
         "filtered": any(asked.values()),
-        "more": found["more"],
-        "first": first,
+        "continued": bool(given.get("cursor") or given.get("skip")),
+        "next_cursor": found["next_cursor"],
+        "letters": [_shown(one) for one in found["items"]],
     }
-    data |= {"letters": [_shown(one) for one in found["items"]], "next": first + _ON_A_PAGE}
     return await page(request, "dead_letters.html", data)
+
+
+async def raw_bytes(request: Request) -> Response:
+    """Return the bytes of a dead letter, as a file to keep."""
+    job, given = request.path_params["job"], request.query_params
+    params = {name: given.get(name) for name in (*FILTERS, "part")}
+    answer = await api_of(request).call("GET", f"{_of(job)}/dead-letters:bytes", params=params)
+    headers = {name: answer.headers[name] for name in ("Content-Type", "Content-Disposition")}
+    return Response(answer.body, headers=headers)
 
 
 async def preview(request: Request) -> Response:
@@ -93,10 +119,51 @@ async def replay(request: Request) -> Response:
 
 
 async def replayed(request: Request) -> Response:
-    """Show whether a replay is done, and what came of it."""
+    """Show how far a replay is, and what came of it."""
+    found = await _replay_of(request)
+    data = {"job": request.path_params["job"], "replay": found, **_progress(found)}
+    return await page(request, "replay.html", data)
+
+
+async def progress(request: Request) -> Response:
+    """Return how far a replay is, for the script of its page."""
+    return JSONResponse(_progress(await _replay_of(request)))
+
+
+async def _replay_of(request: Request) -> Any:
     job, id = request.path_params["job"], request.path_params["request"]
-    found = (await api_of(request).call("GET", f"{_of(job)}/replays/{quote(id, safe='')}")).data
-    return await page(request, "replay.html", {"job": job, "replay": found})
+    return (await api_of(request).call("GET", f"{_of(job)}/replays/{quote(id, safe='')}")).data
+
+
+def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how far a replay is as a sentence, whether to ask again, and the texts of the table."""
+    batches, taken, letters = replay["batches"], replay["taken"], replay["letters"]
+    of_all = f"{taken:,} of {counted(letters, 'dead letter')}" if letters else counted(taken, "dead letter")
+    if replay["state"] == "running":
+        sentence = f"The job replays them, in batch {replay['batch']:,}. {of_all} taken before."
+    elif replay["state"] == "waiting" and batches:
+        sentence = f"{of_all} taken. The job goes on after its next batch."
+    elif replay["state"] == "waiting":
+        sentence = "It waits for the job, which carries it out between two batches or at its next start."
+        sentence += f" It asks for {counted(letters, 'dead letter')}." if letters else ""
+    elif not batches:
+        sentence = "It is done: no dead letters were left."
+    else:
+        sums = {name: sum(one[name] for one in batches) for name in _COUNTS}
+        sentence = (
+            f"It is done. {of_all} taken: {counted(sums['messages'], 'message')}, of which "
+            f"{sums['routed']:,} routed, {sums['unrouted']:,} unrouted and {sums['dead_lettered']:,} failed "
+            f"again; {counted(sums['deliveries'], 'delivery', 'deliveries')}, and "
+            f"{sums['refused']:,} refused."
+        )
+        if letters and taken < letters:
+            sentence += " The others had been taken by another replay, or their inputs are gone."
+    return {
+        "sentence": sentence,
+        "follow": not replay["done"],
+        "rows": [[f"{one[name]:,}" for name in ("batch", *_COUNTS)] for one in batches],
+        "missing": [why for one in batches for why in one["missing"]],
+    }
 
 
 def _asked(given: Mapping[str, str] | QueryParams) -> dict[str, str]:
@@ -108,27 +175,43 @@ def _filter(asked: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {_TEXTS[name]: [asked[name]] for name in _TEXTS if asked[name]}
     for name, field in _NUMBERS.items():
         if asked[name]:
-            try:
-                found[field] = [int(asked[name])]
-            except ValueError:
-                raise PageError(HTTPStatus.UNPROCESSABLE_ENTITY, f"{name}: write a number") from None
+            found[field] = [_number(name, asked[name], HTTPStatus.UNPROCESSABLE_ENTITY)]
     return found
 
 
+def _number(name: str, text: str | None, status: HTTPStatus) -> int:
+    """Return a number of a URL or form, 0 for none. Raises `PageError` for anything else."""
+    if not text:
+        return 0
+    if _NUMBER.fullmatch(text) is None:
+        raise PageError(status, f"{name}: write a whole number")
+    return int(text)
+
+
 def _shown(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dead letter with its bytes in hexadecimal digits, and the parameters that name it alone."""
-    raw = b"" if letter["raw"] is None else letter["raw"].encode()
-    if letter["raw_base64"] is not None:
-        raw = base64.b64decode(letter["raw_base64"])
-    only = {
-        name: letter[name]
-        for name in ("batch", "stage", "reason", "source", "partition", "offset", "subscription")
-    }
+    """Return a dead letter with its bytes in hexadecimal digits, how many are shown as text, and the
+    parameters that name it alone.
+    """
+    raw = _bytes(letter, "raw")
+    names = ("batch", "stage", "reason", "source", "partition", "offset", "subscription")
+    headers = [{**one, "hex": _bytes(one, "value").hex(" ")} for one in letter["headers"] or ()]
     return {
         **letter,
         "hex": raw[:_HEX_BYTES].hex(" "),
-        "only": {name: value for name, value in only.items() if value is not None},
+        "hex_bytes": min(len(raw), _HEX_BYTES),
+        "shown": len(raw) if letter["raw"] is not None else 0,
+        "key_hex": _bytes(letter, "key").hex(" "),
+        "header_list": headers,
+        "only": {name: letter[name] for name in names if letter[name] is not None},
     }
+
+
+def _bytes(data: Mapping[str, Any], name: str) -> bytes:
+    """Return the bytes of a member of the API, which are a text or in base64."""
+    text, encoded = data[name], data[f"{name}_base64"]
+    if encoded is not None:
+        return base64.b64decode(encoded)
+    return b"" if text is None else str(text).encode()
 
 
 def _of(job: str) -> str:
@@ -138,9 +221,11 @@ def _of(job: str) -> str:
 ROUTES: Final = (
     ("GET", "/jobs", jobs),
     ("GET", "/jobs/{job}/dead-letters", listed),
+    ("GET", "/jobs/{job}/dead-letters/bytes", raw_bytes),
     ("POST", "/jobs/{job}/audit", audited),
     ("GET", "/jobs/{job}/replay", preview),
     ("POST", "/jobs/{job}/replay", replay),
     ("GET", "/jobs/{job}/replays/{request}", replayed),
+    ("GET", "/jobs/{job}/replays/{request}/progress", progress),
 )
 """Method, path and function of each screen."""

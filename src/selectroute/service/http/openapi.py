@@ -47,6 +47,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "GET /v1/health": "Check the registry and its streams",
         "GET /v1/jobs": "List the jobs whose dead letters are shown",
         "GET /v1/jobs/{job}/dead-letters": "List dead letters of a job",
+        "GET /v1/jobs/{job}/dead-letters:bytes": "Read the bytes of a dead letter",
         "POST /v1/jobs/{job}/dead-letters:preview": "Show what a replay would do",
         "POST /v1/jobs/{job}/replays": "Replay dead letters",
         "GET /v1/jobs/{job}/replays/{request}": "Show whether a replay is done",

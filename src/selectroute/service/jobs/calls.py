@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Path, Query, Response
-from starlette.concurrency import run_in_threadpool
 
 from selectroute.index.verdicts import judged
+from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
+from selectroute.kafka.errors import RecordError
+from selectroute.kafka.record import Record, message_of
 from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
@@ -36,6 +39,12 @@ from selectroute.service.subscriptions.messages import newest_snapshot
 RAW_CHARACTERS: Final = 10_000
 """Characters of a dead letter that are shown, or bytes if they are not UTF-8."""
 
+KEY_CHARACTERS: Final = 1_000
+"""The same of a key and of the value of a header."""
+
+HEADERS: Final = 100
+"""Headers of a dead letter that are shown."""
+
 EXAMPLES: Final = 10
 """Dead letters of a preview that are judged by the newest revision."""
 
@@ -51,33 +60,39 @@ _CUT: Final = ("too-large",)
 """Reasons of letters that do not keep all of their bytes."""
 
 _LEFT: Final = ("batch", "stage", "reason", "letters")
-_SHOWN: Final = (*_LEFT[:3], "message", "source", "partition", "offset", "revision", "subscription")
+_SHOWN: Final = (*_LEFT[:3], "message", "source", "partition", "offset", "revision", "subscription", "replay")
 _ALL: Final = "dead letters are of all topics, and this needs a token"
 _WRONG: Final = ("forbidden", "job-not-found", "invalid-body", "unsupported-media-type", "too-large")
 
+Result = TypeVar("Result")
+
 router = APIRouter(route_class=Call, prefix="/v1/jobs", tags=["jobs"])
 Job = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A job's name.")]
+Integer = Annotated[int, Query(ge=-(2**63), lt=2**63)]
 Many = Query(max_length=100)
+One = Query(max_length=4_096)
 
 
 @call(router, "GET", "", Role.reader, "forbidden", response_model=JobsAnswer)
-def listed(service: ServiceDep, by: CallerDep) -> Response:
+async def listed(service: ServiceDep, by: CallerDep) -> Response:
     """Return the jobs whose dead letters this service shows, each with the number of those that no replay
     took. Needs a token for all topics.
     """
     by.check_all_topics(_ALL)
-    return JsonAnswer({"items": [_summary(name, job) for name, job in service.jobs.items()]})
+    items = [await _off(service.reading_jobs, _summary, name, job) for name, job in service.jobs.items()]
+    return JsonAnswer({"items": items})
 
 
 def _summary(name: str, job: JobOutput) -> dict[str, Any]:
     left, waiting, problem = [], [], None
     try:
-        left, waiting = [*job.left({})], [*job.waiting()]
+        left, waiting = [*job.all_left()], [*job.waiting()]
     except (SelectRouteError, OSError) as error:  # the other jobs are shown all the same
         problem = _unreadable(error)
     by_batch = [{field: getattr(one, field) for field in _LEFT} for one in left[:_BATCHES]]
-    number = sum(one.letters for one in left)
-    return {"name": name, "left": number, "by_batch": by_batch, "waiting": waiting, "problem": problem}
+    number, more = sum(one.letters for one in left), len(left) > _BATCHES
+    found = {"name": name, "left": number, "by_batch": by_batch, "more": more}
+    return found | {"waiting": waiting, "problem": problem}
 
 
 @call(
@@ -89,52 +104,137 @@ def _summary(name: str, job: JobOutput) -> dict[str, Any]:
     "job-not-found",
     response_model=DeadLettersAnswer,
 )
-def dead_letters(
+async def dead_letters(
     service: ServiceDep,
     by: CallerDep,
     job: Job,
-    batch: Annotated[list[int] | None, Many] = None,
+    batch: Annotated[list[Integer] | None, Many] = None,
     stage: Annotated[list[str] | None, Many] = None,
     reason: Annotated[list[str] | None, Many] = None,
     subscription: Annotated[list[str] | None, Many] = None,
     source: Annotated[list[str] | None, Many] = None,
-    partition: Annotated[list[int] | None, Many] = None,
-    offset: Annotated[list[int] | None, Many] = None,
+    partition: Annotated[list[Integer] | None, Many] = None,
+    offset: Annotated[list[Integer] | None, Many] = None,
+    left: Annotated[bool, Query(description="Only those that no replay took.")] = False,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    skip: Annotated[int, Query(ge=0, lt=2**31, description="Letters to leave out, of the newest ones.")] = 0,
+    cursor: Annotated[
+        str | None, Query(max_length=40, description="The next_cursor of the page before.")
+    ] = None,
+    skip: Annotated[
+        int,
+        Query(ge=0, lt=2**31, description="Letters to leave out; a cursor is exact, and this is not."),
+    ] = 0,
 ) -> Response:
-    """Return dead letters of a job, those of the newest batch first, replayed or not. Needs a token for all
+    """Return dead letters of a job, those of the newest commit first, replayed or not. Needs a token for all
     topics.
     """
     by.check_all_topics(_ALL)
     given = (batch, stage, reason, subscription, source, partition, offset)
     names = ("batches", "stages", "reasons", "subscriptions", "sources", "partitions", "offsets")
     wanted = {name: values or [] for name, values in zip(names, given, strict=True)}
-    limit = min(limit, service.limits.page)
-    with _read():
-        found = _job(service, job).letters(wanted, skip, limit + 1)
-    return JsonAnswer({"items": [_letter(one) for one in found[:limit]], "more": len(found) > limit})
+    limit, folder = min(limit, service.limits.page), _job(service, job)
+
+    def read() -> dict[str, Any]:
+        try:
+            found = folder.letters(wanted, skip, limit + 1, left_only=left, after=cursor)
+        except ValueError:
+            if cursor is None:
+                raise
+            raise ProblemError(
+                "invalid-request", "the cursor is not one of this list: begin without it", place="cursor"
+            ) from None
+        more = len(found) > limit
+        items = [_letter(one) for one in found[:limit]]
+        return {"items": items, "more": more, "next_cursor": found[limit - 1]["place"] if more else None}
+
+    return JsonAnswer(await _off(service.reading_jobs, read))
+
+
+@call(
+    router,
+    "GET",
+    "/{job}/dead-letters:bytes",
+    Role.reader,
+    "forbidden",
+    "job-not-found",
+    "not-found",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The bytes",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def raw_bytes(
+    service: ServiceDep,
+    by: CallerDep,
+    job: Job,
+    batch: Integer,
+    source: Annotated[str, One],
+    partition: Integer,
+    offset: Integer | None = None,
+    stage: Annotated[str | None, One] = None,
+    reason: Annotated[str | None, One] = None,
+    subscription: Annotated[str | None, One] = None,
+    part: Annotated[
+        Literal["value", "key"], Query(description="Of a Kafka record the value, or the key.")
+    ] = "value",
+) -> Response:
+    """Return the bytes of one dead letter, as they are kept: all of them, except of one that was too large.
+    Needs a token for all topics.
+    """
+    by.check_all_topics(_ALL)
+    folder = _job(service, job)
+    wanted = {"batches": [batch], "sources": [source], "partitions": [partition]}
+    given = {"offsets": offset, "stages": stage, "reasons": reason, "subscriptions": subscription}
+    wanted |= {name: [value] for name, value in given.items() if value is not None}
+    found = await _off(service.reading_jobs, folder.letters, wanted, 0, 1)
+    if not found:
+        raise ProblemError("not-found", "the job has no such dead letter")
+    data = found[0]["raw" if part == "value" else "key"]
+    if data is None:
+        why = "the dead letter has no key" if part == "key" else "its bytes are still in the source"
+        raise ProblemError("not-found", why)
+    at = "" if offset is None else f"-{offset}"
+    name = f"{job}-batch{batch}-{partition}{at}{'-key' if part == 'key' else ''}.bin"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 @call(router, "POST", "/{job}/dead-letters:preview", Role.reader, *_WRONG, response_model=PreviewAnswer)
-def preview(service: ServiceDep, by: CallerDep, job: Job, body: FilterBody) -> Response:
+async def preview(service: ServiceDep, by: CallerDep, job: Job, body: FilterBody) -> Response:
     """Show what a replay would do: how many dead letters it would take, and of the newest ones, whose bytes
-    are a message in JSON, which subscriptions get them by the newest revision. Needs a token for all topics.
+    are a message in JSON, or a Kafka record of a job that recorded its binding, which subscriptions get them
+    by the newest revision. Needs a token for all topics.
     """
     by.check_all_topics(_ALL)
-    folder, wanted = _job(service, job), body.model_dump()
-    with _read():
-        left = folder.left(wanted)
-        letters = folder.letters(wanted, 0, EXAMPLES, left_only=True) if left else []
+    found, letters, binding = await _off(
+        service.reading_jobs, _previewed, _job(service, job), body.model_dump()
+    )
+    examples = await to_thread.run_sync(
+        lambda: [_judged(service, one, binding) for one in letters], limiter=service.explaining
+    )
+    return JsonAnswer({**found, "examples": examples})
+
+
+def _previewed(
+    folder: JobOutput, wanted: Mapping[str, Any]
+) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]], _Binding | None]:
+    """Return the counts, the newest letters, and the binding of these if they are records."""
     reasons: Counter[tuple[str, str]] = Counter()
-    for one in left:
-        reasons[one.stage, one.reason] += one.letters
+    asked = 0
+    for one in folder.left(wanted):
+        asked += one.asked
+        if one.letters > one.asked:
+            reasons[one.stage, one.reason] += one.letters - one.asked
     rows = [
         {"stage": stage, "reason": reason, "letters": number}
         for (stage, reason), number in reasons.most_common()
     ]
-    examples = [_judged(service, one) for one in letters]
-    return JsonAnswer({"letters": reasons.total(), "reasons": rows, "examples": examples})
+    letters = folder.letters(wanted, 0, EXAMPLES, left_only=True, unasked_only=True) if rows else []
+    binding = _binding(folder) if any(one.get("headers") is not None for one in letters) else None
+    return {"letters": reasons.total(), "waiting": asked, "reasons": rows}, letters, binding
 
 
 @call(
@@ -147,14 +247,14 @@ def preview(service: ServiceDep, by: CallerDep, job: Job, body: FilterBody) -> R
     status_code=202,
     response_model=RequestedAnswer,
 )
-def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody) -> Response:
+async def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody) -> Response:
     """Have the job process dead letters again, between two of its batches or at its next start; each at most
-    once. `expected` is the number that a preview showed: if it has changed, nothing is requested. Needs a
-    token for all topics and destinations.
+    once. `expected` is the number that a preview showed: if it has changed, nothing is requested. Those that
+    a waiting request asks for are not counted. Needs a token for all topics and destinations.
     """
     by.check_unlimited(_ALL)
-    with _read():
-        request, left = _job(service, job).replay(body.model_dump(exclude={"expected"}), body.expected)
+    folder, wanted = _job(service, job), body.model_dump(exclude={"expected"})
+    request, left = await _off(service.reading_jobs, folder.replay, wanted, body.expected)
     if request is None:
         detail = f"{counted(left, 'dead letter')} can be replayed now, and not {body.expected:,}"
         raise ProblemError("letters-changed", detail, expected=body.expected, found=left)
@@ -171,20 +271,30 @@ def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody) -> Re
     "not-found",
     response_model=ReplayAnswer,
 )
-def replayed(
+async def replayed(
     service: ServiceDep,
     by: CallerDep,
     job: Job,
     request: Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="The id of a request.")],
 ) -> Response:
-    """Return whether a replay is done, and the batches that came of it. Needs a token for all topics."""
+    """Return how far a replay is, and the batches that came of it. Needs a token for all topics."""
     by.check_all_topics(_ALL)
+    folder = _job(service, job)
     try:
-        with _read():
-            found = _job(service, job).replayed(request)
+        found = await _off(service.reading_jobs, folder.replayed, request)
     except KeyError:
         raise ProblemError("not-found", "the job has no such request") from None
-    return JsonAnswer({"request": request, "done": found is not None, "batches": list(found or ())})
+    return JsonAnswer({"request": request, "done": found["state"] == "done", **found})
+
+
+async def _off(limiter: CapacityLimiter, function: Callable[..., Result], *args: Any) -> Result:
+    """Return the result of a function that reads a job's folder, in a thread beside those of other calls."""
+
+    def run() -> Result:
+        with _read():
+            return function(*args)
+
+    return await to_thread.run_sync(run, limiter=limiter)
 
 
 @contextmanager
@@ -217,16 +327,13 @@ async def audit(service: ServiceDep, by: CallerDep, job: Job) -> Response:
     findings are returned. Needs a token for all topics.
     """
     by.check_all_topics(_ALL)
-    folder = _job(service, job)
-    async with service.exporting:  # it reads as much as an export does
-        return await run_in_threadpool(_audited, folder)
+    return JsonAnswer(await _off(service.auditing, _audited, _job(service, job)))
 
 
-def _audited(folder: JobOutput) -> Response:
-    with _read():
-        found = dict(folder.audit())
+def _audited(folder: JobOutput) -> dict[str, Any]:
+    found = dict(folder.audit())
     findings = found.pop("findings")
-    return JsonAnswer({**found, "findings": findings[:_FINDINGS], "more": len(findings) > _FINDINGS})
+    return {**found, "findings": findings[:_FINDINGS], "more": len(findings) > _FINDINGS}
 
 
 def _job(service: Service, name: str) -> JobOutput:
@@ -238,38 +345,94 @@ def _job(service: Service, name: str) -> JobOutput:
 
 def _letter(letter: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dead letter as plain data, with the beginning of its bytes."""
-    raw = letter["raw"]
     found: dict[str, Any] = {name: letter[name] for name in _SHOWN}
-    found |= {"raw": None, "raw_base64": None, "bytes": None if raw is None else len(raw)}
-    if raw is not None:
-        try:
-            found["raw"] = raw.decode("utf-8")[:RAW_CHARACTERS]
-        except UnicodeDecodeError:
-            found["raw_base64"] = base64.b64encode(raw[:RAW_CHARACTERS]).decode()
-    return found
+    raw, key, headers = (letter.get(name) for name in ("raw", "key", "headers"))
+    found |= _part("raw", raw, RAW_CHARACTERS) | {"bytes": None if raw is None else len(raw)}
+    found |= _part("key", key, KEY_CHARACTERS) | {"key_bytes": None if key is None else len(key)}
+    if headers is None:
+        return found | {"headers": None, "header_count": None}
+    some = [
+        {
+            "name": name[:KEY_CHARACTERS],
+            **_part("value", value, KEY_CHARACTERS),
+            "bytes": None if value is None else len(value),
+        }
+        for name, value in headers[:HEADERS]
+    ]
+    return found | {"headers": some, "header_count": len(headers)}
 
 
-def _judged(service: Service, letter: Mapping[str, Any]) -> dict[str, Any]:
+def _part(name: str, data: bytes | None, most: int) -> dict[str, Any]:
+    """Return the beginning of bytes: as text if all of them are UTF-8, else in base64."""
+    if data is None:
+        return {name: None, f"{name}_base64": None}
+    try:
+        return {name: data.decode("utf-8")[:most], f"{name}_base64": None}
+    except UnicodeDecodeError:
+        return {name: None, f"{name}_base64": base64.b64encode(data[:most]).decode()}
+
+
+class _Binding(NamedTuple):
+    """Binding of the Kafka records of a job, or why there is none."""
+
+    found: KafkaBinding | None
+    why_not: str = ""
+
+
+def _binding(folder: JobOutput) -> _Binding:
+    data = dict(folder.binding() or {})
+    if not data:
+        return _Binding(None, "it is a Kafka record, and the job has not recorded how it binds its fields")
+    has_schemas = data.pop("schemas", False)
+    try:
+        found = KafkaBinding.from_dict(data)
+    except KafkaBindingError:  # of a later release
+        return _Binding(None, "it is a Kafka record, and the job binds its fields in a way unknown here")
+    kinds = {one.source.kind for one in found.bound.values()}
+    if has_schemas and "body" in kinds:
+        return _Binding(None, "its body has a schema, which only the job reads")
+    if "timestamp" in kinds:
+        return _Binding(None, "the job binds the time of a record, which is not kept with a dead letter")
+    return _Binding(found)
+
+
+def _judged(service: Service, letter: Mapping[str, Any], binding: _Binding | None) -> dict[str, Any]:
     """Return a dead letter, and who gets it now, if its bytes are a message."""
     data = _letter(letter) | {"total": None, "ids": [], "why_not": None}
     if letter["subscription"] is not None:
         return data | {"why_not": "its message was read: only this delivery was refused"}
-    if letter["raw"] is None:
+    is_record = letter.get("headers") is not None
+    if letter["raw"] is None and not is_record:
         return data | {"why_not": "its bytes are still in the source"}
-    if letter.get("headers") is not None:
-        return data | {"why_not": "it is a Kafka record, and the job binds its fields"}
     if letter["reason"] in _CUT:
         return data | {"why_not": "only the beginning of its bytes is kept, and a replay reads all of them"}
     try:
-        parsed = json.loads(letter["raw"], parse_constant=_no_constant)
-        message = Message.from_json(parsed, name_length=service.limits.property_name_length)
-    except MessageError as error:
+        if is_record:
+            assert binding is not None
+            if binding.found is None:
+                return data | {"why_not": binding.why_not}
+            message = message_of(_record(letter), binding.found)
+        else:
+            parsed = json.loads(letter["raw"], parse_constant=_no_constant)
+            message = Message.from_json(parsed, name_length=service.limits.property_name_length)
+    except (MessageError, RecordError) as error:
         return data | {"why_not": str(error)}
     except (ValueError, RecursionError):
         return data | {"why_not": "its bytes are not valid JSON"}
     snapshot = newest_snapshot(service)
     matched = judged(snapshot, message).matched
     return data | {"total": len(matched), "ids": snapshot.ids.take(matched[:IDS]).to_pylist()}
+
+
+def _record(letter: Mapping[str, Any]) -> Record:
+    return Record(
+        letter["source"],
+        letter["partition"],
+        letter["offset"],
+        key=letter.get("key"),
+        value=letter["raw"],
+        headers=letter["headers"],
+    )
 
 
 def _no_constant(name: str) -> None:

@@ -83,7 +83,7 @@ class _Look:
     def _look(self) -> None:
         try:
             has_run = self._job.has_run()
-            left = sum(one.letters for one in self._job.left({})) if has_run else 0
+            left = sum(one.letters for one in self._job.all_left()) if has_run else 0
         except (SelectRouteError, OSError) as error:
             self.state = JobState(problem=str(error))
             return

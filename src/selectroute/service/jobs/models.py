@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, FailFast, Field, StrictInt, StrictStr
 
@@ -42,13 +42,17 @@ class ByBatchAnswer(BaseModel):
 
 
 class JobAnswer(BaseModel):
-    """Job with its dead letters that no replay took, and the requests that wait for it. `problem` says why
-    its output folder can't be read, for instance because the job has not run yet; null if it can.
+    """Job with its dead letters that no replay took, and the requests that wait for it.
+
+    `by_batch` has at most 1,000 lines, those of the newest commits; `more` says whether there are others.
+    `problem` says why its output folder can't be read, for instance because the job has not run yet; null if
+    it can.
     """
 
     name: str
     left: int
     by_batch: list[ByBatchAnswer]
+    more: bool
     waiting: list[str]
     problem: str | None
 
@@ -59,9 +63,22 @@ class JobsAnswer(BaseModel):
     items: list[JobAnswer]
 
 
+class HeaderAnswer(BaseModel):
+    """Header of a Kafka record, and at most 1,000 characters of its value, or of its bytes in base64 if they
+    are not UTF-8; `bytes` is the whole number.
+    """
+
+    name: str
+    value: str | None
+    value_base64: str | None
+    bytes: int | None
+
+
 class DeadLetterAnswer(BaseModel):
-    """Dead letter: where it comes from, why it failed, and at most 10,000 of its bytes: as text if they are
-    UTF-8, else in base64, null if they are still in the source.
+    """Dead letter: where it comes from, why it failed, and at most 10,000 characters of its bytes: as text if
+    they are UTF-8, else 10,000 bytes in base64, null if they are still in the source. `bytes` is the number
+    that `:bytes` returns. A Kafka record has a key, or null, and its first 100 headers; of others they are
+    null. `replay` is the batch of the replay that took it, null if none did.
     """
 
     batch: int
@@ -76,13 +93,20 @@ class DeadLetterAnswer(BaseModel):
     raw: str | None
     raw_base64: str | None
     bytes: int | None
+    key: str | None
+    key_base64: str | None
+    key_bytes: int | None
+    headers: list[HeaderAnswer] | None
+    header_count: int | None
+    replay: int | None
 
 
 class DeadLettersAnswer(BaseModel):
-    """Dead letters, those of the newest batch first, and whether there are more."""
+    """Dead letters, those of the newest commit first, whether there are more, and the cursor of those."""
 
     items: list[DeadLetterAnswer]
     more: bool
+    next_cursor: str | None
 
 
 class JudgedAnswer(DeadLetterAnswer):
@@ -102,9 +126,12 @@ class ReasonAnswer(BaseModel):
 
 
 class PreviewAnswer(BaseModel):
-    """Dead letters that a replay would take, and the newest ones judged."""
+    """Dead letters that a replay would take, and the newest ones judged. `waiting` is the number of others
+    that the filter finds: requests ask for them which wait for the job.
+    """
 
     letters: int
+    waiting: int
     reasons: list[ReasonAnswer]
     examples: list[JudgedAnswer]
 
@@ -117,7 +144,7 @@ class RequestedAnswer(BaseModel):
 
 
 class ReplayedBatchAnswer(BaseModel):
-    """Batch of a replay."""
+    """Batch of a replay; `missing` says which of its inputs were gone, and not replayed."""
 
     batch: int
     revision: int
@@ -128,13 +155,23 @@ class ReplayedBatchAnswer(BaseModel):
     dead_lettered: int
     deliveries: int
     refused: int
+    missing: list[str]
 
 
 class ReplayAnswer(BaseModel):
-    """Request for a replay, and once it is done its batches."""
+    """Request for a replay, and its batches so far.
+
+    It is `running` while the job makes a batch of it, `batch`, or will finish one that was interrupted at its
+    next start. `letters` is the number that was asked for, null for a request of an earlier release; `taken`
+    is the number of those that its batches took.
+    """
 
     request: str
     done: bool
+    state: Literal["waiting", "running", "done"]
+    letters: int | None
+    taken: int
+    batch: int | None
     batches: list[ReplayedBatchAnswer]
 
 

@@ -128,6 +128,10 @@ class Commits:
             self._lowest = min(self.side_batches(), default=0)
         return self._lowest - 1
 
+    def look_again(self) -> None:
+        """Forget the number of the next side batch: the job, another process, may have committed."""
+        self._lowest = None
+
     def read(self, batch: int) -> dict[str, Any] | None:
         """Return a batch's commit; None if it is not committed."""
         return (self._commits / f"{batch}.json").read_json()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -174,6 +174,14 @@ class OutputFolder:
         noted = {"tokens": topic, "tokens_id": id}
         if record | noted != record:
             self._record.put_json(record | noted)
+
+    def note_binding(self, binding: Mapping[str, Any]) -> None:
+        """Record the binding of Kafka records, for those who look at dead letters; a later start may bind
+        otherwise.
+        """
+        record = self._record.read_json() or {}
+        if record.get("kafka_binding") != dict(binding):
+            self._record.put_json(record | {"kafka_binding": dict(binding)})
 
     def release(self) -> None:
         """Unlock the folder for other processes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from selectroute.spark.job.job import job_record
 from selectroute.spark.replay.request import ReplayFilterSpec, Request
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
+from selectroute.spark.tables.tables import OutcomeTables
 from selectroute.spark.worker.replay_filter import LETTERS, Scope
 from selectroute.storage.location import Where
 
@@ -52,6 +53,9 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Reasons of dead letters by stage, including those of earlier releases."""
 
+_AT_ONCE: Final = 64
+"""Letters that are made objects at a time, with their bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
@@ -65,6 +69,7 @@ class DeadLetter:
         subscription: of a refused delivery only; other deliveries of the message are not affected.
         raw: the original bytes, possibly truncated; None if they are still in the source. Of a Kafka record
             the value; ``key`` and ``headers`` are the record's, too.
+        replay: the batch of the replay that took it; None if none did.
     """
 
     batch: int
@@ -79,6 +84,14 @@ class DeadLetter:
     raw: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] | None = None
+    replay: int | None = None
+
+
+class LetterPlace(NamedTuple):
+    """Place of a dead letter: its batch, and its row among the letters of the batch, which never change."""
+
+    batch: int
+    row: int
 
 
 def dead_letters(
@@ -97,7 +110,7 @@ def dead_letters(
 
 
 def wanted_letters(
-    output: Where, wanted: ReplayFilterSpec, *, newest_first: bool = False, left_only: bool = False
+    output: Where, wanted: ReplayFilterSpec, *, left_only: bool = False
 ) -> Iterator[DeadLetter]:
     """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
     replay took.
@@ -106,49 +119,116 @@ def wanted_letters(
 
     Raises:
         JobError: the folder is not a job's, or a file in it can't be read.
+        DamagedFileError: a commit is damaged.
     """
     job_record(output)
     tables, history = open_tables(output), History(Commits(output))
-    if left_only:
-        history.read()
-    for batch in sorted(tables.batches(DEAD_LETTERS), reverse=newest_first):
-        if wanted.batches and batch not in wanted.batches:
-            continue
-        for rows in tables.rows(DEAD_LETTERS, batch):
-            mask = _left(pa.Table.from_batches([rows]), wanted, history.taken[batch])
-            for row in rows.filter(pa.array(mask)).to_pylist():
-                yield _letter(batch, row)
+    history.read()
+    for batch in sorted(tables.batches(DEAD_LETTERS)):
+        for _, letter in _letters_of(tables, batch, wanted, history.taken[batch], left_only=left_only):
+            yield letter
 
 
-def _left(
-    rows: pa.Table, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
-) -> npt.NDArray[np.bool_]:
-    """Return a mask of the letters of a batch that are wanted and that none of these replays took."""
-    table = rows.select(LETTERS.names).cast(LETTERS)
-    mask = wanted.mask(table)
+def newest_letters(
+    output: Where,
+    wanted: ReplayFilterSpec,
+    history: History,
+    *,
+    after: LetterPlace | None = None,
+    left_only: bool = False,
+    asked: Sequence[Request] = (),
+) -> Iterator[tuple[LetterPlace, DeadLetter]]:
+    """Yield the dead letters of a job that a filter finds, the newest commit first, with their places.
+
+    Args:
+        output: the job's folder.
+        wanted: the filter.
+        history: the job's history, read up to now.
+        after: the place to begin after: what comes meanwhile is newer, so pages neither repeat nor skip.
+        left_only: leave out those that a replay took.
+        asked: leave out those that these requests ask for.
+
+    Raises:
+        JobError: the folder is not a job's, or a file in it can't be read.
+    """
+    job_record(output)
+    tables = open_tables(output)
+    for batch in history.newest_first(tables.batches(DEAD_LETTERS)):
+        first = 0
+        if after is not None:
+            if history.order(batch) > history.order(after.batch):
+                continue
+            first = after.row + 1 if batch == after.batch else 0
+        of_batch = [one.wanted for one in asked if history.asks(one, batch)]
+        for row, letter in _letters_of(
+            tables, batch, wanted, history.taken[batch], first=first, left_only=left_only, without=of_batch
+        ):
+            yield LetterPlace(batch, row), letter
+
+
+def _letters_of(
+    tables: OutcomeTables,
+    batch: int,
+    wanted: ReplayFilterSpec,
+    taken_of: Sequence[TakenLetters],
+    *,
+    first: int = 0,
+    left_only: bool = False,
+    without: Sequence[ReplayFilterSpec] = (),
+) -> Iterator[tuple[int, DeadLetter]]:
+    """Yield the wanted letters of a batch from a row on, with their rows."""
+    if wanted.batches and batch not in wanted.batches:
+        return
+    before = 0
+    for rows in tables.rows(DEAD_LETTERS, batch):
+        table = _keys(rows)
+        replays = _replays(table, taken_of)
+        found = wanted.mask(table)
+        if left_only:
+            found &= replays == 0
+        for one in without:
+            found &= ~one.mask(table)
+        found[: max(0, first - before)] = False
+        numbers = np.flatnonzero(found)
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = numbers[start : start + _AT_ONCE]
+            letters = rows.take(pa.array(some)).to_pylist()
+            for number, replay, row in zip(some.tolist(), replays[some].tolist(), letters, strict=True):
+                yield before + number, _letter(batch, row, replay or None)
+        before += len(rows)
+
+
+def _keys(rows: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows.select(LETTERS.names)]).cast(LETTERS)
+
+
+def _replays(letters: pa.Table, taken_of: Sequence[TakenLetters]) -> npt.NDArray[np.int64]:
+    """Return the batch of the replay that took each letter of a batch; 0 if none did."""
+    found = np.zeros(len(letters), np.int64)
     for taken in taken_of:
-        mask &= ~taken.mask(table)
-    return mask
+        found[(found == 0) & taken.mask(letters)] = taken.replay
+    return found
 
 
-def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
+def _letter(batch: int, row: dict[str, Any], replay: int | None) -> DeadLetter:
     headers = row.pop("headers", None)
     pairs = None if headers is None else tuple((one["key"], one["value"]) for one in headers)
-    return DeadLetter(batch, **row, headers=pairs)
+    return DeadLetter(batch, **row, headers=pairs, replay=replay)
 
 
 @dataclass(frozen=True, slots=True)
 class TakenLetters:
     """Letters of its batches that an earlier replay took: all but those whose inputs were gone."""
 
+    replay: int
     wanted: ReplayFilterSpec
     missing: frozenset[str]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> TakenLetters:
-        """Read the record in a replay's commit."""
+    def of(cls, replay: int, record: Mapping[str, Any]) -> TakenLetters:
+        """Read the record in the commit of a replay."""
         missing = frozenset(name for one in record["missing"] for name in one["files"])
-        return cls(ReplayFilterSpec.from_json(record["wanted"]), missing)
+        return cls(replay, ReplayFilterSpec.from_json(record["wanted"]), missing)
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
         """Return a mask of the letters of one of these batches that were taken."""
@@ -174,9 +254,8 @@ def letters_left(
         JobError: a file of dead letters can't be read.
     """
     found = open_tables(output).rows(DEAD_LETTERS, batch, LETTERS.names)
-    parts = [pa.Table.from_batches([rows]).cast(LETTERS) for rows in found]
-    table = pa.concat_tables([LETTERS.empty_table(), *parts])
-    return table.filter(pa.array(_left(table, wanted, taken_of)))
+    table = pa.concat_tables([LETTERS.empty_table(), *map(_keys, found)])
+    return table.filter(pa.array(wanted.mask(table) & (_replays(table, taken_of) == 0)))
 
 
 def messages_in(letters: pa.Table) -> int | None:
@@ -194,6 +273,7 @@ class History:
         self._read_to = 0
         self._kinds: dict[int, str] = {}
         self._records: dict[int, dict[str, Any]] = {}
+        self._after: dict[int, int] = {}
         self._given: defaultdict[int, set[str]] = defaultdict(set)
         self.taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
         """Letters of a batch that replays took."""
@@ -201,6 +281,8 @@ class History:
         """Replays of a request."""
         self.handled: defaultdict[str, set[int]] = defaultdict(set)
         """Batches of the replays of a request."""
+        self.letters: Counter[str] = Counter()
+        """Number of letters that the replays of a request took."""
 
     def read(self) -> None:
         """Read the commits since the last call."""
@@ -208,16 +290,32 @@ class History:
             commit = self._commits.read(number) or {}
             self._kinds[number] = kind = kind_of(commit)
             record = self._records[number] = commit.get(kind, {})
+            self._after[number] = record.get("after", -1)
             if kind == BACKFILL:
                 for batch in record["batches"]:
                     self._given[batch].update(record["subscriptions"])
             elif kind == REPLAY:
-                taken = TakenLetters.of(record)
+                taken = TakenLetters.of(number, record)
                 for batch in record["batches"]:
                     self.taken[batch].append(taken)
                 self.replays[record["request"]].append(number)
                 self.handled[record["request"]].update(record["batches"])
+                self.letters[record["request"]] += record["letters"]
             self._read_to = number
+
+    def order(self, batch: int) -> tuple[int, int]:
+        """Return a key that sorts batches by the time of their commits, as that of `Commits`; a side batch
+        without a commit is the oldest.
+        """
+        return (batch, 0) if batch >= 0 else (self._after.get(batch, -1), -batch)
+
+    def newest_first(self, batches: Iterable[int]) -> list[int]:
+        """Return batches in the reverse order of their commits."""
+        return sorted(batches, key=self.order, reverse=True)
+
+    def asks(self, request: Request, batch: int) -> bool:
+        """Return whether a request that waits will still ask for letters of a batch."""
+        return request.means(batch) and batch not in self.handled[request.id]
 
     def only(self, batch: int) -> tuple[str, ...] | None:
         """Return the subscriptions to which the letters of a batch are restricted; None for all."""
@@ -256,25 +354,50 @@ def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:
 
 
 class Left(NamedTuple):
-    """Number of dead letters of a batch, stage and reason that no replay took."""
+    """Number of dead letters of a batch, stage and reason that no replay took; ``asked`` of them are asked
+    for by requests that wait.
+    """
 
     batch: int
     stage: str
     reason: str
     letters: int
+    asked: int = 0
 
 
-def left_by_batch(output: Where, request: Request) -> Iterator[Left]:
-    """Yield the counts of the dead letters that a request would replay, the newest batch first.
+def left_by_batch(
+    output: Where, request: Request, history: History | None = None, asked: Sequence[Request] = ()
+) -> Iterator[Left]:
+    """Yield the counts of the dead letters that a request would replay, those of the newest commit first.
+
+    Args:
+        output: the job's folder.
+        request: the request.
+        history: the job's history, read up to now; read here unless given.
+        asked: requests that wait, whose letters are counted apart.
 
     Raises:
         JobError: a file of dead letters can't be read.
     """
     commits = Commits(output)
-    history = History(commits)
-    history.read()
-    for batch in sorted(batches_with_letters(output), reverse=True):
+    if history is None:
+        history = History(commits)
+        history.read()
+    for batch in history.newest_first(batches_with_letters(output)):
         if request.means(batch) and commits.is_committed(batch):
-            letters = letters_left(output, batch, request.wanted, history.taken[batch])
-            for row in letters.group_by(["stage", "reason"]).aggregate([([], "count_all")]).to_pylist():
-                yield Left(batch, row["stage"], row["reason"], row["count_all"])
+            yield from counts_left(output, batch, request.wanted, history, asked)
+
+
+def counts_left(
+    output: Where, batch: int, wanted: ReplayFilterSpec, history: History, asked: Sequence[Request] = ()
+) -> Iterator[Left]:
+    """Yield the counts of the wanted letters of one batch that no replay took. Raises JobError."""
+    letters = letters_left(output, batch, wanted, history.taken[batch])
+    is_asked = np.zeros(len(letters), np.bool_)
+    for one in asked:
+        if history.asks(one, batch):
+            is_asked |= one.wanted.mask(letters)
+    letters = letters.append_column("asked", pa.array(is_asked).cast(pa.int64()))
+    counts = letters.group_by(["stage", "reason"]).aggregate([([], "count_all"), ("asked", "sum")])
+    for row in counts.to_pylist():
+        yield Left(batch, row["stage"], row["reason"], row["count_all"], row["asked_sum"])

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,8 +74,8 @@ class ReplayFilterSpec:
         found = np.ones(len(letters), np.bool_)
         for column, values in self.columns.items():
             if values:
-                wanted = pa.array(values, letters.schema.field(column).type)
-                found &= pc.is_in(letters[column], wanted).to_numpy()
+                kind = pa.int64() if column in ("partition", "offset") else pa.string()
+                found &= pc.is_in(letters[column].cast(kind), pa.array(values, kind)).to_numpy()
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -106,12 +107,14 @@ class Request:
         wanted: the filter of dead letters.
         newest, lowest: the newest batch of the stream, and the lowest number of a side batch, at the time of
             the request: later ones are excluded. -1 and 0 if there were none.
+        letters: the number of letters that it found; None in requests of earlier releases.
     """
 
     id: str
     wanted: ReplayFilterSpec
     newest: int
     lowest: int
+    letters: int | None = None
 
     def means(self, batch: int) -> bool:
         """Return whether the request includes dead letters of this batch."""
@@ -142,7 +145,8 @@ def write_request(output: Where, request: Request) -> None:
             "newest": request.newest,
             "lowest": request.lowest,
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        },
+        }
+        | ({} if request.letters is None else {"letters": request.letters}),
     )
 
 
@@ -174,7 +178,8 @@ def read_request(path: Location) -> Request:
         raise RequestError(f"{path} is not a request")
     if not all(isinstance(number, int) for number in numbers):
         raise RequestError(f"{path} is not a request: the newest and lowest batch are missing")
-    return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
+    found = Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
+    return replace(found, letters=_number_in(content))
 
 
 def is_request_id(text: str) -> bool:
@@ -185,15 +190,55 @@ def is_request_id(text: str) -> bool:
 def finish_request(output: Where, request: Request, batches: Sequence[int]) -> None:
     """Mark a request as done, with the numbers of its replays. Idempotent."""
     folder = Location.of(output) / _FOLDER
-    done = {"request": request.id, "wanted": request.wanted.to_json(), "batches": list(batches)}
+    done: dict[str, Any] = {
+        "request": request.id,
+        "wanted": request.wanted.to_json(),
+        "batches": list(batches),
+    }
+    if request.letters is not None:
+        done["letters"] = request.letters
     (folder / f"{request.id}.done.json").put_json(done)
     (folder / f"{request.id}.json").delete()
 
 
 def replays_of(output: Where, id: str) -> list[int] | None:
     """Return the numbers of a request's replays; None if the request is not done."""
-    done = (Location.of(output) / _FOLDER / f"{id}.done.json").read_json()
+    done = _done(output, id)
     return None if done is None else list(done["batches"])
+
+
+def letters_asked_for(output: Where, id: str) -> int | None:
+    """Return the number of letters that a request found when it was made; None if it is not known.
+
+    Raises:
+        KeyError: there is no such request.
+        DamagedFileError: its file is damaged.
+    """
+    # In this order: the request is removed after its result is written.
+    found = (Location.of(output) / _FOLDER / f"{id}.json").read_json() or _done(output, id)
+    if found is None:
+        raise KeyError(id)
+    return _number_in(found)
+
+
+def _number_in(content: Mapping[str, Any]) -> int | None:
+    letters = content.get("letters")
+    return letters if isinstance(letters, int) else None
+
+
+def _done(output: Where, id: str) -> dict[str, Any] | None:
+    return (Location.of(output) / _FOLDER / f"{id}.done.json").read_json()
+
+
+def open_requests(output: Where) -> list[Request]:
+    """Return the requests that wait, oldest first, without those that the job ignores because they are
+    damaged, or of a later release.
+    """
+    found = []
+    for path in waiting(output):
+        with suppress(SelectRouteError):
+            found.append(read_request(path))
+    return found
 
 
 def _listed(content: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:

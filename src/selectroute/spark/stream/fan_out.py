@@ -52,6 +52,7 @@ from selectroute.spark.senders.kafka import (
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.sources.files.stream import spark_path
+from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.stream.reporter import BatchReporter, Ending, offsets_behind
 from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
@@ -182,6 +183,9 @@ class FanOut:
             for text in ignored_settings(self.job):
                 self._on_warning(text)
             self._folder.bind_system(self._source.connect())
+            if isinstance(self.job.input, KafkaInput):
+                binding, schemas = self.job.input.binding, self.job.input.schemas is not None
+                self._folder.note_binding(binding.to_dict() | {"schemas": schemas})
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)
                 self._open_tokens(self._kafka)

@@ -68,7 +68,7 @@ def world(tmp_path, registry):
 @pytest.fixture
 def jobs(world):
     """The folder of the job, as `selectroute serve` is told of them."""
-    from selectroute.spark.audit.job_folder import JobFolder
+    from selectroute.spark.serving.job_folder import JobFolder
 
     return {"flights": JobFolder(world.output)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -65,9 +66,48 @@ def filled(registry):
     return registry
 
 
+class Letters:
+    """A job with a dead letter, which has this text wherever a message or an error may have it."""
+
+    text = "plain"
+
+    def letters(self, wanted, skip, limit, **_):
+        one = dict.fromkeys(("stage", "reason", "message", "source", "subscription"), self.text)
+        one |= {"batch": 0, "revision": 1, "partition": 0, "offset": 1, "replay": None, "place": "0.0"}
+        one |= {"raw": self.text.encode(), "key": self.text.encode(), "headers": self.headers()}
+        return [one, {**one, "replay": -1, "offset": None}]
+
+    def headers(self):
+        return [(self.text, self.text.encode()), (self.text, None), (self.text, b"\xff")]
+
+    def left(self, wanted=None):
+        return [SimpleNamespace(batch=0, stage=self.text, reason=self.text, letters=2, asked=1)]
+
+    all_left = left
+
+    def binding(self):
+        return None
+
+    def waiting(self):
+        return [WAITS]
+
+    def replayed(self, id):
+        names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "letters")
+        one = {**dict.fromkeys(names, 1), "batch": -1, "revision": 1, "missing": [self.text]}
+        return {"state": "running", "letters": 3, "taken": 1, "batch": -2, "batches": [one]}
+
+    def audit(self):
+        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
+        found = {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [1]}
+        return {**found, "findings": [{"batch": 0, "sentence": self.text}]}
+
+
+WAITS = "20261125T000000000000-00000000"
+
+
 @pytest.fixture
 def client(filled):
-    with console_of(filled) as client:
+    with console_of(filled, jobs={"flights": Letters()}) as client:
         yield client
 
 
@@ -84,7 +124,7 @@ def test_a_form_of_another_site_changes_nothing(client, filled, headers):
 def test_no_page_is_shown_in_a_frame_or_runs_what_is_not_the_consoles(client):
     for path in PAGES:
         answer = client.get(f"/console{sample_of(path)}", follow_redirects=False)
-        assert answer.status_code in {200, 303, 404, 422}, path
+        assert answer.status_code in {200, 303, 400, 404, 422}, path
         policy = answer.headers["Content-Security-Policy"]
         assert "frame-ancestors 'none'" in policy and "unsafe" not in policy
         for name, value in HEADERS.items():
@@ -135,6 +175,7 @@ def written(registry, text):
     batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "refused"), 1)
     batch |= {"batch": 0, "revision": 1, "kind": text, "ended": "2026-11-25T00:00:00Z", "deliveries": 1}
     batch |= {"queued": 0, "sent": 0, "reasons": {text: 1}, "seconds": {text: 0.1}}
+    Letters.text = text
     registry.note_reports(text, [batch], {"waiting": {text: 1}, "behind": None})
     near = quote(json.dumps({"properties": {"a": text}}))
     named = quote(text, safe="")
@@ -183,6 +224,11 @@ def written(registry, text):
         f"queue-purge/orders?selector={named}",
         f"queue-move/orders?selector={named}",
         f"jobs/{named}/dead-letters?stage={named}",
+        "jobs",
+        f"jobs/flights/dead-letters?stage={named}&source={named}&all={named}",
+        f"jobs/flights/replay?source={named}&subscription={named}",
+        f"jobs/flights/replays/{WAITS}",
+        f"jobs/flights/replays/{named}",
         f"sign-in?next={named}",
         named,
     ], forms
@@ -220,6 +266,23 @@ def test_what_people_write_is_text_on_every_page(filled, client):
         for path in ("subscriptions/new", "subscriptions/heavy/edit", "bulk", "queue-put/orders", "sign-in"):
             page = client.post(f"/console/{path}", data={**given, "body": text, "do": text}, headers=OWN)
             assert tags(page) <= known, path
+        audit = client.post("/console/jobs/flights/audit", headers=OWN)
+        assert audit.status_code == 200 and tags(audit) <= known
+        steps = client.get(f"/console/jobs/flights/replays/{WAITS}/progress")
+        assert steps.headers["Content-Type"] == "application/json" and steps.json()["missing"] == [text]
+        assert_saved(client, text)
+
+
+def assert_saved(client, text):
+    """The bytes of a letter are a file to keep: no browser makes a page of them."""
+    place = {"batch": "0", "source": text, "partition": "0", "offset": "1"}
+    for part in ("value", "key"):
+        saved = client.get("/console/jobs/flights/dead-letters/bytes", params={**place, "part": part})
+        assert saved.content == text.encode()
+        assert saved.headers["Content-Type"] == "application/octet-stream"
+        assert saved.headers["Content-Disposition"].startswith('attachment; filename="flights-batch0-0-1')
+        for name, value in HEADERS.items():
+            assert saved.headers[name] == value
 
 
 class TestCookies:

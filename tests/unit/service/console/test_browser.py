@@ -582,6 +582,9 @@ def test_dead_letters_are_looked_at_and_replayed_in_two_steps(url_with_jobs, per
     page.get_by_role("link", name="Look").click()
     letters = page.get_by_role("article")
     assert letters.count() == 25 and page.locator("main img").count() == 0
+    with page.expect_download() as saved:
+        letters.first.get_by_role("link", name="Save the").click()
+    assert saved.value.suggested_filename == "flights-batch0-0-0.bin"
     page.get_by_role("link", name="Older dead letters").click()
     assert letters.count() == 5
     for step in ("letters", "preview", "replay"):
@@ -611,6 +614,34 @@ def faults_of(page):
     result = Axe().run(copy, options={"runOnly": AXE})
     with_policy.close()
     return [one["id"] for one in result.response["violations"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_replay_is_followed_and_an_audit_read(url_with_jobs, person, world, jobs, scheme):
+    from selectroute.spark.replay.replay import Replays
+
+    page = person(viewport={"width": 320, "height": 800}, color_scheme=scheme)
+    request, _ = jobs["flights"].replay({"reasons": ["not-json"]}, 30)
+    page.goto(f"{url_with_jobs}jobs/flights/replays/{request}")
+    assert "It asks for 30 dead letters" in done(page)
+    table = page.get_by_role("region", name="Batches of the replay")
+    assert not table.is_visible()
+    page.evaluate("window.same = true")
+    replays = Replays(world.router(), print)
+    assert len(list(iter(lambda: replays.next("q"), None))) == 1
+    page.get_by_text("It is done. 30 of 30 dead letters taken").wait_for()
+    assert page.evaluate("window.same"), "without loading the page again"
+    assert table.locator("tbody tr").inner_text().split("\t")[:4] == ["-1", "1", "30", "30"]
+    assert violations(page) == []
+    page.goto(f"{url_with_jobs}jobs")
+    page.get_by_role("button", name="Audit flights").click()
+    page.get_by_role("heading", name="Audit of flights").wait_for()
+    assert "Nothing is half done." in page.get_by_role("listitem").all_inner_texts()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert violations(page) == []
+    page.goto(f"{url_with_jobs}jobs/flights/dead-letters?all=1&batch=0")
+    assert "The replay in batch -1 took it." in page.get_by_role("article").first.inner_text()
+    assert violations(page) == []
 
 
 def violations(page):

@@ -24,8 +24,12 @@ def test_from_the_list_of_jobs_to_a_replay_that_is_done(client, world):
     listed = client.get("/console/jobs/flights/dead-letters?reason=not-json").text
     assert listed.count("<article") == 25 and "Older dead letters" in listed
     assert client.get("/console/jobs/flights/dead-letters?skip=").status_code == 200
-    older = client.get("/console/jobs/flights/dead-letters?reason=not-json&skip=25").text
+    (link,) = re.findall(r'href="(\?[^"]+)">Older dead letters', listed)
+    older = client.get(f"/console/jobs/flights/dead-letters{link.replace('&amp;', '&')}").text
     assert older.count("<article") == 5 and "Older" not in older
+    skipped = client.get("/console/jobs/flights/dead-letters?reason=not-json&skip=25").text
+    assert skipped.count("<article") == 5, "a link of an earlier release"
+    assert "not-json: 0.jsonl, partition 0, offset 29" in older
     only = re.findall(r'href="(/console/jobs/flights/replay\?[^"]+)">Replay this one', older)[0]
     preview = client.get(only.replace("&amp;", "&")).text
     assert "Replay 1 dead letter<" in preview and "its bytes are not valid JSON" in preview
@@ -33,13 +37,60 @@ def test_from_the_list_of_jobs_to_a_replay_that_is_done(client, world):
     fields = dict(one.split("=") for one in query.split("&"))
     changed = client.post(path, data={**fields, "expected": "7"}, headers=OWN)
     assert changed.status_code == 409 and "1 dead letter can be replayed now, and not 7" in changed.text
+    assert "not-json: 0.jsonl, partition 0, offset " in client.get(only.replace("&amp;", "&")).text
     sent = client.post(path, data={**fields, "expected": "1"}, headers=OWN)
     assert sent.status_code == 200 and "It waits for the job" in sent.text
+    assert "It asks for 1 dead letter." in sent.text
+    followed = client.get(f"{sent.url.path}/progress").json()
+    assert followed["follow"] and followed["rows"] == [] and followed["sentence"] in sent.text
+    assert f'data-follow="{sent.url.path}/progress"' in sent.text
+    asked = client.get("/console/jobs/flights/replay").text
+    assert "1 dead letter is not counted here" in asked and "Replay 29 dead letters" in asked
+    again = client.get(only.replace("&amp;", "&")).text
+    assert "No other dead letters are left to replay" in again and "<button class" not in again
     replays = Replays(world.router(), print)
     assert len(list(iter(lambda: replays.next("q"), None))) == 1
-    assert "It is done." in client.get(sent.url.path).text
+    done = client.get(sent.url.path).text
+    assert "It is done. 1 of 1 dead letter taken: 1 message, of which 0 routed" in done
+    followed = client.get(f"{sent.url.path}/progress").json()
+    assert not followed["follow"] and [row[0] for row in followed["rows"]] == ["-1"]
+    assert "data-follow" not in done and followed["rows"][0][2] == "1"
     # One of the 30 was replayed, and is a dead letter of the replay.
     assert "30 dead letters" in client.get("/console/jobs/flights/replay").text
+    left = client.get("/console/jobs/flights/dead-letters").text
+    assert left.index("Batch -1, ") < left.index("Batch 0, "), "what failed again is the newest"
+    of_batch = client.get("/console/jobs/flights/dead-letters?batch=0&offset=25").text
+    assert "There are no dead letters left to replay that this filter finds." in of_batch
+    every = client.get("/console/jobs/flights/dead-letters?batch=0&offset=25&all=1").text
+    assert every.count("<article") == 1 and "Replay this one" not in every
+    assert "The replay in batch -1 took it." in every
+    assert 'a href="/console/jobs/flights/dead-letters?batch=-1&amp;all=1"' in every
+
+
+def test_what_is_cut_is_told_and_can_be_saved(client, world):
+    text = "é" * 9_999 + "<" * 10_000
+    other = b"\xff" * 300
+    router = world.router(max_message_bytes=100_000)
+    lines = text.encode() + b"\n" + other + b"\n"
+    router.route(1, [world.drop_bytes("1.jsonl", lines)], "q")
+    page = client.get("/console/jobs/flights/dead-letters?batch=1").text
+    assert "Cut: the first 19,999 of 29,998 bytes." in page and page.count("Cut:") == 1
+    assert "The first 256 of 300 bytes, in hexadecimal digits" in page
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+/bytes\?[^"]+)"', page)]
+    saved = [client.get(link) for link in links]
+    assert {one.content for one in saved} == {text.encode(), other}
+    for one in saved:
+        assert one.headers["Content-Disposition"].startswith("attachment; filename=")
+        assert one.headers["X-Content-Type-Options"] == "nosniff"
+    short = world.router(max_message_bytes=100)
+    short.route(2, [world.drop_bytes("2.jsonl", text.encode() + b"\n")], "q")
+    assert "It was too large: only its first" in client.get("/console/jobs/flights/dead-letters?batch=2").text
+
+
+def test_lines_that_a_table_leaves_out_are_told(client, monkeypatch):
+    assert "there are more" not in client.get("/console/jobs").text
+    monkeypatch.setattr("selectroute.service.jobs.calls._BATCHES", 0)
+    assert "30 dead letters not replayed" in client.get("/console/jobs").text
 
 
 def test_bytes_with_markup_are_text(client):
@@ -55,6 +106,14 @@ def test_bytes_with_markup_are_text(client):
         ("jobs/other/dead-letters", 404),
         ("jobs/flights/dead-letters?batch=x", 400),
         ("jobs/flights/dead-letters?skip=x", 400),
+        ("jobs/flights/dead-letters?skip=5.0", 400),
+        ("jobs/flights/dead-letters?skip=-1", 400),
+        ("jobs/flights/dead-letters?batch=5.0", 400),
+        ("jobs/flights/dead-letters?offset=1_0", 400),
+        ("jobs/flights/dead-letters?cursor=x", 400),
+        ("jobs/flights/dead-letters/bytes?batch=x", 400),
+        ("jobs/flights/replay?offset=5.0", 422),
+        ("jobs/flights/replays/other/progress", 404),
         ("jobs/flights/replay?batch=x", 422),
         ("jobs/flights/replays/other", 404),
     ],
@@ -89,6 +148,7 @@ def test_a_job_that_has_not_run_yet_is_a_sentence(client, world):
 def test_an_audit_is_shown_with_what_it_finds(client, world):
     answer = client.post("/console/jobs/flights/audit", headers=OWN)
     assert answer.status_code == 200 and "Everything adds up." in answer.text
+    assert "The messages of the batches add up: " in answer.text and "Nothing is half done." in answer.text
     assert "30 = 0 routed + 0 unrouted + 30 dead letters" in answer.text
     assert client.post("/console/jobs/flights/audit").status_code == 403
     next((world.output / "dead-letters" / "batch=0").iterdir()).unlink()

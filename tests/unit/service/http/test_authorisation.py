@@ -104,6 +104,9 @@ CALLS = {
     ("post", f"{PATH}:dry-run"): lambda c: c.post(f"{PATH}:dry-run", json={"id": "seen"}),
     ("get", "/v1/jobs"): lambda c: c.get("/v1/jobs"),
     ("get", "/v1/jobs/{job}/dead-letters"): lambda c: c.get("/v1/jobs/job/dead-letters"),
+    ("get", "/v1/jobs/{job}/dead-letters:bytes"): lambda c: c.get(
+        "/v1/jobs/job/dead-letters:bytes", params={"batch": 0, "source": "s", "partition": 0}
+    ),
     ("post", "/v1/jobs/{job}/dead-letters:preview"): lambda c: c.post(
         "/v1/jobs/job/dead-letters:preview", json={}
     ),
@@ -183,6 +186,7 @@ TABLE = {
     ("post", f"{PATH}:dry-run"): "u ddd ddd dd",
     ("get", "/v1/jobs"): "u ddd fff fd",
     ("get", "/v1/jobs/{job}/dead-letters"): "u ddd fff fd",
+    ("get", "/v1/jobs/{job}/dead-letters:bytes"): "u ddd fff fd",
     ("post", "/v1/jobs/{job}/dead-letters:preview"): "u ddd fff fd",
     ("post", "/v1/jobs/{job}/replays"): "u fdd fff ff",
     ("post", "/v1/jobs/{job}/audits"): "u ddd fff fd",
@@ -356,7 +360,7 @@ def test_the_table_says_what_comes_of_a_call(filled, who, calls, table):
 
 
 class OneLetter:
-    """A job with a dead letter, whose bytes are still in the source."""
+    """A job with a dead letter, of which the beginning is kept."""
 
     def has_run(self):
         return True
@@ -364,14 +368,16 @@ class OneLetter:
     def is_held(self):
         return False
 
-    def letters(self, wanted, skip, limit, left_only=False):
+    def letters(self, wanted, skip, limit, **_):
         of_file = {"source": "a.jsonl", "partition": 0, "offset": 1, "revision": 1, "subscription": None}
-        return [
-            {"batch": 0, "stage": "read", "reason": "too-large", "message": "long", "raw": None, **of_file}
-        ]
+        of_file |= {"raw": b"x", "replay": None, "place": "0.0"}
+        return [{"batch": 0, "stage": "read", "reason": "too-large", "message": "long", **of_file}]
+
+    def all_left(self):
+        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=1, asked=0)]
 
     def left(self, wanted):
-        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=1)]
+        return self.all_left()
 
     def waiting(self):
         return []
@@ -380,7 +386,7 @@ class OneLetter:
         return "made", expected
 
     def replayed(self, id):
-        return []
+        return {"state": "waiting", "letters": None, "taken": 0, "batch": None, "batches": []}
 
     def audit(self):
         names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")

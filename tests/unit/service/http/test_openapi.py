@@ -133,9 +133,9 @@ class ThreeLetters:
     """A job with three dead letters."""
 
     def left(self, wanted):
-        return [SimpleNamespace(batch=0, stage="parse", reason="not-json", letters=3)]
+        return [SimpleNamespace(batch=0, stage="parse", reason="not-json", letters=3, asked=0)]
 
-    def letters(self, wanted, skip, limit, left_only):
+    def letters(self, wanted, skip, limit, **_):
         return []
 
     def replay(self, wanted, expected):

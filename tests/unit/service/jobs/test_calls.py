@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.kafka.binding import KafkaBinding
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.spark.audit.job_folder import JobFolder
+from selectroute.service.jobs import calls
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.replay.letters import counts_left
 from selectroute.spark.replay.replay import Replays
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.serving import job_folder
+from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.testing.world import World
 from tests.unit.service.conftest import problem, service
 
@@ -44,6 +51,14 @@ def world(tmp_path, registry):
 def client(world, registry):
     with service(registry, snapshots=world.snapshots, jobs={"flights": JobFolder(world.output)}) as client:
         yield client
+
+
+def bound_to(source):
+    return KafkaBinding.of([f"a:long={source}"]).to_dict()
+
+
+def places(found):
+    return [(one["batch"], one["offset"]) for one in found["items"]]
 
 
 def carried_out(world):
@@ -94,6 +109,7 @@ def test_a_preview_says_who_gets_them_now(client):
     assert said[1, 0] == (None, [], "its bytes are not valid JSON")
     assert client.post(f"{PATH}/dead-letters:preview", json={"reasons": ["unknown-queue"]}).json() == {
         "letters": 0,
+        "waiting": 0,
         "reasons": [],
         "examples": [],
     }
@@ -101,14 +117,19 @@ def test_a_preview_says_who_gets_them_now(client):
 
 def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     class Whole:
+        bound = None
+
         def left(self, wanted):
             return JobFolder(world.output).left(wanted)
 
-        def letters(self, wanted, skip, limit, left_only):
+        def binding(self):
+            return self.bound
+
+        def letters(self, wanted, skip, limit, **_):
             found = JobFolder(world.output).letters(wanted, skip, limit)
             raws = [json.dumps(RED).encode(), b'{"properties": {"a": [1]}}', None, b'{"a": NaN}', b"{}"]
             whole = [{**one, "raw": raw, "reason": "not-json"} for one, raw in zip(found, raws, strict=True)]
-            whole[4]["headers"] = ()
+            whole[4]["headers"] = (("color", b"red"),)
             return whole
 
     client.app.state.service.jobs["whole"] = Whole()
@@ -117,7 +138,18 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     assert "properties" in found[1]["why_not"]
     assert found[2]["why_not"] == "its bytes are still in the source"
     assert found[3]["why_not"] == "its bytes are not valid JSON"
-    assert found[4]["why_not"] == "it is a Kafka record, and the job binds its fields"
+    assert found[4]["why_not"] == "it is a Kafka record, and the job has not recorded how it binds its fields"
+    said = {
+        "it is a Kafka record, and the job binds its fields in a way unknown here": {"later": 1},
+        "the job binds the time of a record, which is not kept with a dead letter": bound_to("@timestamp"),
+        "its body has a schema, which only the job reads": {**bound_to("$.a"), "schemas": True},
+    }
+    for why_not, Whole.bound in said.items():
+        (*_, last) = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]
+        assert (last["total"], last["why_not"]) == (None, why_not)
+    Whole.bound = bound_to("$.a")
+    (*_, last) = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]
+    assert (last["total"], last["ids"], last["why_not"]) == (1, ["red"], None)
 
 
 def test_a_folder_that_is_gone_is_a_sentence(client, world):
@@ -144,22 +176,192 @@ def test_one_dead_letter_is_replayed_and_never_again(client, world):
     only = {"batches": [0], "sources": ["0.jsonl"], "partitions": [0], "offsets": [3]}
     answer = client.post(f"{PATH}/replays", json={**only, "expected": 1})
     assert answer.status_code == 202 and answer.json()["letters"] == 1
-    twice = client.post(f"{PATH}/replays", json={**only, "expected": 1}).json()["request"]
+    twice = make_request(world.output, ReplayFilterSpec(sources=("0.jsonl",), offsets=(3,))).id
     request = answer.json()["request"]
-    waits = {"request": request, "done": False, "batches": []}
-    assert client.get(f"{PATH}/replays/{request}").json() == waits
+    waits = {"request": request, "done": False, "state": "waiting", "letters": 1, "taken": 0, "batch": None}
+    assert client.get(f"{PATH}/replays/{request}").json() == {**waits, "batches": []}
     assert client.get("/v1/jobs").json()["items"][0]["waiting"] == [request, twice]
     (report,) = carried_out(world)
     assert (report.counts.messages, report.counts.routed) == (1, 1)
     done = client.get(f"{PATH}/replays/{request}").json()
     (batch,) = done["batches"]
     assert done["done"] and (batch["batch"], batch["letters"], batch["deliveries"]) == (-1, 1, 1)
-    assert client.get(f"{PATH}/replays/{twice}").json() == {"request": twice, "done": True, "batches": []}
+    assert (done["state"], done["letters"], done["taken"], done["batch"]) == ("done", 1, 1, None)
+    none = client.get(f"{PATH}/replays/{twice}").json()
+    assert (none["done"], none["batches"], none["letters"], none["taken"]) == (True, [], None, 0)
     assert world.deliveries()["0.jsonl", 3, "red", 1] == 1 and world.deliveries().total() == 2
     problem(client.post(f"{PATH}/replays", json={**only, "expected": 1}), 409, "letters-changed")
     assert client.get("/v1/jobs").json()["items"][0]["left"] == 4
     left = client.post(f"{PATH}/dead-letters:preview", json={}).json()["examples"]
     assert sorted((one["batch"], one["offset"]) for one in left) == [(0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_what_failed_again_last_comes_first(client, world):
+    for offset in (1, 2):
+        make_request(world.output, ReplayFilterSpec(batches=(0,), offsets=(offset,)))
+    router = world.router(max_message_bytes=100)
+    replays = Replays(router, print)
+    assert len(list(iter(lambda: replays.next("q"), None))) == 2
+    newest_first = [(-2, 2), (-1, 1), (1, 0), (1, 1), (0, 1), (0, 2), (0, 3)]
+    assert places(client.get(f"{PATH}/dead-letters").json()) == newest_first
+    by_batch = client.get("/v1/jobs").json()["items"][0]["by_batch"]
+    assert [one["batch"] for one in by_batch] == [-2, -1, 1, 1, 0]
+    examples = client.post(f"{PATH}/dead-letters:preview", json={}).json()["examples"]
+    assert [one["batch"] for one in examples] == [-2, -1, 1, 1, 0]
+    page = client.get(f"{PATH}/dead-letters", params={"limit": 3}).json()
+    router.route(2, [world.drop_json("2.jsonl", "{", "{")], "q")
+    assert places(client.get(f"{PATH}/dead-letters").json()) == [(2, 0), (2, 1), *newest_first]
+    rest = client.get(f"{PATH}/dead-letters", params={"cursor": page["next_cursor"]}).json()
+    assert places(page) + places(rest) == newest_first, "what came meanwhile moves no page"
+    assert (rest["more"], rest["next_cursor"]) == (False, None)
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.0.0", "١.٢"])
+def test_a_cursor_of_another_list_is_refused(client, cursor):
+    found = problem(client.get(f"{PATH}/dead-letters", params={"cursor": cursor}), 400, "invalid-request")
+    assert found["detail"] == "the cursor is not one of this list: begin without it"
+
+
+def test_replayed_letters_are_marked_or_left_out(client, world):
+    client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
+    carried_out(world)
+    found = client.get(f"{PATH}/dead-letters", params={"batch": 0}).json()["items"]
+    assert [(one["offset"], one["replay"]) for one in found] == [(1, None), (2, None), (3, -1)]
+    left = client.get(f"{PATH}/dead-letters", params={"batch": 0, "left": True}).json()
+    assert places(left) == [(0, 1), (0, 2)]
+
+
+def test_letters_that_a_waiting_request_asks_for_are_not_counted_again(client, world):
+    client.post(f"{PATH}/replays", json={"reasons": ["not-json"], "expected": 1})
+    found = client.post(f"{PATH}/dead-letters:preview", json={}).json()
+    assert (found["letters"], found["waiting"]) == (4, 1)
+    assert "not-json" not in {one["reason"] for one in [*found["reasons"], *found["examples"]]}
+    problem(client.post(f"{PATH}/replays", json={"expected": 5}), 409, "letters-changed")
+    assert client.get("/v1/jobs").json()["items"][0]["left"] == 5
+    client.post(f"{PATH}/replays", json={"expected": 4})
+    nothing = client.post(f"{PATH}/dead-letters:preview", json={}).json()
+    assert nothing == {"letters": 0, "waiting": 5, "reasons": [], "examples": []}
+    first, second = carried_out(world)
+    assert [first.counts.messages, second.counts.messages] == [1, 4]
+
+
+def test_a_replay_that_is_being_made_names_its_batch(client, world):
+    request = client.post(f"{PATH}/replays", json={"batches": [0], "expected": 3}).json()["request"]
+    replays = Replays(world.router(), print)
+    path = world.output / "_requests" / f"{request}.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replays._router, "write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            replays.next("q")
+    found = client.get(f"{PATH}/replays/{request}").json()
+    assert (found["state"], found["batch"], found["done"], found["taken"]) == ("running", -1, False, 0)
+    report = replays.unfinished("q")
+    assert report is not None and path.exists(), "committed, and the request is not yet marked"
+    found = client.get(f"{PATH}/replays/{request}").json()
+    assert (found["state"], found["taken"], found["letters"]) == ("waiting", 3, 3)
+    assert [one["batch"] for one in found["batches"]] == [-1]
+
+
+def test_the_bytes_of_a_letter_are_returned_as_they_are(client, world):
+    one = {"batch": 1, "source": "1.jsonl", "partition": 0, "offset": 0}
+    answer = client.get(f"{PATH}/dead-letters:bytes", params=one)
+    assert answer.content == b'{"a": "\xff\xfe"}'
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="flights-batch1-0-0.bin"'
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    problem(client.get(f"{PATH}/dead-letters:bytes", params={**one, "part": "key"}), 404, "not-found")
+    problem(client.get(f"{PATH}/dead-letters:bytes", params={**one, "offset": 7}), 404, "not-found")
+    problem(client.get(f"{PATH}/dead-letters:bytes", params={"batch": 1}), 400, "invalid-request")
+
+
+def test_key_and_headers_of_a_record_are_shown(client):
+    class Records:
+        def letters(self, wanted, skip, limit, **_):
+            named = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
+            named |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
+            headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
+            return [{**named, "raw": None, "key": b"\xff\x00", "headers": headers}]
+
+    client.app.state.service.jobs["records"] = Records()
+    (one,) = client.get("/v1/jobs/records/dead-letters").json()["items"]
+    assert (one["key"], one["key_base64"], one["key_bytes"]) == (None, "/wA=", 2)
+    assert (len(one["headers"]), one["header_count"]) == (100, 202)
+    assert one["headers"][0] == {"name": "a", "value": "x" * 1_000, "value_base64": None, "bytes": 2_000}
+    assert one["headers"][1] == {"name": "b", "value": None, "value_base64": None, "bytes": None}
+    assert one["headers"][2] == {"name": "0", "value": None, "value_base64": "/w==", "bytes": 1}
+    place = {"batch": 0, "source": "x", "partition": 3, "offset": 7, "part": "key"}
+    answer = client.get("/v1/jobs/records/dead-letters:bytes", params=place)
+    assert answer.content == b"\xff\x00" and "batch0-3-7-key.bin" in answer.headers["Content-Disposition"]
+
+
+def test_a_batch_is_counted_once_and_again_after_a_replay_of_it(client, world, monkeypatch):
+    counted = []
+
+    def counts(output, batch, *others):
+        counted.append(batch)
+        return counts_left(output, batch, *others)
+
+    def left():
+        return client.get("/v1/jobs").json()["items"][0]["left"]
+
+    monkeypatch.setattr(job_folder, "counts_left", counts)
+    assert [left(), left()] == [5, 5] and counted == [1, 0]
+    client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
+    carried_out(world)
+    assert [left(), left()] == [4, 4] and counted == [1, 0, 0]
+    monkeypatch.setattr(job_folder, "MOST_COUNTED", 2)
+    world.router(max_message_bytes=100).route(2, [world.drop_json("2.jsonl", "{")], "q")
+    assert [left(), left()] == [5, 5] and counted == [1, 0, 0, 2, 2], "more are not remembered"
+    (world.output / "dead-letters" / "batch=1").rename(world.root / "moved")
+    assert left() == 3
+
+
+def test_lines_that_are_left_out_are_told(client, monkeypatch):
+    assert client.get("/v1/jobs").json()["items"][0]["more"] is False
+    monkeypatch.setattr(calls, "_BATCHES", 2)
+    (job,) = client.get("/v1/jobs").json()["items"]
+    assert (len(job["by_batch"]), job["more"], job["left"]) == (2, True, 5)
+
+
+def test_a_file_as_a_whole_is_replayed_alone(client, world):
+    router = world.router()
+    router.route(2, [world.drop_bytes("2.log", b"{"), world.drop_bytes("3.log", b"{")], "q")
+    only = {"batches": [2], "sources": ["2.log"], "partitions": [0], "reasons": ["unknown-format"]}
+    found = client.post(f"{PATH}/dead-letters:preview", json=only).json()
+    assert found["letters"] == 1 and found["examples"][0]["offset"] is None
+    client.post(f"{PATH}/replays", json={**only, "expected": 1})
+    carried_out(world)
+    (left,) = client.get(f"{PATH}/dead-letters", params={"batch": 2, "left": True}).json()["items"]
+    assert left["source"] == "3.log"
+
+
+def test_numbers_that_no_partition_has_find_nothing(client):
+    many = {"partitions": [2**40, -(2**63)], "offsets": [2**63 - 1]}
+    assert client.post(f"{PATH}/dead-letters:preview", json=many).json()["letters"] == 0
+    assert client.get(f"{PATH}/dead-letters", params={"partition": 2**40}).json()["items"] == []
+    problem(client.get(f"{PATH}/dead-letters", params={"offset": 2**63}), 400, "invalid-request")
+
+
+def test_audits_do_not_hold_up_other_calls(client):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    class Large:
+        def audit(self):
+            begun.release()
+            assert go_on.wait(30)
+            return audits.audit()
+
+    audits = client.app.state.service.jobs["flights"]
+    client.app.state.service.jobs["large"] = Large()
+    with ThreadPoolExecutor(50) as people:
+        waiting = [people.submit(client.post, "/v1/jobs/large/audits") for _ in range(50)]
+        try:
+            assert begun.acquire(timeout=30)
+            for path in ("/v1/subscriptions", f"{PATH}/dead-letters", "/v1/subscriptions:export"):
+                assert client.get(path).status_code == 200, path
+        finally:
+            go_on.set()
+        assert {one.result().status_code for one in waiting} == {200}
 
 
 def test_a_number_that_has_changed_requests_nothing(client, world):

@@ -231,3 +231,44 @@ async function follow(place) {
 document.querySelectorAll("[data-follow]").forEach(follow);
 document.querySelectorAll("form[data-check]").forEach(watchEditor);
 document.querySelectorAll("form[data-names]").forEach(completeNames);
+
+// Follows a replay until it is done: its sentence, which a screen reader says, and its table.
+function followReplay(part) {
+  const SECONDS = 2;
+  const status = part.querySelector("[role=status]");
+  const lists = { missing: part.querySelector("ul"), rows: part.querySelector("tbody") };
+
+  function row(texts) {
+    const made = element("tr");
+    made.append(...texts.map((text, at) => element(at ? "td" : "th", text, at ? "number" : "")));
+    made.firstChild.scope = "row";
+    return made;
+  }
+
+  function show(data) {
+    if (status.textContent !== data.sentence) status.textContent = data.sentence;
+    lists.missing.replaceChildren(...data.missing.map((why) => element("li", why)));
+    lists.missing.hidden = !data.missing.length;
+    lists.rows.replaceChildren(...data.rows.map(row));
+    part.querySelector(".scroll").hidden = !data.rows.length;
+  }
+
+  async function ask() {
+    let goesOn = true;
+    try {
+      const answer = await fetch(part.dataset.follow, { credentials: "same-origin" });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const data = await answer.json();
+      show(data);
+      goesOn = data.follow;
+    } catch {
+      const sentence = "The service does not answer; it is asked again.";
+      if (status.textContent !== sentence) status.textContent = sentence;
+    }
+    if (goesOn) setTimeout(ask, SECONDS * 1000);
+  }
+
+  setTimeout(ask, SECONDS * 1000);
+}
+
+document.querySelectorAll("[data-follow]").forEach(followReplay);
