@@ -365,7 +365,7 @@ class TestStreams:
             def is_held(self):
                 return False
 
-            def left(self, wanted):
+            def all_left(self):
                 return [SimpleNamespace(letters=4)]
 
         self.note(filled, 0, {"batch": 0, "dead_lettered": 9}, name="flights")

@@ -223,7 +223,7 @@ class TestHealth:
         def has_run(self):
             return True
 
-        def left(self, wanted):
+        def all_left(self):
             self.looks += 1
             if self.error is not None:
                 raise self.error
@@ -269,9 +269,9 @@ class TestHealth:
         class Slow(self.Job):
             may_go = threading.Event()
 
-            def left(self, wanted):
+            def all_left(self):
                 assert self.may_go.wait(60)
-                return super().left(wanted)
+                return super().all_left()
 
         slow = Slow(2)
         with service(registry, jobs={"flights": slow}) as client:
