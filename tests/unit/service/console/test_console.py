@@ -893,7 +893,7 @@ def test_who_resumes_with_what_was_missed_reads_which_stream_cannot(client, fill
 
 def test_the_page_of_a_change_learns_which_batch_used_it(client, filled):
     text = client.get("/console/subscriptions/heavy").text
-    (path,) = re.findall('data-follow="([^"]*)"', text)
+    (path,) = re.findall('data-sentence="([^"]*)"', text)
     filled.note_query("q", source="/in", can_replay=True)
     filled.note_batch("q", 1_234, filled.revision)
     assert client.get(path).json() == {"sentence": "in the stream q from batch 1,234 on"}

@@ -206,14 +206,14 @@ function completeNames(form) {
 }
 
 // Asks again and again until there is an answer, which takes the place of the text.
-async function follow(place) {
+async function awaitSentence(place) {
   const MOST_MINUTES = 10;
   const PAUSE = 5_000;
   const until = Date.now() + MOST_MINUTES * 60_000;
   while (Date.now() < until) {
     let wait = 0; // the service itself waits before it says that there is none
     try {
-      const answer = await fetch(place.dataset.follow, { credentials: "same-origin" });
+      const answer = await fetch(place.dataset.sentence, { credentials: "same-origin" });
       if (answer.status < 500 && !answer.ok) return;
       const { sentence } = answer.ok ? await answer.json() : {};
       if (sentence) {
@@ -228,9 +228,6 @@ async function follow(place) {
   }
 }
 
-document.querySelectorAll("[data-follow]").forEach(follow);
-document.querySelectorAll("form[data-check]").forEach(watchEditor);
-document.querySelectorAll("form[data-names]").forEach(completeNames);
 
 // Follows a replay until it is done: its sentence, which a screen reader says, and its table.
 function followReplay(part) {
@@ -271,4 +268,7 @@ function followReplay(part) {
   setTimeout(ask, SECONDS * 1000);
 }
 
+document.querySelectorAll("form[data-check]").forEach(watchEditor);
+document.querySelectorAll("form[data-names]").forEach(completeNames);
+document.querySelectorAll("[data-sentence]").forEach(awaitSentence);
 document.querySelectorAll("[data-follow]").forEach(followReplay);
