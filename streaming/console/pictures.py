@@ -67,7 +67,8 @@ def main(folder: Path) -> None:
             open_screen(page, f"{url}/console")
             file = folder / f"{name}.png"
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            picture.quantize(_COLORS, dither=Image.Dither.NONE).save(file, optimize=True)
+            few = picture.quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            few.save(file, optimize=True)
             print(file, f"{file.stat().st_size:,} bytes")
         browser.close()
 
@@ -183,6 +184,7 @@ def _to_the_top(place: Locator) -> None:
 def _batch_list(page: Page, console: str) -> None:
     page.goto(f"{console}/overview")
     page.locator("main a[href*='/streams/']").first.click()
+    page.locator("figure").nth(1).evaluate("(one) => one.scrollIntoView()")
 
 
 def _previewed(page: Page, console: str) -> None:
