@@ -931,3 +931,9 @@ def test_a_dry_run_of_a_paused_subscription_says_so(client, filled):
         "The subscription is paused"
         in client.post("/console/subscriptions/heavy/edit", data=given, headers=OWN).text
     )
+
+
+def test_a_recent_message_without_a_topic_is_offered(client, filled):
+    filled.note_messages("q", [{"properties": {"weight": 1}}, {"topic": "cars/eu"}])
+    answer = client.get("/console/who-gets")
+    assert answer.status_code == 200 and answer.text.count("/console/who-gets?message=") == 2
