@@ -153,10 +153,11 @@ _SCREENS: Final = (
 )
 
 
-def _read_pages(address: str) -> None:
+def _read_pages(address: str, person: int) -> None:
     connection = http.client.HTTPConnection(address, timeout=_SECONDS)
+    first = person % len(_SCREENS)
     while not _asked_to_end:
-        for screen in _SCREENS:
+        for screen in _SCREENS[first:] + _SCREENS[:first]:
             connection.request("GET", f"/console/{screen}")
             answer = connection.getresponse()
             answer.read()
@@ -174,7 +175,7 @@ def main(arguments: list[str]) -> None:
         _repeat(shape, address)
     elif shape == PAGES:
         with ThreadPoolExecutor(_PEOPLE) as people:
-            for done in [people.submit(_read_pages, address) for _ in range(_PEOPLE)]:
+            for done in [people.submit(_read_pages, address, person) for person in range(_PEOPLE)]:
                 done.result()
     else:
         _hold(address, HELD[shape])

@@ -225,11 +225,12 @@ def _beside(shape: str, url: str) -> Iterator[None]:
     try:
         time.sleep(_BEGIN_SECONDS)
         yield
-        if caller.poll() is not None:
-            raise RuntimeError(f"the caller who asks {shape} ended by itself")
+        ended = caller.poll() is not None
     finally:
         caller.terminate()
-        caller.wait()  # what it asked last is answered, and nothing of it comes later
+        failed = caller.wait() != 0  # what it asked last is answered, and nothing of it comes later
+    if ended or failed:
+        raise RuntimeError(f"the caller who asks {shape} ended by itself, or failed")
 
 
 class ConsoleEngine(RegistryEngine):
