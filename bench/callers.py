@@ -140,9 +140,10 @@ HELD: Final = {
 SHAPES: Final = (*REQUESTS, *HELD)
 
 PAGES: Final = "pages"
-"""Shape of people who read the console: each a page a second, as one who clicks from screen to screen."""
+"""Shape of people who read the console: each goes from screen to screen, and reads each for some seconds."""
 
 _PEOPLE: Final = 20
+_READS_SECONDS: Final = 10.0
 _SCREENS: Final = (
     "overview",
     "subscriptions",
@@ -153,9 +154,16 @@ _SCREENS: Final = (
 )
 
 
+def _pause(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not _asked_to_end and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 def _read_pages(address: str, person: int) -> None:
     connection = http.client.HTTPConnection(address, timeout=_SECONDS)
     first = person % len(_SCREENS)
+    _pause(_READS_SECONDS * person / _PEOPLE)  # they do not click at the same time
     while not _asked_to_end:
         for screen in _SCREENS[first:] + _SCREENS[:first]:
             connection.request("GET", f"/console/{screen}")
@@ -163,7 +171,7 @@ def _read_pages(address: str, person: int) -> None:
             answer.read()
             if answer.status != 200:
                 raise RuntimeError(f"{screen}: {answer.status}")
-            time.sleep(1)
+            _pause(_READS_SECONDS)
 
 
 def main(arguments: list[str]) -> None:

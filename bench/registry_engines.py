@@ -238,7 +238,7 @@ class ConsoleEngine(RegistryEngine):
 
     ``first-page`` is the first page of subscriptions as HTML; ``check`` of a selector that is being typed;
     ``near`` a message against all subscriptions with near misses; ``dry-run`` a change on 10,000 recent
-    messages; ``get`` a subscription; ``get-beside`` the same while twenty people read a page a second each.
+    messages; ``get`` a subscription; ``get-beside`` the same while twenty people read the console.
     """
 
     def run(self) -> Timed:

@@ -89,6 +89,9 @@ _PARSED: Final = 2
 _EXPLAINED: Final = 4
 """Requests that explain at the same time: heavy selectors take seconds, and there are 40 threads."""
 
+_SEARCHES: Final = 1
+"""Searches at the same time: each looks at all subscriptions, and would take a core from all other calls."""
+
 _JOB_READERS: Final = 8
 """Calls that read folders of jobs at the same time; others wait."""
 
@@ -136,6 +139,7 @@ def create_app(
         writing=CapacityLimiter(_WRITERS),
         parsing=CapacityLimiter(_PARSED),
         explaining=CapacityLimiter(_EXPLAINED),
+        searching=CapacityLimiter(_SEARCHES),
         reading_jobs=CapacityLimiter(_JOB_READERS),
         auditing=CapacityLimiter(_AUDITS),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),

@@ -47,6 +47,8 @@ class Service:
     """Limit of large bodies that are parsed at the same time, each in a thread."""
     explaining: CapacityLimiter
     """Limit of requests that explain at the same time."""
+    searching: CapacityLimiter
+    """Limit of searches at the same time."""
     reading_jobs: CapacityLimiter
     """Limit of calls that read the folders of jobs at the same time, each in a thread of its own, so that the
     threads of all other calls stay free."""

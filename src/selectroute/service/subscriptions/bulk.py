@@ -101,7 +101,7 @@ def page(
 
 
 @call(router, "GET", f"{PATH}:search", Role.reader, "invalid-subscription", response_model=PageAnswer)
-def searched(
+async def searched(
     service: ServiceDep,
     by: CallerDep,
     text: Annotated[str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")],
@@ -126,9 +126,13 @@ def searched(
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
     asked = {key: str(value) for key, value in filters.items() if value is not None}
     searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field), asked)
-    items, last = searching.page(after, limit, _SEARCH_SECONDS)
-    next_cursor = _told(service, by, None if last is None else cursor_of(last))
-    return JsonAnswer({"items": [one.to_json() for one in items], "next_cursor": next_cursor})
+
+    def found() -> Response:
+        items, last = searching.page(after, limit, _SEARCH_SECONDS)
+        next_cursor = _told(service, by, None if last is None else cursor_of(last))
+        return JsonAnswer({"items": [one.to_json() for one in items], "next_cursor": next_cursor})
+
+    return await anyio.to_thread.run_sync(found, limiter=service.searching)
 
 
 @call(

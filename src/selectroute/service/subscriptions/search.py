@@ -145,7 +145,7 @@ class Search:
             for name in ("id", "topic", "selector")
             if name in self.fields
         ]
-        if "identifier" in self.fields:
+        if "identifier" in self.fields and "selector" not in self.fields:  # has all that read it
             parts.append(pc.match_substring(table["selector"], self.text))
         if not parts:
             return
