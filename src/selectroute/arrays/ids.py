@@ -94,7 +94,7 @@ class Ids:
         # Ids are ASCII, and pyarrow would reject half of a surrogate pair.
         wanted = pa.array([id if id.isascii() else "" for id in ids], pa.string())
         found = np.full(len(wanted), -1, np.int64)
-        hashes = _hashes(wanted)
+        hashes = string_hashes(wanted)
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
             rows = part.find(wanted, hashes)
             found = np.where(rows >= 0, first + rows, found)
@@ -110,7 +110,7 @@ class Part:
     @cached_property
     def _sorted(self) -> tuple[Array, Array]:
         """Sorted hashes, and the row of each."""
-        hashes = _hashes(self.strings)
+        hashes = string_hashes(self.strings)
         order = np.argsort(hashes).astype(np.int32)
         return hashes[order], order
 
@@ -150,7 +150,7 @@ def memory_of(array: pa.Array) -> tuple[int, int, int | None]:
     return array.offset, len(array), None if buffer is None else buffer.address
 
 
-def _hashes(strings: pa.Array) -> Array:
+def string_hashes(strings: pa.Array) -> Array:
     """Return the uint64 hashes of strings."""
     blocks = [np.zeros(0, np.uint64)]
     for start in range(0, len(strings), _BLOCK):

@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
+from selectroute.arrays.ids import string_hashes
+from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.shapes.shape import MAX_SLOTS, Shape, selector_shapes
 from selectroute.index.shapes.template import literals, sample_of, spelled
@@ -46,6 +50,9 @@ MOST_JUDGED: Final = 10_000
 
 _MOST_SHAPES: Final = 5_000
 """Maximum shapes examined; selectors of other shapes are excluded by their topic only."""
+
+_BLOCK: Final = 1 << 20
+"""Subscriptions whose selectors are read at a time."""
 
 _LEVELS: Final = 16
 """Maximum levels of a topic that exclude filters; the reference judges all levels."""
@@ -84,8 +91,8 @@ def near(
     hold. ``matched`` are the ordinals of the matches; ``sees`` returns whether the caller may see the
     subscriptions of a topic filter.
 
-    O(bytes of the selectors whose topic filter matches), column-wise, and at most `MOST_JUDGED` selectors
-    parsed and judged.
+    O(subscriptions), column-wise, and at most `MOST_JUDGED` selectors parsed and judged. Once for each
+    segment also O(bytes of its selectors).
     """
     found: list[Near] = []
     rows = snapshot.subscriptions
@@ -166,41 +173,115 @@ def _condition_data(part: Explanation) -> dict[str, Any]:
 
 def _candidates(snapshot: SnapshotState, message: Message, matched: t.Array) -> t.Array:
     """Return the ordinals that may be near, int64; first those with more operands that may hold."""
-    table = snapshot.subscriptions.select(["selector", "dialect", "topic", "seltype"])
-    left = np.ones(table.num_rows, np.bool_)
-    left[matched] = False
+    found = [np.zeros(0, np.int16)]
+    for segment, first in zip(snapshot.segments, snapshot.firsts[:-1], strict=True):
+        found.append(_columns_of(segment, snapshot.subscriptions, int(first)).holding(message))
+    holding = np.concatenate(found)
+    holding[matched] = _EXCLUDED
     if snapshot.dead is not None:
-        left &= ~snapshot.dead
-    plans: dict[tuple[str, str], _Plan | None] = {}
-    ordinals, holding = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    first = 0
-    for batch in table.to_batches():
-        wanted = np.flatnonzero(left[first : first + len(batch)] & _may_reach(batch, message.topic))
-        some = batch.take(pa.array(wanted))
-        texts, dialects = some["selector"].cast(pa.string()), some["dialect"].cast(pa.string())
-        shapes = selector_shapes(texts)
-        for rows in _groups(shapes, dialects):
-            key = shapes[rows[0]].as_py(), dialects[rows[0]].as_py()
-            if key not in plans:
-                plans[key] = _Plan.of(*key) if len(plans) < _MOST_SHAPES else None
-            judged = _judged(plans[key], texts, rows, message)
-            keep = judged.failing <= 1
-            ordinals.append(first + wanted[rows[keep]])
-            holding.append(judged.holding[keep])
-        first += len(batch)
-    all_ordinals = np.concatenate(ordinals)
-    return all_ordinals[np.lexsort((all_ordinals, -np.concatenate(holding)))]
+        holding[snapshot.dead] = _EXCLUDED
+    ordinals = np.flatnonzero(holding != _EXCLUDED)
+    return ordinals[np.argsort(-holding[ordinals], kind="stable")]
 
 
-def _may_reach(batch: pa.RecordBatch, topic: str | None) -> t.Array:
-    """Return which rows have a selector to judge, and a topic filter that may match."""
-    extended = pc.equal(pc.fill_null(batch["seltype"], ""), EXTENDED)
-    selects = pc.and_not(pc.greater(pc.binary_length(pc.fill_null(batch["selector"], "")), 0), extended)
-    every = pc.is_null(batch["topic"])
-    if topic is not None:
-        fits = pc.match_substring_regex(batch["topic"], _filters_of(topic))
-        every = pc.or_(every, pc.fill_null(fits, False))
-    return np.asarray(pc.and_(selects, every).to_numpy(zero_copy_only=False))
+class _Selectors(NamedTuple):
+    """Selectors of one shape: their rows in the segment, and the literals of each slot, numbers without their
+    signs as float32, and of strings their hashes. Without a plan, selectors that no plan represents.
+    """
+
+    plan: _Plan | None
+    rows: t.Array
+    literals: Sequence[t.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Selectors and topic filters of a segment, column-wise; some 20 bytes a subscription.
+
+    ``topics`` are the codes of the rows in the distinct ``filters``, -1 for all topics.
+    """
+
+    groups: Sequence[_Selectors]
+    topics: t.Array
+    filters: pa.Array
+
+    @classmethod
+    def of(cls, table: pa.Table) -> _Columns:
+        """Return the columns of a table of subscriptions. O(bytes of the selectors)."""
+        groups: list[_Selectors] = []
+        for first in range(0, table.num_rows, _BLOCK):
+            groups += _selectors(table.slice(first, _BLOCK), first)
+        topics = _one(table["topic"].cast(pa.large_string()).dictionary_encode())
+        codes = pc.fill_null(topics.indices, -1).to_numpy(zero_copy_only=False)
+        return cls(groups, codes.astype(np.int32), topics.dictionary)
+
+    def holding(self, message: Message) -> t.Array:
+        """Return the number of operands that may hold for each row, int16[rows], `_EXCLUDED` for one that is
+        not near.
+        """
+        found = np.full(len(self.topics), _EXCLUDED, np.int16)
+        for group in self.groups:
+            if group.plan is None:
+                found[group.rows] = 0
+                continue
+            failing, holding = np.zeros((2, len(group.rows)), np.int16)
+            for operand in group.plan.operands:
+                may = operand.may_hold(group.literals, message, group.plan.dialect)
+                failing += np.logical_not(may)
+                holding += may
+            found[group.rows] = np.where(failing <= 1, holding, _EXCLUDED)
+        reached = np.zeros(len(self.filters) + 1, np.bool_)  # the last one is that of all topics
+        reached[-1] = True
+        if message.topic is not None and len(self.filters):
+            reached[:-1] = pc.match_substring_regex(self.filters, _filters_of(message.topic))
+        if not reached.all():
+            found[~reached[self.topics]] = _EXCLUDED
+        return found
+
+
+_EXCLUDED: Final = -1
+_READ: Final = ["selector", "dialect", "topic", "seltype"]
+
+_columns: WeakKeyDictionary[Segment, _Columns] = WeakKeyDictionary()
+_reading: Final = Lock()
+
+
+def _columns_of(segment: Segment, subscriptions: pa.Table, first: int) -> _Columns:
+    """Return the columns of a segment, made once for all snapshots that have it: a second for a million."""
+    with _reading:
+        found = _columns.get(segment)
+        if found is None:
+            found = _columns[segment] = _Columns.of(subscriptions.slice(first, segment.rows).select(_READ))
+        return found
+
+
+def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
+    """Yield the selectors of each shape and dialect in a block that begins at this row; those of too many
+    shapes, and those that a shape does not represent, as one without a plan.
+    """
+    selects = pc.greater(pc.binary_length(pc.fill_null(table["selector"], "")), 0)
+    extended = pc.equal(pc.fill_null(table["seltype"], ""), EXTENDED)
+    wanted = np.flatnonzero(np.asarray(pc.and_not(selects, extended)))
+    some = table.take(pa.array(wanted))
+    texts, dialects = (_one(some[name].cast(pa.string())) for name in ("selector", "dialect"))
+    rows = (first + wanted).astype(np.int32)
+    others = [np.zeros(0, np.int32)]
+    shapes = selector_shapes(texts)
+    for number, members in enumerate(_groups(shapes, dialects)):
+        plan = literals = None
+        if number < _MOST_SHAPES:
+            plan = _Plan.of(shapes[members[0]].as_py(), dialects[members[0]].as_py())
+        if plan is not None:
+            literals = plan.literals(texts.take(pa.array(members)))
+        if plan is None or literals is None:
+            others.append(rows[members])
+        else:
+            yield _Selectors(plan, rows[members], literals)
+    yield _Selectors(None, np.concatenate(others), ())
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def _filters_of(topic: str) -> str:
@@ -219,35 +300,13 @@ def _quoted(text: str) -> str:
 
 
 def _groups(shapes: pa.Array, dialects: pa.Array) -> Iterator[t.Array]:
-    """Yield the rows of each shape and dialect."""
+    """Yield the rows of each shape and dialect, the most first."""
     if not len(shapes):
         return
     codes = [one.dictionary_encode().indices.to_numpy().astype(np.int64) for one in (shapes, dialects)]
     both = codes[0] * (codes[1].max() + 1) + codes[1]
     order = np.argsort(both, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(both[order])) + 1)
-
-
-class _Judged(NamedTuple):
-    """Counts for each row: operands of the AND that cannot hold, and those that may."""
-
-    failing: t.Array
-    holding: t.Array
-
-
-def _judged(plan: _Plan | None, texts: pa.Array, rows: t.Array, message: Message) -> _Judged:
-    none = _Judged(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
-    if plan is None:
-        return none
-    slots = plan.shape.slots(texts.take(pa.array(rows)))
-    if slots is None:
-        return none
-    columns = [literals(kind, one) for kind, one in zip(plan.shape.kinds, slots, strict=True)]
-    for operand in plan.operands:
-        may = operand.may_hold(columns, message, plan.dialect)
-        none.failing[...] += np.logical_not(may)
-        none.holding[...] += may
-    return none
+    yield from sorted(np.split(order, np.flatnonzero(np.diff(both[order])) + 1), key=len, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +353,7 @@ class _Operand:
         # Values that are equal, or less, after promotion to any type, are so, or equal, as float32, too.
         with np.errstate(over="ignore"):
             sign = -1 if constant.value < 0 else 1  # type: ignore[union-attr]
-            ours, theirs = np.float32(value.value), (sign * column).astype(np.float32)
+            ours, theirs = np.float32(value.value), sign * column
         match op:
             case "=":
                 return ours == theirs
@@ -305,8 +364,12 @@ class _Operand:
         return True
 
 
-def _equal(column: pa.Array, value: str) -> t.Array:
-    return np.asarray(pc.equal(column, value).to_numpy(zero_copy_only=False))
+def _equal(hashes: t.Array, value: str) -> Any:
+    """Return which strings may equal a value; without certainty, by their hashes."""
+    try:
+        return hashes == string_hashes(pa.array([value]))[0]
+    except UnicodeEncodeError:  # half of a surrogate pair, which no selector has
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +400,17 @@ class _Plan:
             for one in _operands(root)
         )
         return cls(shape, dialect_named(dialect_name), tuple(operands))
+
+    def literals(self, texts: pa.Array) -> list[t.Array] | None:
+        """Return the literals of each slot for texts of this shape, see `_Selectors`; None if one is not."""
+        slots = self.shape.slots(texts)
+        if slots is None:
+            return None
+        columns = (literals(kind, one) for kind, one in zip(self.shape.kinds, slots, strict=True))
+        with np.errstate(over="ignore"):
+            return [
+                string_hashes(one) if isinstance(one, pa.Array) else one.astype(np.float32) for one in columns
+            ]
 
 
 def _operands(root: ast.Expr) -> Iterator[ast.Expr]:

@@ -231,3 +231,19 @@ def test_a_topic_of_many_levels_and_odd_characters():
     index.add("dot", "a = 1", "axb/#")
     found = near(index.freeze(), sr.Message(topic=topic), 10, NOBODY).found
     assert {one.id for one in found} == {"same", "wild"}
+
+
+def test_selectors_are_read_once_for_all_revisions_and_block_by_block(monkeypatch):
+    read = []
+    shapes = module.selector_shapes
+    monkeypatch.setattr(module, "selector_shapes", lambda texts: read.append(len(texts)) or shapes(texts))
+    monkeypatch.setattr(module, "_BLOCK", 4)
+    texts = [f"color = '{name}' AND weight > {n}" for n, name in enumerate(["red", "blue", "", "it''s"] * 3)]
+    snapshot = snapshot_of(*texts, "weight = 5.5 OR color = 'x'")
+    by_hand = {f"s{n}" for n in range(12) if n % 4 != 1} | {"s12"}
+    for _ in range(2):
+        assert {one.id for one in near(snapshot, CAR, 20, NOBODY).found} == by_hand
+    assert read == [4, 4, 4, 1]
+    changed = snapshot.changed([sr.Remove("s0"), sr.Add("new", "color = 'red'")])
+    assert {one.id for one in near(changed, CAR, 20, NOBODY).found} == by_hand - {"s0"} | {"new"}
+    assert read == [4, 4, 4, 1, 1], "the change alone"
