@@ -11,14 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.service.console.api import Api, ApiError
 from selectroute.service.console.page import PageError, api_of, form, page, redirect
-from selectroute.service.console.subscriptions import DONE, FILTERS, SEARCH, list_page
+from selectroute.service.console.subscriptions import DONE, FILTERS, PATH, SEARCH, list_page, path_of
 
 MOST: Final = 5_000
 """Subscriptions that are changed at once."""
@@ -26,7 +26,6 @@ MOST: Final = 5_000
 _AT_ONCE: Final = 1_000
 _SHOWN: Final = 10
 _MOST_VALUES: Final = 1_000
-_PATH: Final = "/v1/subscriptions"
 
 _ACTIONS: Final = {"pause": "active", "resume": "paused", "remove": ""}
 """Actions, with the status of the subscriptions that they change; none for any."""
@@ -69,7 +68,7 @@ async def done(request: Request) -> Response:
         return await _asked(request, action, query, changed, HTTPStatus.CONFLICT)
     body = {"operations": [{"op": action, "id": one["id"], "expected": one["revision"]} for one in found]}
     try:
-        await api.call("POST", f"{_PATH}:batch", body=body)
+        await api.call("POST", f"{PATH}:batch", body=body)
     except ApiError as error:
         if error.kind not in ("stale-revision", "subscription-not-found", "forbidden"):
             raise
@@ -88,9 +87,7 @@ async def _found(api: Api, action: str, query: str) -> list[dict[str, Any]]:
     given = _values(query)
     chosen, fields = [value for name, value in given if name == "id"], dict(given)
     if chosen:
-        items = [
-            (await api.call("GET", f"{_PATH}/{quote(id, safe='')}")).data for id in dict.fromkeys(chosen)
-        ]
+        items = [(await api.call("GET", path_of(id))).data for id in dict.fromkeys(chosen)]
         return _changed(items, action)
     found: list[dict[str, Any]] = []
     cursor: str | None = None

@@ -21,6 +21,7 @@ from selectroute.service.console.page import PageError, api_of, form, page, redi
 
 _ON_A_PAGE: Final = 25
 _HEX_BYTES: Final = 256
+_MOST_DIGITS: Final = 18
 
 _NUMBERS: Final = {"batch": "batches", "partition": "partitions", "offset": "offsets"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -104,7 +105,7 @@ async def replay(request: Request) -> Response:
     job, given = request.path_params["job"], await form(request)
     asked = _asked(given)
     expected = given.get("expected", "")
-    if not expected.isdecimal():
+    if not expected.isdecimal() or len(expected) > _MOST_DIGITS:
         raise PageError(
             HTTPStatus.UNPROCESSABLE_ENTITY, "the form does not say how many dead letters it means"
         )

@@ -29,7 +29,7 @@ from selectroute.service.http.middleware import SAFE
 from selectroute.service.http.models import Dialect
 from selectroute.service.subscriptions.search import Field
 
-_PATH: Final = "/v1/subscriptions"
+PATH: Final = "/v1/subscriptions"
 SEARCH: Final = ("text", "field")
 FILTERS: Final = ("topic", "status", "dialect", "name", "label")
 DONE: Final = ("paused", "resumed", "removed")
@@ -72,7 +72,7 @@ async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
     """Return what is known of the last deliveries of subscriptions, by id."""
     if not ids:
         return {}
-    found = (await api.call("GET", f"{_PATH}:activity", params={"id": ids})).data
+    found = (await api.call("GET", f"{PATH}:activity", params={"id": ids})).data
     return {one["id"]: one for one in found["items"]}
 
 
@@ -82,7 +82,7 @@ async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str 
     """
     searches = bool(asked.get("text"))
     given = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
-    path = _PATH + (":search" if searches else "")
+    path = PATH + (":search" if searches else "")
     page: dict[str, Any] = (
         await api.call("GET", path, params={**given, "limit": limit, "cursor": cursor})
     ).data
@@ -99,22 +99,24 @@ async def _shown(request: Request, done: str | None, backfill: Sequence[Mapping[
     history = (
         await api.call(
             "GET",
-            f"{_of(id)}/changes",
+            f"{path_of(id)}/changes",
             params={"limit": _CHANGES, "cursor": request.query_params.get("cursor")},
         )
     ).data
     try:
-        now = (await api.call("GET", _of(id))).data
-        activity = (await api.call("GET", f"{_of(id)}/activity")).data
+        now = (await api.call("GET", path_of(id))).data
+        activity = (await api.call("GET", f"{path_of(id)}/activity")).data
     except ApiError as error:
         if error.kind != "subscription-not-found":
             raise
         now = activity = None  # removed: its history is left
+    # Who reads the names reads the newest reports of all streams.
+    names_streams = bool(backfill or (now and now["effective_from"]) or (activity and activity["query"]))
     data = {
         "id": id,
         "now": now,
         "activity": activity,
-        "names": await names(api),
+        "names": await names(api) if names_streams else {},
         "changes": history["changes"],
         "next_cursor": history["next_cursor"],
         "done": done,
@@ -128,7 +130,7 @@ async def held(request: Request) -> Response:
     which asks again until one has.
     """
     api, id = api_of(request), request.path_params["id"]
-    now = (await api.call("GET", _of(id), params={"wait": _WAIT_SECONDS})).data
+    now = (await api.call("GET", path_of(id), params={"wait": _WAIT_SECONDS})).data
     known = await names(api) if now["effective_from"] else {}
     sentences = [
         f"in the stream {known.get(one['query'], one['query'])} from batch {one['batch']:,} on"
@@ -149,7 +151,7 @@ async def new(request: Request) -> Response:
 async def edited(request: Request) -> Response:
     """Show the editor with a subscription."""
     id = request.path_params["id"]
-    now = (await api_of(request).call("GET", _of(id))).data
+    now = (await api_of(request).call("GET", path_of(id))).data
     return await _editor(request, id, _fields_of(now), revision=str(now["revision"]))
 
 
@@ -181,13 +183,13 @@ async def sent(request: Request) -> Response:
         spec = _spec(fields, await _base(api, id, given.get("revision", "")))
         if given.get("do") == "try":
             asked = {"subscription": spec} | ({} if id is None else {"id": id})
-            trial = (await api.call("POST", f"{_PATH}:dry-run", body=asked)).data
+            trial = (await api.call("POST", f"{PATH}:dry-run", body=asked)).data
             return await _editor(request, id, fields, given.get("revision", ""), trial=trial)
         if id is None:
             headers = {"Idempotency-Key": key} if is_token(key) else {}
-            made = (await api.call("POST", _PATH, body=spec, headers=headers)).data
+            made = (await api.call("POST", PATH, body=spec, headers=headers)).data
             return redirect(f"/subscriptions/{made['id']}", done="registered")
-        await api.call("PUT", _of(id), body=spec, headers=_if_match(given))
+        await api.call("PUT", path_of(id), body=spec, headers=_if_match(given))
         return redirect(f"/subscriptions/{quote(id, safe='')}", done="saved")
     except PageError as error:
         return await _editor(request, id, fields, given.get("revision", ""), error=str(error))
@@ -207,7 +209,7 @@ async def sent(request: Request) -> Response:
 
 async def _conflict(request: Request, api: Api, id: str, fields: Mapping[str, str]) -> Response:
     """Show what is there now beside what was to be saved. Saving again replaces what is there now."""
-    now = (await api.call("GET", _of(id))).data
+    now = (await api.call("GET", path_of(id))).data
     theirs = _fields_of(now)
     differ = [name for name in _FIELDS if _as_sent(name, theirs[name]) != fields[name]]
     return await _editor(
@@ -278,7 +280,7 @@ async def _base(api: Api, id: str | None, revision: str) -> Mapping[str, Any] | 
     """Return the subscription that the form was made of; None if it is new, or has changed since."""
     if id is None:
         return None
-    now: Mapping[str, Any] = (await api.call("GET", _of(id))).data
+    now: Mapping[str, Any] = (await api.call("GET", path_of(id))).data
     return now if str(now["revision"]) == revision else None
 
 
@@ -334,7 +336,7 @@ async def resumed(request: Request) -> Response:
     """Resume a subscription: from now on, or with what it missed, as far as streams can replay it."""
     id, given = request.path_params["id"], await form(request)
     body = {"from": given.get("from", "latest")}
-    answer = await api_of(request).call("POST", f"{_of(id)}:resume", body=body, headers=_if_match(given))
+    answer = await api_of(request).call("POST", f"{path_of(id)}:resume", body=body, headers=_if_match(given))
     if body["from"] == "latest":
         return redirect(f"/subscriptions/{quote(id, safe='')}", done="resumed")
     return await _shown(request, "resumed-missed", answer.data["backfill"])
@@ -343,7 +345,7 @@ async def resumed(request: Request) -> Response:
 async def asked_to_remove(request: Request) -> Response:
     """Ask whether a subscription is to be removed."""
     id = request.path_params["id"]
-    return await page(request, "remove.html", {"now": (await api_of(request).call("GET", _of(id))).data})
+    return await page(request, "remove.html", {"now": (await api_of(request).call("GET", path_of(id))).data})
 
 
 async def removed(request: Request) -> Response:
@@ -354,7 +356,7 @@ async def removed(request: Request) -> Response:
 async def _change(request: Request, method: str, action: str, done: str) -> Response:
     """Make a call on a subscription at the revision that the page showed, and show the subscription."""
     id, given = request.path_params["id"], await form(request)
-    await api_of(request).call(method, f"{_of(id)}{action}", headers=_if_match(given))
+    await api_of(request).call(method, f"{path_of(id)}{action}", headers=_if_match(given))
     return redirect(f"/subscriptions/{quote(id, safe='')}", done=done)
 
 
@@ -362,8 +364,9 @@ def _if_match(given: Mapping[str, str]) -> dict[str, str]:
     return {"If-Match": f'"{given.get("revision", "")}"'}
 
 
-def _of(id: str) -> str:
-    return f"{_PATH}/{quote(id, safe='')}"
+def path_of(id: str) -> str:
+    """Return the path of a subscription in the API."""
+    return f"{PATH}/{quote(id, safe='')}"
 
 
 ROUTES: Final = (

@@ -81,12 +81,11 @@ def page(
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit = min(limit, service.limits.page)
-    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-    asked = {key: str(value) for key, value in filters.items() if value is not None}
+    asked = _asked(topic=topic, status=status, dialect=dialect, name=name, label=label)
     cursor = _given(service, by, cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **filters)
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **asked)
         found += [one for one in part.items if by.sees(one.topic)]
         cursor = part.next_cursor
         if cursor is None or len(found) == limit:
@@ -123,8 +122,7 @@ async def searched(
     limit = min(limit, service.limits.page)
     cursor = _given(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
-    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-    asked = {key: str(value) for key, value in filters.items() if value is not None}
+    asked = _asked(topic=topic, status=status, dialect=dialect, name=name, label=label)
     searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field), asked)
 
     def found() -> Response:
@@ -224,6 +222,11 @@ async def export(
         raise _too_many(service.limits.exports, "exports")
     lines = _visible(by, service.registry.export(revision=revision))
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
+
+
+def _asked(**filters: str | None) -> dict[str, str]:
+    """Return the filters that are given, as `Registry.list` takes them."""
+    return {name: str(value) for name, value in filters.items() if value is not None}
 
 
 def _given(service: Service, by: Caller, cursor: str | None) -> str | None:

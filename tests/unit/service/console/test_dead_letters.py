@@ -35,6 +35,8 @@ def test_from_the_list_of_jobs_to_a_replay_that_is_done(client, world):
     assert "Replay 1 dead letter<" in preview and "its bytes are not valid JSON" in preview
     path, query = only.replace("&amp;", "&").split("?")
     fields = dict(one.split("=") for one in query.split("&"))
+    endless = client.post(path, data={**fields, "expected": "9" * 5_000}, headers=OWN)
+    assert endless.status_code == 422 and "how many dead letters" in endless.text
     changed = client.post(path, data={**fields, "expected": "7"}, headers=OWN)
     assert changed.status_code == 409 and "1 dead letter can be replayed now, and not 7" in changed.text
     assert "not-json: 0.jsonl, partition 0, offset " in client.get(only.replace("&amp;", "&")).text
