@@ -64,8 +64,8 @@ class DeltaTables:
         self._id = id
         self._every = compact_every
         self._retention_hours = retention_hours
-        self._threads = ThreadPoolExecutor(2 * len(SINKS), "selectroute-tables")
-        self._tables = {sink: OutcomeTable(output / sink, sink, self._threads) for sink in SINKS}
+        self._threads = ThreadPoolExecutor(len(SINKS), "selectroute-tables")
+        self._tables = {sink: OutcomeTable(output / sink, sink) for sink in SINKS}
 
     def check(self) -> None:
         """Check that each table is this job's, or may be created."""
