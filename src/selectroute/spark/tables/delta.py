@@ -158,7 +158,7 @@ class DeltaTables:
             while self._every and not should_stop() and table.compact(self._every, should_stop, is_busy):
                 pass
             if not should_stop():
-                table.clean(self._retention_hours, should_stop)
+                table.clean(self._retention_hours, should_stop, is_busy)
 
     def _transaction(self, batch: int) -> tuple[str, int]:
         """Return the app id and the version of a batch."""

@@ -39,14 +39,14 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 """Checkpoints are made behind the stream, not by the transaction that a batch waits for."""
 
 _CHECKPOINT_EVERY: Final = 10
-"""Transactions between two checkpoints: a commit reads those after the last one."""
+"""Transactions between two checkpoints: readers read the entries after the last one."""
 
 _KEPT_VERSIONS: Final = 1_000
-"""Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
+"""Versions whose log entries stay: the library lists the log, 1 ms longer for each 600 entries."""
 
 _PATIENCE: Final = 4
-"""How many times as many batches are waited for while batches follow each other without a pause: a merge
-takes the processor that they need.
+"""How many times as many batches are waited for while batches follow each other without a pause: merges and
+checkpoints take the processor that they need.
 """
 
 _LOOKS: Final = 24
@@ -338,16 +338,26 @@ class OutcomeTable:
         if name not in {file.path for file in self.reopen().live()}:
             (self.folder / name).delete()
 
-    def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Make a checkpoint if enough transactions came since the last one; before it now and then remove the
-        files that were merged long ago, after it the oldest entries of the log.
+    def clean(
+        self,
+        retention_hours: int,
+        should_stop: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Make a checkpoint if enough transactions came since the last one, or some times as many while
+        ``is_busy``; before it now and then remove the files that were merged long ago, after it the oldest
+        entries of the log.
 
         Raises OSError, DeltaError; the table is as before.
         """
-        if self._version - self._checkpoint < _CHECKPOINT_EVERY or should_stop():
+        passed = self._version - self._checkpoint
+        if passed < _CHECKPOINT_EVERY or should_stop():
+            return
+        if passed < _PATIENCE * _CHECKPOINT_EVERY and is_busy():
             return
         with self._errors("be cleaned"):
-            # Another object: the stream does not wait for this one.
+            # Another object: the stream does not wait for this one. It then replaces the first: an object
+            # keeps the files of each transaction that it has seen as a part of its own, and goes through all.
             other = self._opened()
             if time.monotonic() - self._looked >= retention_hours * 3_600 / _LOOKS:
                 for path in other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False):
@@ -359,18 +369,9 @@ class OutcomeTable:
         self.log.flush_checkpoint(other.version())
         self._checkpoint = other.version()
         self.log.cut(_KEPT_VERSIONS)
-        self._open_again()
-
-    def _open_again(self) -> None:
-        """Replace the table object by one that begins with the newest checkpoint.
-
-        An object keeps the files of each transaction that it has seen as a part of its own, and goes through
-        all parts in each commit and update, 0.1 ms each. The files of a checkpoint are one part.
-        """
-        fresh = self._opened()
         with self._lock:
-            self._table = fresh
-            self._version = max(self._version, fresh.version())
+            self._table = other
+            self._version = max(self._version, self._checkpoint)
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
