@@ -359,9 +359,10 @@ def test_what_a_batch_needs_is_flushed_before_it_is_done(delta, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", noting)
     add(delta, router, 1)
-    entry = f"deliveries/_delta_log/{log_files(delta, 'deliveries').entries()[-1]:020d}.json"
+    named = f"deliveries/_delta_log/.{log_files(delta, 'deliveries').entries()[-1]:020d}"
     (data,) = (name for name in synced if name.startswith("deliveries/part-1-"))
     commit = next(n for n, name in enumerate(synced) if name.startswith("_commits/.1.json"))
+    (entry,) = (name for name in synced if name.startswith(named))
     order = [synced.index(data), synced.index("deliveries"), commit, synced.index(entry)]
     assert order == sorted(order)
     assert synced.index("deliveries/_delta_log") > synced.index(entry)
@@ -482,7 +483,7 @@ def test_an_error_of_the_library_is_one_line(delta):
     coloured = (
         "Generic error\n  \x1b[31m↳\x1b[0m Unable to rename file\n  \x1b[31m↳\x1b[0m {}\n   0: <unknown>\n"
     )
-    made = OutcomeTable(Location.of(delta.output / "deliveries"), "deliveries", None)
+    made = OutcomeTable(Location.of(delta.output / "deliveries"), "deliveries")
     with pytest.raises(OSError, match=r"Input/output error: .*deliveries") as raised, made._errors("take it"):
         raise OSError(coloured.format("(os error 5)"))
     assert raised.value.errno == 5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
@@ -29,16 +27,18 @@ class Remote(LocalStorage):
 class Refusing:
     """The library's table, whose log can't be read."""
 
+    def version(self):
+        return -1
+
     def transaction_version(self, _):
         raise OSError(EXPIRED)
 
 
 def test_a_log_that_can_not_be_read_before_a_transaction(tmp_path):
-    with ThreadPoolExecutor(1) as threads:
-        table = OutcomeTable(Location(Remote(), str(tmp_path)), "deliveries", threads)
-        table._table = Refusing()
-        with pytest.raises(
-            DeniedError, match=f"the Delta table {tmp_path} cannot be read: the credentials have expired$"
-        ):
-            table.append(Append("job", 0, [], 1, 0, {}))
-        assert table._is_stale
+    table = OutcomeTable(Location(Remote(), str(tmp_path)), "deliveries")
+    table._table = Refusing()
+    with pytest.raises(
+        DeniedError, match=f"the Delta table {tmp_path} cannot be read: the credentials have expired$"
+    ):
+        table.append(Append("job", 0, [], 1, 0, {}))
+    assert table._is_stale

@@ -64,8 +64,8 @@ class DeltaTables:
         self._id = id
         self._every = compact_every
         self._retention_hours = retention_hours
-        self._threads = ThreadPoolExecutor(2 * len(SINKS), "selectroute-tables")
-        self._tables = {sink: OutcomeTable(output / sink, sink, self._threads) for sink in SINKS}
+        self._threads = ThreadPoolExecutor(len(SINKS), "selectroute-tables")
+        self._tables = {sink: OutcomeTable(output / sink, sink) for sink in SINKS}
 
     def check(self) -> None:
         """Check that each table is this job's, or may be created."""
@@ -158,7 +158,7 @@ class DeltaTables:
             while self._every and not should_stop() and table.compact(self._every, should_stop, is_busy):
                 pass
             if not should_stop():
-                table.clean(self._retention_hours, should_stop)
+                table.clean(self._retention_hours, should_stop, is_busy)
 
     def _transaction(self, batch: int) -> tuple[str, int]:
         """Return the app id and the version of a batch."""

@@ -6,20 +6,23 @@
     _delta_log/<version>.checkpoint.parquet   the state of the table at a version
     _delta_log/_last_checkpoint               the newest of these
 
-The library that writes the log does not flush it. An entry is flushed before the next one is begun, so that a
-loss of power can tear only the last one; and a checkpoint before anything is removed that it replaces. Remote
-storage has files whole or not at all.
+Appends are written here, whole and flushed. All else is written by the library, which does not flush: such an
+entry is flushed before the next one is begun, so that a loss of power can tear only the last one; and a
+checkpoint before anything is removed that it replaces. Remote storage has files whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import Transaction
+from deltalake.transaction import AddAction, RemoveAction
 
 from selectroute.durable import disk
 from selectroute.storage import Location
@@ -31,9 +34,16 @@ OURS = "selectroute"
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_TEMPORARY = re.compile(r".*#\d+")
+_TEMPORARY = re.compile(r".*#\d+|\..*-[0-9a-f]{8}\.tmp")
 _LAST = "_last_checkpoint"
 _CREATE = "CREATE TABLE"
+
+
+def of_entry(
+    ours: Mapping[str, Any], adds: Sequence[AddAction], removes: Sequence[RemoveAction]
+) -> dict[str, Any]:
+    """Return what this package writes to ``commitInfo`` of an entry with these actions."""
+    return {**ours, "adds": len(adds), "removes": len(removes)}
 
 
 class DeltaLog:
@@ -53,6 +63,39 @@ class DeltaLog:
     def checkpoints(self) -> list[int]:
         """Return the versions with a checkpoint in one file, ascending."""
         return self._versions(_CHECKPOINT)
+
+    def append(
+        self, version: int, adds: Sequence[AddAction], transaction: Transaction, ours: Mapping[str, Any]
+    ) -> None:
+        """Write the entry of this version, durably: a blind append of files to the entry before it, which the
+        caller knows. Raises FileExistsError if there is one already, `StorageError`, OSError.
+
+        Source: Delta Transaction Log Protocol, "Delta Log Entries", "Add File", "Transaction Identifiers".
+        """
+        info = {
+            "timestamp": time.time_ns() // 1_000_000,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+            "isBlindAppend": True,
+            OURS: of_entry(ours, adds, ()),
+        }
+        actions: list[dict[str, Any]] = [{"commitInfo": info}]
+        actions.append({"txn": {"appId": transaction.app_id, "version": transaction.version}})
+        for one in adds:
+            actions.append(
+                {
+                    "add": {
+                        "path": one.path,
+                        "size": one.size,
+                        "partitionValues": dict(one.partition_values),
+                        "modificationTime": one.modification_time,
+                        "dataChange": one.data_change,
+                        "stats": one.stats,
+                    }
+                }
+            )
+        lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
+        self.entry(version).put_new("\n".join(lines).encode())
 
     def flush_from(self, version: int) -> None:
         """Flush the entry of this version, which must exist, and those that follow it. Raises OSError."""

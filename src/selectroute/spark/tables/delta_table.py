@@ -1,8 +1,9 @@
 """Delta table of a job: opened, appended to batch by batch, and kept small.
 
-Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the number
-of the batch, so that a repeat is recognised. The table object is kept open, and brought up to date in the
-background after each transaction, since to open a table anew takes longer than a commit.
+Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the
+number of the batch, so that a repeat is recognised. It is written as the next entry of the log, if there is
+none yet; if another writer was faster, the library finds out whether that is in the way, and appends. The
+library also merges, makes checkpoints and reads; its table object is brought up to date when it is used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from selectroute.durable import disk
 from selectroute.spark.job.job import CommitError, JobError, OtherJobError
 from selectroute.spark.sinks.schemas import WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
-from selectroute.spark.tables.delta_log import OURS, DeltaLog
+from selectroute.spark.tables.delta_log import OURS, DeltaLog, of_entry
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.objects import delta_options, known_error
 from selectroute.storage.patient import waiting
@@ -39,14 +39,14 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 """Checkpoints are made behind the stream, not by the transaction that a batch waits for."""
 
 _CHECKPOINT_EVERY: Final = 10
-"""Transactions between two checkpoints: a commit reads those after the last one."""
+"""Transactions between two checkpoints: readers read the entries after the last one."""
 
 _KEPT_VERSIONS: Final = 1_000
-"""Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
+"""Versions whose log entries stay: the library lists the log, 1 ms longer for each 600 entries."""
 
 _PATIENCE: Final = 4
-"""How many times as many batches are waited for while batches follow each other without a pause: a merge
-takes the processor that they need.
+"""How many times as many batches are waited for while batches follow each other without a pause: merges and
+checkpoints take the processor that they need.
 """
 
 _LOOKS: Final = 24
@@ -85,18 +85,20 @@ class OutcomeTable:
     Args:
         folder: the folder of the table.
         sink: the name of the table.
-        threads: runs what a batch need not wait for.
     """
 
-    def __init__(self, folder: Location, sink: str, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, folder: Location, sink: str) -> None:
         self.folder = folder
         self.sink = sink
         self.log = DeltaLog(folder)
         self._schema = schema_of(sink)
-        self._threads = threads
+        self._id: str | None = None
         self._table: DeltaTable | None = None
-        self._refreshed: Future[None] | None = None
         self._lock = threading.Lock()  # of the table object, and of transactions
+        self._version = -1
+        """Newest version that this process knows; the table object may be of an earlier one."""
+        self._appended: dict[str, int | None] = {}
+        """Newest version of each app id, as in that version of the table."""
         self._checkpoint = -1
         self._looked = float("-inf")
         self._small: set[int] = set()
@@ -188,7 +190,7 @@ class OutcomeTable:
         newest = self.log.entries()
         if newest:
             self.log.flush_from(newest[-1])
-        self._table = table
+        self._id, self._table, self._version = id, table, table.version()
         self._checkpoint = max(self.log.checkpoints(), default=-1)
         self._small = {file.batch for file in self.live() if file.batch is not None and file.size < LARGE}
         return torn
@@ -212,23 +214,43 @@ class OutcomeTable:
 
     def _append(self, append: Append) -> None:
         adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
-        transaction = Transaction(append.app, append.version)
-        ours = {"batch": append.batch, **append.metadata}
-        with self._current() as table:
-            with self._errors("be read"):  # the library reads the log
-                known = table.transaction_version(append.app)
-            if not _is_after(append.version, known):
+        with self._lock:
+            if append.app not in self._appended:
+                with self._errors("be read"):
+                    self._appended[append.app] = self._now().transaction_version(append.app)
+            if not _is_after(append.version, self._appended[append.app]):
                 return  # its files may have been merged since
             for file in append.files:
                 self._check_file(file, append.batch)
-            with self._errors(f"take batch {append.batch}"):
-                try:
-                    self._commit(table, adds, (), ours, [transaction])
-                except CommitFailedError:
-                    # Another process that ran this job may have been faster.
-                    if _is_after(append.version, table.transaction_version(append.app)):
-                        raise
+            ours = {"batch": append.batch, **append.metadata}
+            transaction = Transaction(append.app, append.version)
+            try:
+                self.log.append(self._version + 1, adds, transaction, ours)
+                self._version += 1
+            except FileExistsError:
+                self._append_after_others(append, adds, transaction, ours)
+            self._appended[append.app] = append.version
         self._small |= {append.batch for file in append.files if file["size"] < LARGE}
+
+    def _append_after_others(
+        self, append: Append, adds: Sequence[AddAction], transaction: Transaction, ours: Mapping[str, Any]
+    ) -> None:
+        """Append to a table that another writer has changed, by the library, unless that was this append."""
+        with self._errors("be read"):
+            self._version += 1  # at least
+            table = self._now()
+            self._appended.clear()
+            known = table.transaction_version(append.app)
+        if not _is_after(append.version, known):
+            return
+        self._check(table, self._id)
+        with self._errors(f"take batch {append.batch}"):
+            try:
+                self._commit(table, adds, (), ours, [transaction])
+            except CommitFailedError:
+                # Another process that ran this job may have been faster.
+                if _is_after(append.version, table.transaction_version(append.app)):
+                    raise
 
     def _commit(
         self,
@@ -238,25 +260,24 @@ class OutcomeTable:
         ours: Mapping[str, Any],
         transactions: list[Transaction] | None = None,
     ) -> None:
-        """Commit a transaction durably, and bring the table up to date in the background."""
+        """Commit a transaction durably by the library, and bring the table up to date."""
         before = table.version()
-        counts = {"adds": len(adds), "removes": len(removes)}
         try:
             table.create_write_transaction(
                 [*adds, *removes],
                 "append",
                 self._schema,
                 commit_properties=CommitProperties(
-                    custom_metadata={OURS: {**ours, **counts}}, app_transactions=transactions
+                    custom_metadata={OURS: of_entry(ours, adds, removes)}, app_transactions=transactions
                 ),
                 post_commithook_properties=_NO_HOOKS,
             )
         except BaseException:
             with suppress(DeltaError, OSError):
-                table.update_incremental()
+                self._update(table)
             raise
-        self._refreshed = self._threads.submit(table.update_incremental)
         self.log.flush_from(before + 1)
+        self._update(table)
 
     def _check_file(self, file: Mapping[str, Any], batch: int) -> None:
         path = self.folder / file["path"]
@@ -317,18 +338,26 @@ class OutcomeTable:
         if name not in {file.path for file in self.reopen().live()}:
             (self.folder / name).delete()
 
-    def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Make a checkpoint if enough transactions came since the last one; before it now and then remove the
-        files that were merged long ago, after it the oldest entries of the log.
+    def clean(
+        self,
+        retention_hours: int,
+        should_stop: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Make a checkpoint if enough transactions came since the last one, or some times as many while
+        ``is_busy``; before it now and then remove the files that were merged long ago, after it the oldest
+        entries of the log.
 
         Raises OSError, DeltaError; the table is as before.
         """
-        with self._current() as table:
-            version = table.version()
-        if version - self._checkpoint < _CHECKPOINT_EVERY or should_stop():
+        passed = self._version - self._checkpoint
+        if passed < _CHECKPOINT_EVERY or should_stop():
+            return
+        if passed < _PATIENCE * _CHECKPOINT_EVERY and is_busy():
             return
         with self._errors("be cleaned"):
-            # Another object: the stream does not wait for this one.
+            # Another object: the stream does not wait for this one. It then replaces the first: an object
+            # keeps the files of each transaction that it has seen as a part of its own, and goes through all.
             other = self._opened()
             if time.monotonic() - self._looked >= retention_hours * 3_600 / _LOOKS:
                 for path in other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False):
@@ -340,20 +369,9 @@ class OutcomeTable:
         self.log.flush_checkpoint(other.version())
         self._checkpoint = other.version()
         self.log.cut(_KEPT_VERSIONS)
-        self._open_again()
-
-    def _open_again(self) -> None:
-        """Replace the table object by one that begins with the newest checkpoint.
-
-        An object keeps the files of each transaction that it has seen as a part of its own, and goes through
-        all parts in each commit and update, 0.1 ms each. The files of a checkpoint are one part.
-        """
-        fresh = self._opened()
-        with self._current() as table:
-            if fresh.version() < table.version():
-                with self._errors("be read"):
-                    fresh.update_incremental()
-            self._table = fresh
+        with self._lock:
+            self._table = other
+            self._version = max(self._version, self._checkpoint)
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
@@ -388,8 +406,9 @@ class OutcomeTable:
 
     def reopen(self) -> OutcomeTable:
         """Return the table as it is now, to be read. Raises JobError if there is none, or it is damaged."""
-        other = OutcomeTable(self.folder, self.sink, self._threads)
+        other = OutcomeTable(self.folder, self.sink)
         other._table = other._opened()
+        other._version = other._table.version()
         return other
 
     def _opened(self) -> DeltaTable:
@@ -406,15 +425,24 @@ class OutcomeTable:
     def _current(self) -> Iterator[DeltaTable]:
         """Hold the table object, up to date."""
         with self._lock:
-            assert self._table is not None, "the table is not open"
-            refreshed, self._refreshed = self._refreshed, None
-            if refreshed is not None:
-                with self._errors("be read"):
-                    refreshed.result()
-            if self._is_stale:
-                self._table = self._opened()
-                self._is_stale = False
-            yield self._table
+            with self._errors("be read"):
+                table = self._now()
+            yield table
+
+    def _now(self) -> DeltaTable:
+        """Return the table object, up to date. The caller holds the lock."""
+        assert self._table is not None, "the table is not open"
+        if self._is_stale:
+            self._table = self._opened()
+            self._version = max(self._version, self._table.version())
+            self._is_stale = False
+        if self._table.version() < self._version:
+            self._update(self._table)
+        return self._table
+
+    def _update(self, table: DeltaTable) -> None:
+        table.update_incremental()
+        self._version = max(self._version, table.version())
 
     def _storage_error(self, error: BaseException, action: str) -> StorageError | None:
         """Return the error of remote storage that the library met; None for any other."""
