@@ -180,7 +180,9 @@ def test_ids_are_found_wherever_they_lie():
 
 
 def test_ids_whose_hashes_are_equal_are_told_apart(monkeypatch):
-    monkeypatch.setattr("selectroute.arrays.ids.string_hashes", lambda strings: np.zeros(len(strings), np.uint64))
+    monkeypatch.setattr(
+        "selectroute.arrays.ids.string_hashes", lambda strings: np.zeros(len(strings), np.uint64)
+    )
     names = [f"s{n}" for n in range(50)]
     index = sr.Index()
     for name in names:
