@@ -32,7 +32,7 @@ from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import read_subscriptions
 from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
-from selectroute.registry.errors import PublishError
+from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.model import Status, Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
@@ -63,7 +63,8 @@ class RegistryPublisher:
         folder: the path or URL of the snapshot folder; by default the registry's `snapshots_folder`.
 
     Raises:
-        PublishError: another publisher uses the folder, or it belongs to another registry.
+        OtherPublisherError: another process publishes to the folder.
+        PublishError: the folder belongs to another registry, or cannot be used.
     """
 
     def __init__(self, registry: Registry, folder: Where | None = None) -> None:
@@ -211,7 +212,7 @@ class RegistryPublisher:
             self.folder.make_folder()
             return FileLock(self.folder.path / _LOCK, wait=False)
         except (BlockingIOError, LeaseHeldError):
-            raise PublishError(f"another process publishes to {self.folder}: stop it first") from None
+            raise OtherPublisherError(f"another process publishes to {self.folder}: stop it first") from None
         except OSError as error:
             raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
 
