@@ -52,6 +52,11 @@ class Commits:
                 group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
                 try:
                     await run_sync(self._registry.commit, [unit for unit, _ in group], limiter=self._thread)
+                except BaseException as error:
+                    for unit, _ in group:
+                        unit.fail(error)
+                    if not isinstance(error, Exception):
+                        raise
                 finally:
                     for _, done in group:
                         if not done.done():  # its request may have been cancelled
