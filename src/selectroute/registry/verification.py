@@ -29,8 +29,8 @@ State = Literal["running", "verified", "damaged", "failed"]
 
 
 class Verification:
-    """Process that verifies a database. The service goes on meanwhile: each row that it reads is compared with
-    its digest anyway.
+    """Process that verifies a database. The service goes on meanwhile: each row that it reads is compared
+    with its digest anyway.
 
     Args:
         url: the URL of the database, with its password.
