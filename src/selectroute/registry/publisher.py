@@ -48,6 +48,9 @@ MANY: Final = 50_000
 COLLECT_SECONDS: Final = 60.0
 """Interval of the removal of files that no revision needs."""
 
+PAUSE_SECONDS: Final = 0.05
+"""Longest pause between two publications while changes arrive all the time."""
+
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
 _LEASE: Final = "publisher.json"
@@ -123,9 +126,12 @@ class RegistryPublisher:
         is raised, or with `failed` passed to it and retried a second later.
         """
         while not stop.is_set():
+            began = time.monotonic()
             try:
                 newest = self.catch_up()
                 self._collect()
+                # Half of the time is left to those who make the changes; more of them are published together.
+                stop.wait(min(time.monotonic() - began, PAUSE_SECONDS))
                 self._registry.wait(newest, poll_seconds)
             except SelectRouteError as error:
                 if failed is None:

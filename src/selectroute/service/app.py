@@ -29,6 +29,7 @@ from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.http.rates import Rates
+from selectroute.service.http.short_way import ShortWay
 from selectroute.service.jobs import calls
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
@@ -54,6 +55,7 @@ from selectroute.service.subscriptions.commits import Commits
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
 from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.subscriptions import SHORT
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 from selectroute.store.errors import DamagedError
@@ -185,6 +187,8 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
+    single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
+    app.add_middleware(ShortWay, service=service, routes=single)
     app.add_middleware(Gate, service=service)
     app.add_exception_handler(SelectRouteError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)

@@ -77,16 +77,18 @@ class Service:
         self.batch_waiting.release()
 
 
-async def _service(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
+    """Return the service that a request is for."""
     service: Service = request.app.state.service
     return service
 
 
-async def _caller(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:
+    """Return the caller of a request."""
     caller: Caller = request.state.caller
     return caller
 
 
 # Coroutines, though they await nothing: FastAPI would run functions in a thread.
-ServiceDep = Annotated[Service, Depends(_service)]
-CallerDep = Annotated[Caller, Depends(_caller)]
+ServiceDep = Annotated[Service, Depends(service_of)]
+CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -278,6 +278,10 @@ def resume(
     return _changed(resumed.subscription, prefer, backfill=backfill)
 
 
+SHORT: Final = (register, put, remove, pause)
+"""Calls that take the short way: single changes, of which many arrive at the same time."""
+
+
 def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
     without reasons, which would reveal other callers' streams.
