@@ -40,7 +40,7 @@ from selectroute.selector.values.values import (
 )
 
 MAX_NUMBERS: Final = 64
-"""Maximum numbers mentioned for one name; beyond it, nothing is claimed. Each costs 12 binary searches."""
+"""Maximum numbers mentioned for one name; beyond it, nothing is claimed. Each costs 12 searches."""
 
 MAX_PATTERNS: Final = 5
 """Maximum patterns for one name; beyond it, nothing is claimed."""
@@ -170,31 +170,44 @@ def _strings(predicates: Iterable[Simple], patterns: Sequence[_Pattern]) -> Iter
 
 def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[Value]:
     """Yield the first value of every run of values in which comparisons with the numbers do not change."""
-    make, first, last = _ORDERED[kind]
-    starts = {first}
+    order = _ORDERED[kind]
+    starts = {order.first}
     for number in numbers:
-        if compare("=", make(first), number, VOID, promotes=promotes) is VOID:  # type: ignore[arg-type]
+        if compare("=", order.make(order.first), number, VOID, promotes=promotes) is VOID:  # type: ignore[arg-type]
             continue  # these two types do not compare
         for op in (">=", ">"):
-            start = _first(make, op, number, first, last)
+            start = _first(order, op, number)
             if start is not None:
                 starts.add(start)
-    yield from map(make, sorted(starts))
+    yield from map(order.make, sorted(starts))
     if kind is Float:
         yield Float(float("nan"))
     elif kind is Double:
         yield Double(float("nan"))
 
 
-def _first(make: Callable[[int], Value], op: str, number: Number, first: int, last: int) -> int | None:
-    """Return the rank of the first value at or above (``>=``), or above, the number: a binary search."""
+def _first(order: _Order, op: str, number: Number) -> int | None:
+    """Return the rank of the first value at or above (``>=``), or above, the number; None if there is none.
+
+    The search begins at the number itself, and doubles its steps: comparisons round and promote, so that the
+    first value may be some ranks away.
+    """
 
     def reached(rank: int) -> bool:
-        return compare(op, make(rank), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
+        return compare(op, order.make(rank), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
 
-    if not reached(last):
+    low, high = order.first, order.last
+    if not reached(high):
         return None
-    low, high = first, last
+    guess, step = min(max(order.near(number), low), high), 1
+    if reached(guess):
+        while guess > low and reached(guess):
+            high, guess, step = guess, max(guess - step, low), step * 2
+        low = guess if reached(guess) else guess + 1
+    else:
+        while not reached(guess):
+            low, guess, step = guess + 1, min(guess + step, high), step * 2
+        high = guess
     while low < high:
         middle = (low + high) // 2
         if reached(middle):
@@ -202,6 +215,33 @@ def _first(make: Callable[[int], Value], op: str, number: Number, first: int, la
         else:
             low = middle + 1
     return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Values of a numeric type by rank: the function from a rank to its value, the first rank and the last,
+    and the function from any number to a rank near it.
+    """
+
+    make: Callable[[int], Value]
+    first: int
+    last: int
+    near: Callable[[Number], int]
+
+
+def _whole(number: Number) -> int:
+    """Return a whole number near a number."""
+    return int(max(min(number.value, 1e19), -1e19))
+
+
+def _bits(number: Number, floating: str, integer: str) -> int:
+    """Invert `_signed`, for any number."""
+    value = float(number.value)
+    try:
+        rank: int = struct.unpack(integer, struct.pack(floating, abs(value)))[0]
+    except OverflowError:  # beyond the largest float
+        rank = _INFINITY32
+    return -rank if value < 0 else rank
 
 
 def _signed(rank: int, floating: str, integer: str) -> float:
@@ -212,9 +252,21 @@ def _signed(rank: int, floating: str, integer: str) -> float:
 
 _INFINITY32, _INFINITY64 = 0x7F800000, 0x7FF0000000000000
 
-_ORDERED: Final[Mapping[type, tuple[Callable[[int], Value], int, int]]] = {
-    **{kind: (kind, -1 << (kind.BITS - 1), (1 << (kind.BITS - 1)) - 1) for kind in (Byte, Short, Int, Long)},
-    Float: (lambda rank: Float(_signed(rank, "<f", "<i")), -_INFINITY32, _INFINITY32),
-    Double: (lambda rank: Double(_signed(rank, "<d", "<q")), -_INFINITY64, _INFINITY64),
+_ORDERED: Final[Mapping[type, _Order]] = {
+    **{
+        kind: _Order(kind, -1 << (kind.BITS - 1), (1 << (kind.BITS - 1)) - 1, _whole)
+        for kind in (Byte, Short, Int, Long)
+    },
+    Float: _Order(
+        lambda rank: Float(_signed(rank, "<f", "<i")),
+        -_INFINITY32,
+        _INFINITY32,
+        lambda number: _bits(number, "<f", "<i"),
+    ),
+    Double: _Order(
+        lambda rank: Double(_signed(rank, "<d", "<q")),
+        -_INFINITY64,
+        _INFINITY64,
+        lambda number: _bits(number, "<d", "<q"),
+    ),
 }
-"""For each type: the function from a rank to its value, the first rank and the last."""

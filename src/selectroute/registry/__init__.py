@@ -1,13 +1,14 @@
 """Registry: persistent subscriptions, an ordered log of their changes, and snapshots built from it.
 
-**Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one transaction each,
-and one *revision* (``log.revision``): checked (``specification``), appended to the change log, applied to the
-tables that are its view (``log.tables``). ``apply`` and ``import_`` (``bulk``) make one revision of many
-changes. A repeated request gets the response of the first one (``log.idempotency``).
+**Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one *revision* each
+(``log.revision``): checked (``specification``), appended to the change log, applied to the tables that are
+its view (``log.tables``). Revisions that wait for a commit at the same time are one transaction
+(``log.group_commit``). ``apply`` and ``import_`` (``bulk``) make one revision of many changes. A repeated
+request gets the response of the first one (``log.idempotency``).
 
 **Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log.change_log``). Each
 row carries a digest that is checked on every read (``log.rows``), the digest of a change covers all earlier
-changes, and ``verify`` reads everything.
+changes, and ``verify`` reads everything; ``verification`` does so beside a service.
 
 **Lose nothing.** In SQLite a revision is durable when its call returns. Its number and digest are then
 recorded in ``DATABASE.head``, one small synced write (``store.head``). Opening refuses a database that lost
@@ -17,8 +18,9 @@ one, and any loss without a head, as in a copy of the database file alone. To co
 first. PostgreSQL has no head: its own durability applies.
 
 **Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
-snapshot folder, from which streams route. Streams report the first batch that used a revision (``queries``),
-so that a client knows from which batch on its change holds. ``tokens`` authorize callers of a service.
+snapshot folder, from which streams route; of several processes one does. Streams report the first batch that
+used a revision (``queries``), so that a client knows from which batch on its change holds. ``tokens``
+authorize callers of a service.
 
 ``protocol`` has the methods that are also available over HTTP, implemented in ``client/``.
 """

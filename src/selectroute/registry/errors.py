@@ -79,6 +79,10 @@ class PublishError(RegistryError):
     """Snapshot folder of another registry, or with another active publisher."""
 
 
+class OtherPublisherError(PublishError):
+    """Another process publishes to the folder."""
+
+
 class ImportLineError(RegistryError):
     """Invalid lines of an import; `line` is the first, counted from 1, and `cause` is its error.
 

@@ -32,7 +32,7 @@ from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import read_subscriptions
 from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
-from selectroute.registry.errors import PublishError
+from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.model import Status, Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
@@ -47,6 +47,9 @@ MANY: Final = 50_000
 
 COLLECT_SECONDS: Final = 60.0
 """Interval of the removal of files that no revision needs."""
+
+PAUSE_SECONDS: Final = 0.05
+"""Longest pause between two publications while changes arrive all the time."""
 
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
@@ -63,7 +66,8 @@ class RegistryPublisher:
         folder: the path or URL of the snapshot folder; by default the registry's `snapshots_folder`.
 
     Raises:
-        PublishError: another publisher uses the folder, or it belongs to another registry.
+        OtherPublisherError: another process publishes to the folder.
+        PublishError: the folder belongs to another registry, or cannot be used.
     """
 
     def __init__(self, registry: Registry, folder: Where | None = None) -> None:
@@ -122,9 +126,12 @@ class RegistryPublisher:
         is raised, or with `failed` passed to it and retried a second later.
         """
         while not stop.is_set():
+            began = time.monotonic()
             try:
                 newest = self.catch_up()
                 self._collect()
+                # Half of the time is left to those who make the changes; more of them are published together.
+                stop.wait(min(time.monotonic() - began, PAUSE_SECONDS))
                 self._registry.wait(newest, poll_seconds)
             except SelectRouteError as error:
                 if failed is None:
@@ -211,7 +218,7 @@ class RegistryPublisher:
             self.folder.make_folder()
             return FileLock(self.folder.path / _LOCK, wait=False)
         except (BlockingIOError, LeaseHeldError):
-            raise PublishError(f"another process publishes to {self.folder}: stop it first") from None
+            raise OtherPublisherError(f"another process publishes to {self.folder}: stop it first") from None
         except OSError as error:
             raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from sqlalchemy import Connection, insert
 
@@ -44,11 +44,13 @@ from selectroute.registry.changes import (
 )
 from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
+from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.revision import Revision, new_id
 from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
+from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
 from selectroute.registry.matcher import SnapshotMatcher
 from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
@@ -65,8 +67,10 @@ from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import Message
 from selectroute.storage import Location
 from selectroute.store.engine import Store
-from selectroute.store.errors import DamagedError
+from selectroute.store.errors import DamagedError, StoreError
 from selectroute.store.head import CommitMark, lost
+
+_T = TypeVar("_T")
 
 _ID = "the id of a subscription, such as 'heavy'"
 _SPEC = "a SubscriptionSpec: sr.SubscriptionSpec('weight > 2500', topic='cars/+')"
@@ -97,8 +101,10 @@ class Registry:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._committed = threading.Condition()
+        self._commits = GroupCommit(self._commit)
         self.limits = limits
         self._owner = self.id
+        self._refused: StoreError | None = None
 
     @classmethod
     def open(
@@ -225,13 +231,8 @@ class Registry:
         """
         check_argument(spec, SubscriptionSpec, "spec", _SPEC)
         check_argument(id, (str, NoneType), "id", f"{_ID}, or None to generate one")
-        with self._changing([spec], by) as revision:
-            before = answered(revision.connection, idempotency)
-            if before is not None:
-                return Subscription.from_json(before)
-            made = revision.add(id, spec)
-            keep(revision.connection, idempotency, made.to_json())
-        return made
+        checks = Checks(self.limits, [spec])
+        return self._changed(lambda revision: revision.register(id, spec, idempotency), checks, by)
 
     def replace(
         self, id: str, spec: SubscriptionSpec, *, expected: int | None = None, by: Permission = EVERYTHING
@@ -243,8 +244,8 @@ class Registry:
         """
         check_argument(id, str, "id", _ID)
         check_argument(spec, SubscriptionSpec, "spec", _SPEC)
-        with self._changing([spec], by) as revision:
-            return revision.replace(id, spec, expected)
+        checks = Checks(self.limits, [spec])
+        return self._changed(lambda revision: revision.replace(id, spec, expected), checks, by)
 
     def change(
         self,
@@ -266,22 +267,24 @@ class Registry:
                 spec = patched(now, patch)
                 by.check_stored(spec)
                 checks.checked(spec)
-            with self._changing(checks, by) as revision:
+
+            def change(revision: Revision) -> Subscription | None:
                 spec = patched(revision.get(id, expected), patch)
-                if checks.knows(spec):
-                    return revision.replace(id, spec, expected)
+                return revision.replace(id, spec, expected) if checks.knows(spec) else None
+
+            changed = self._changed(change, checks, by)
+            if changed is not None:
+                return changed
 
     def remove(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
         """Remove a subscription; return its last state. Raises `NotFoundError`, `StaleRevisionError`."""
         check_argument(id, str, "id", _ID)
-        with self._changing(by=by) as revision:
-            return revision.remove(id, expected)
+        return self._changed(lambda revision: revision.remove(id, expected), by=by)
 
     def pause(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
         """Pause a subscription: it gets no messages. No change if it is paused. Raises as `remove` does."""
         check_argument(id, str, "id", _ID)
-        with self._changing(by=by) as revision:
-            return revision.pause(id, expected)
+        return self._changed(lambda revision: revision.pause(id, expected), by=by)
 
     def resume(
         self,
@@ -297,10 +300,13 @@ class Registry:
         them; the result says which queries can. Raises as `remove` does.
         """
         check_argument(id, str, "id", _ID)
-        with self._changing(by=by) as revision:
+
+        def resume(revision: Revision) -> Resumed:
             one = revision.resume(id, from_, expected)
             known = queries.backfills(revision.connection) if from_ == "last-processed" else []
-        return Resumed(one, known)
+            return Resumed(one, known)
+
+        return self._changed(resume, by=by)
 
     def apply(
         self,
@@ -319,7 +325,9 @@ class Registry:
         for one in operations:
             check_argument(one, Operation, "an operation", "an sr.Operation")
         specs = [one.spec for one in operations if one.spec is not None]
-        with self._changing(Checks(self.limits, specs, Budget(max_expanded)), by) as revision:
+        checks = Checks(self.limits, specs, Budget(max_expanded))
+
+        def apply(revision: Revision) -> Applied:
             before = answered(revision.connection, idempotency)
             if before is not None:
                 return Applied(before["revision"], [*map(Subscription.from_json, before["subscriptions"])])
@@ -332,7 +340,9 @@ class Registry:
             newest = revision.number if revision.seq else revision.before
             answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
             keep(revision.connection, idempotency, answer)
-        return Applied(newest, done)
+            return Applied(newest, done)
+
+        return self._changed(apply, checks, by, len(operations))
 
     # ---- many subscriptions
 
@@ -389,9 +399,11 @@ class Registry:
         """
         budget = Budget(max_expanded)
         with staging.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
-            with self._changing(by=by, bulk=stage.rows >= _BULK_ROWS) as revision:
+            with self._transaction(bulk=stage.rows >= _BULK_ROWS) as transaction:
+                revision = Revision(transaction, Checks(self.limits), by)
                 rows = transfer.import_stage(revision, stage, mode, progress)
-            return Imported(rows, revision.number if rows else revision.before)
+                newest = revision.finish()
+            return Imported(rows, newest)
 
     def export(self, *, revision: int | None = None) -> Generator[str, None, None]:
         """Yield all subscriptions as lines of JSON without line ends, as of now or of a revision.
@@ -403,8 +415,7 @@ class Registry:
 
     def skip_revision(self) -> int:
         """Commit a revision without changes, such as for a rebuilt snapshot; return it."""
-        with self._changing() as revision:
-            return revision.skip()
+        return self._changed(lambda revision: revision.skip())
 
     # ---- the log
 
@@ -510,6 +521,17 @@ class Registry:
             raise lost(head, f"it is at revision {newest}, but revision {mark.number} was acknowledged")
         if digest != mark.digest:
             raise lost(head, f"revision {mark.number} is not the one that was acknowledged")
+
+    @property
+    def rows(self) -> int:
+        """Count of rows that `verify` compares: changes and subscriptions."""
+        with self._store.reading() as connection:
+            row = read_counter(connection)
+            return int(row.changes + row.subscriptions)
+
+    def refuse_changes(self, error: StoreError) -> None:
+        """Raise this error in place of each further change, because the database was found to be damaged."""
+        self._refused = error
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Read the whole database and compare it with its digests. O(changes + subscriptions).
@@ -717,26 +739,44 @@ class Registry:
 
     # ---- transactions
 
-    @contextmanager
-    def _changing(
+    def _changed(
         self,
-        specs: Iterable[SubscriptionSpec] | Checks = (),
+        work: Callable[[Revision], _T],
+        checks: Checks | None = None,
         by: Permission = EVERYTHING,
-        *,
-        bulk: bool = False,
-    ) -> Iterator[Revision]:
-        checks = specs if isinstance(specs, Checks) else Checks(self.limits, specs)
+        operations: int = 1,
+    ) -> _T:
+        unit = Unit(work, checks or Checks(self.limits), by, operations)
+        self.commit([unit])
+        return unit.outcome()
+
+    def commit(self, units: Sequence[Unit[Any]]) -> None:
+        """Make several changes, each of them one revision, together with those of other threads; each has its
+        outcome then.
+        """
+        self._commits.run(units)
+
+    def _commit(self, units: Sequence[Unit[Any]]) -> None:
+        with self._transaction() as transaction:
+            for one in units:
+                one.run(transaction)
+
+    @contextmanager
+    def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:
+        """Begin the write transaction of revisions: durable and noted as acknowledged when the block ends."""
+        if self._refused is not None:
+            raise self._refused
+        head = self._store.head
         with self._store.writing(bulk=bulk) as connection:
-            revision = Revision(connection, checks, by)
-            head = self._store.head
-            if head is not None and head.newest is not None and revision.before < head.newest.number:
-                raise lost(
-                    head, f"it is at revision {revision.before}, but {head.newest.number} was acknowledged"
-                )
-            yield revision
-            newest = revision.finish()
-        if self._store.head is not None and newest > revision.before:
-            self._store.head.advance(CommitMark(self._owner, newest, revision.digest.hex()))
+            transaction = Transaction(connection)
+            before = transaction.before.revision
+            if head is not None and head.newest is not None and before < head.newest.number:
+                raise lost(head, f"it is at revision {before}, but {head.newest.number} was acknowledged")
+            yield transaction
+            transaction.finish()
+        newest = transaction.head
+        if head is not None and newest.revision > before:
+            head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))
         with self._committed:
             self._committed.notify_all()
 

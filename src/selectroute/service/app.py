@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from starlette.routing import Route
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
+from selectroute.registry.verification import State, verified
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service import system
 from selectroute.service.context import Service
@@ -27,10 +29,12 @@ from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.http.rates import Rates
+from selectroute.service.http.short_way import ShortWay
 from selectroute.service.jobs import calls
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.logs import log
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues import administration
 from selectroute.service.queues import bulk as queue_bulk
@@ -47,11 +51,14 @@ from selectroute.service.subscriptions import (
     tokens,
 )
 from selectroute.service.subscriptions.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.commits import Commits
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
 from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.subscriptions import SHORT
 from selectroute.storage import Location
 from selectroute.storage.location import Where
+from selectroute.store.errors import DamagedError
 
 _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
@@ -108,6 +115,7 @@ def create_app(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     jobs: Mapping[str, JobOutput] | None = None,
+    verify: bool = False,
 ) -> FastAPI:
     """Create the service of a registry, an ASGI application. Its lifespan starts and stops the threads.
 
@@ -119,6 +127,9 @@ def create_app(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
         jobs: the output folders of jobs, by name, whose dead letters the service shows and has replayed.
+        verify: compare the registry with its digests, a large one beside the service.
+
+    Raises `DamagedError` if a small registry is damaged.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
@@ -145,10 +156,12 @@ def create_app(
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,
+        commits=Commits(registry),
         batch_waiting=BatchWaiting(lambda: registry.newest_used()),
         recent=RecentMessages(registry),
         jobs=jobs,
         job_watch=JobWatch(jobs),
+        verification=verified(registry, partial(_verified, registry)) if verify else None,
     )
 
     @asynccontextmanager
@@ -159,6 +172,8 @@ def create_app(
         service.release()
         service.watch.stop()
         service.publishing.stop()
+        if service.verification is not None:
+            service.verification.stop()
         service.queues.close()
 
     app = _Application(
@@ -172,6 +187,8 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
+    single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
+    app.add_middleware(ShortWay, service=service, routes=single)
     app.add_middleware(Gate, service=service)
     app.add_exception_handler(SelectRouteError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
@@ -181,6 +198,17 @@ def create_app(
             assert isinstance(route, Call), "made by `call`"
         app.include_router(router)
     return app
+
+
+def _verified(registry: Registry, state: State, reason: str | None) -> None:
+    """Log the end of a verification. A damaged registry takes no further changes."""
+    if state == "damaged":
+        registry.refuse_changes(DamagedError(f"{reason}; changes are refused"))
+        log().error("the registry is damaged: changes are refused", reason=reason)
+    elif state == "failed":
+        log().error("the registry could not be verified", reason=reason)
+    else:
+        log().info("the registry is verified")
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

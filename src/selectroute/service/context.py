@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
+from selectroute.registry.verification import Verification
 from selectroute.service.http.callers import Caller, Callers
 from selectroute.service.http.rates import Rates
 from selectroute.service.jobs.job_output import JobOutput
@@ -20,6 +21,7 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.commits import Commits
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
 from selectroute.service.subscriptions.recent_messages import RecentMessages
@@ -59,11 +61,14 @@ class Service:
     """Name of the queue manager of all queues."""
     queue_waiting: QueueWaiting
 
+    commits: Commits
     batch_waiting: BatchWaiting
     recent: RecentMessages
     jobs: Mapping[str, JobOutput]
     """Output folders of the jobs that the service was told of."""
     job_watch: JobWatch
+    verification: Verification | None
+    """Verification of the registry beside the service; None if it is over or was not asked for."""
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""
@@ -72,15 +77,18 @@ class Service:
         self.batch_waiting.release()
 
 
-def _service(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
+    """Return the service that a request is for."""
     service: Service = request.app.state.service
     return service
 
 
-def _caller(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:
+    """Return the caller of a request."""
     caller: Caller = request.state.caller
     return caller
 
 
-ServiceDep = Annotated[Service, Depends(_service)]
-CallerDep = Annotated[Caller, Depends(_caller)]
+# Coroutines, though they await nothing: FastAPI would run functions in a thread.
+ServiceDep = Annotated[Service, Depends(service_of)]
+CallerDep = Annotated[Caller, Depends(caller_of)]

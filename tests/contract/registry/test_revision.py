@@ -147,8 +147,8 @@ def test_a_change_of_what_was_changed_meanwhile_is_checked_again(url, monkeypatc
         def meanwhile(*given: object) -> object:
             seen.append(given[3])
             if len(seen) == 1:
-                with registry._changing() as revision:
-                    revision.replace("one", SubscriptionSpec("a = 1", dialect="ibm-mq"), None)
+                spec = SubscriptionSpec("a = 1", dialect="ibm-mq")
+                registry._changed(lambda revision: revision.replace("one", spec, None))
             return real(*given)
 
         monkeypatch.setattr(specification, "prepare", meanwhile)

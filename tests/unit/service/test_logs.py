@@ -58,7 +58,7 @@ def test_what_failed_names_its_request_and_says_why(client, registry, monkeypatc
 
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    monkeypatch.setattr(registry, "register", fails)
+    monkeypatch.setattr(registry, "commit", fails)
     configure("info", "text")
     error = ReadOnlyError("the disk\nis full")
     answer = client.post("/v1/subscriptions", json={})

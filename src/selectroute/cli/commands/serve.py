@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from selectroute.cli.connect import RegistryOption, is_service, missing, registry_settings
-from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.service.jobs.job_output import JobOutput
@@ -69,7 +68,10 @@ def serve(
             help="text, or json: one JSON object per event.", show_default="text on a terminal, else json"
         ),
     ] = None,
-    verify: Annotated[bool, typer.Option(help="Compare the whole registry with its digests first.")] = True,
+    verify: Annotated[
+        bool,
+        typer.Option(help="Compare the whole registry with its digests; a large one beside the service."),
+    ] = True,
 ) -> None:
     """Serve a registry and queues over HTTP until stopped (Ctrl-C, SIGTERM), and publish the registry's
     revisions.
@@ -131,12 +133,7 @@ def serve(
     # The port first: if it is taken, no database is created.
     with ExitStack() as held:
         place = held.enter_context(bind_address(given.host, given.port))
-        with progress("verifying") as advance:
-            opened = held.enter_context(
-                Registry.open(
-                    url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)
-                )
-            )
+        opened = held.enter_context(Registry.open(url, limits=largest.of_selectors, verify=False))
         needed = "needed" if opened.had_tokens() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
         server = bound(
@@ -148,6 +145,7 @@ def serve(
             queues=given.queues,
             queue_manager=given.queue_manager,
             jobs=jobs,
+            verify=verify,
             started=lambda url: print(
                 f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
                 file=sys.stderr,

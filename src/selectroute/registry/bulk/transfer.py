@@ -17,7 +17,7 @@ from selectroute.index.errors import MAX_REPORTED, LineProblem
 from selectroute.registry.bulk.staging import Stage, Staged
 from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
-from selectroute.registry.log.revision import LogRow, Revision, last_pauses
+from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
     batched,
     body_of,
@@ -28,6 +28,7 @@ from selectroute.registry.log.rows import (
     view_row,
 )
 from selectroute.registry.log.tables import change, label, subscription
+from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Status, Subscription
 
 Progress = Callable[[int, int], None]

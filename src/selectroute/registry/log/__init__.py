@@ -2,9 +2,11 @@
 
 ::
 
-    revision ──→ tables (log, and the view made of it) ──→ rows ──→ change_log, cursors (read)
-                                                                     verify (compare with the digests)
+    group_commit ──→ transaction ──→ tables (log, and the view made of it) ──→ rows ──→ change_log, cursors
+                      revision                                                          verify
 
+A ``revision`` is checked and recorded in its ``transaction``, which writes all of its revisions at the end.
+``change_log`` reads the log, ``verify`` compares everything with the digests.
 ``header_rows`` has the counter and the settings, ``idempotency`` the responses to earlier requests. Do not
 change the input of a digest: existing databases were sealed with it.
 """

@@ -1,4 +1,4 @@
-"""Revision in progress: changes are checked against the view, logged, and applied to the view."""
+"""Revision in progress: changes are checked against the transaction's state, and recorded in it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import secrets
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection
 
-from selectroute.registry.changes import From, Op, Operation
+from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
     IdTakenError,
     InvalidSpecError,
@@ -18,26 +18,14 @@ from selectroute.registry.errors import (
     NotFoundError,
     StaleRevisionError,
 )
-from selectroute.registry.log.header_rows import counter_seal, read_counter
-from selectroute.registry.log.rows import (
-    body_of,
-    subscription_of,
-    subscriptions_with_state,
-    topic_key,
-    view_row,
-)
-from selectroute.registry.log.tables import activity, change, counter, label, subscription
+from selectroute.registry.log.idempotency import answered, keep
+from selectroute.registry.log.rows import body_of
+from selectroute.registry.log.transaction import LogHead, LogRow, Transaction, chained_row
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
-from selectroute.store.digests import chained
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
-# Built once: in a batch, building a statement takes longer than executing it.
-_OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
-_OF_NAME: Final = select(subscription.c.id).where(
-    subscription.c.name == bindparam("given_name"), subscription.c.id != bindparam("given_id")
-)
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
 
 
@@ -47,51 +35,31 @@ def new_id() -> str:
     return "".join([_PAIRS[number >> shift & 1_023] for shift in range(120, -1, -10)])
 
 
-def last_pauses(ids: list[str]) -> Select[Any]:
-    """Return the query for the revision since which each of these subscriptions is paused: (id, revision). An
-    imported subscription may be paused by its add.
-    """
-    paused = select(change.c.id, func.max(change.c.revision)).where(change.c.op.in_(("pause", "add")))
-    return paused.where(change.c.id.in_(ids)).group_by(change.c.id)
-
-
-class LogRow(NamedTuple):
-    """Change to be logged; see the table ``change``."""
-
-    op: Op
-    id: str
-    body: str | None
-    resume_from: From | None = None
-    paused_at: int | None = None
-
-
-_COLUMNS: Final = ("revision", "seq", *LogRow._fields, "time", "digest")
-
-
 class Revision:
-    """Next revision, inside the transaction of `connection`; it exists after `finish` and the commit. Other
-    writers wait for the transaction, so `checks` should know the specifications before.
+    """Next revision of a transaction; it exists after `finish` and the commit. Other writers wait for the
+    transaction, so `checks` should know the specifications before.
     """
 
-    def __init__(self, connection: Connection, checks: Checks, by: Permission = EVERYTHING) -> None:
-        by.check_known(connection)
-        self.connection = connection
+    def __init__(self, transaction: Transaction, checks: Checks, by: Permission = EVERYTHING) -> None:
+        transaction.check_known(by)
         self.by = by
+        self._transaction = transaction
         self._checks = checks
-        before = read_counter(connection, lock=True)
+        before = transaction.head
         self.before: int = before.revision
         self.number: int = before.revision + 1
         self.now = datetime.now(UTC)
         self._time = time_text(self.now)
-        self.digest: bytes = before.digest
+        self._digest: bytes = before.digest
         self._changes: int = before.changes
         self._subscriptions: int = before.subscriptions
         self._skipped = False
         self.seq = 0
-        # Added rows are buffered: inserting a thousand rows at once costs as much as ten single inserts.
-        self._added: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        self._names: set[str] = set()
-        self._labels: list[dict[str, str]] = []
+
+    @property
+    def connection(self) -> Connection:
+        """Connection of the transaction, on which the changes of this revision may not be visible yet."""
+        return self._transaction.connection
 
     # ---- changes
 
@@ -102,32 +70,36 @@ class Revision:
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
         one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
+        if id is None:
+            self._transaction.add_new(one.id)
         if id is not None or spec.name is not None:  # a generated name is unique
             self._check_name(one)
-        body = body_of(one)
-        logged = self._next_row(LogRow("add", one.id, body))
-        position = logged["revision"], logged["seq"]
-        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
-        self._added[one.id] = (logged, row)
-        self._names.add(one.name)
-        self._labels += _label_rows(one)
+        self._log(LogRow("add", one.id, body_of(one)), one)
         self._subscriptions += 1
         return one
+
+    def register(
+        self, id: str | None, spec: SubscriptionSpec, idempotency: Idempotency | None
+    ) -> Subscription:
+        """Register a subscription, or return the stored answer to the same request."""
+        before = answered(self.connection, idempotency)
+        if before is not None:
+            return Subscription.from_json(before)
+        made = self.add(id, spec)
+        keep(self.connection, idempotency, made.to_json())
+        return made
 
     def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
         """Replace a subscription's specification; a paused subscription stays paused."""
         self.by.check_stored(spec)
         spec = self._checks.checked(spec)
         old = self.get(id, expected)
-        return self._put("replace", self._made(id, spec, old.status, old.created), old)
+        return self._put("replace", self._made(id, spec, old.status, old.created))
 
     def remove(self, id: str, expected: int | None) -> Subscription:
         """Remove a subscription; return its last state."""
         old = self.get(id, expected)
-        self._log(LogRow("remove", id, None))
-        self.connection.execute(delete(subscription).where(subscription.c.id == id))
-        self.connection.execute(delete(activity).where(activity.c.id == id))
-        self._label(old, None)
+        self._log(LogRow("remove", id, None), None)
         self._subscriptions -= 1
         return old
 
@@ -136,7 +108,7 @@ class Revision:
         old = self.get(id, expected)
         if old.status is Status.PAUSED:
             return old
-        return self._put("pause", self._with_status(old, Status.PAUSED), old)
+        return self._put("pause", self._with_status(old, Status.PAUSED))
 
     def resume(self, id: str, from_: From, expected: int | None) -> Subscription:
         """Resume a subscription; no change if it is active."""
@@ -145,8 +117,8 @@ class Revision:
         old = self.get(id, expected)
         if old.status is Status.ACTIVE:
             return old
-        paused_at: int = self.connection.execute(last_pauses([id])).one()[1]
-        return self._put("resume", self._with_status(old, Status.ACTIVE), old, from_, paused_at)
+        paused_at = self._transaction.paused_at(id)
+        return self._put("resume", self._with_status(old, Status.ACTIVE), from_, paused_at)
 
     def operate(self, operation: Operation) -> Subscription:
         """Apply one of several changes; return the subscription after the change, or before its removal."""
@@ -168,32 +140,25 @@ class Revision:
         raise InvalidSpecError("/op", "an operation must be add, replace, remove, pause or resume")
 
     def finish(self) -> int:
-        """Write the revision's counter if anything changed; return the newest revision."""
+        """Take this revision into the transaction if anything changed; return the newest revision."""
         if not self.seq and not self._skipped:
             return self.before
-        self._flush()
-        self.connection.execute(
-            update(counter).values(
-                revision=self.number,
-                digest=self.digest,
-                changes=self._changes,
-                subscriptions=self._subscriptions,
-                seal=counter_seal(self.number, self.digest, self._changes, self._subscriptions),
-            )
-        )
+        self._transaction.head = LogHead(self.number, self._digest, self._changes, self._subscriptions)
         return self.number
 
     def skip(self) -> int:
-        """Make this an empty revision: `finish` writes it without changes. Return its number."""
+        """Make this an empty revision: `finish` takes it without changes. Return its number."""
         self._skipped = True
         return self.number
 
     # ---- many at once
 
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
-        """Log many changes at once, and return their positions (revision, seq) in the log."""
+        """Write many changes to the log at once, and return their positions (revision, seq) in it. The caller
+        changes the view. Only for a transaction with no other revision.
+        """
         logged = [self._next_row(row) for row in rows]
-        self.connection.execute(insert(change), logged)
+        self._transaction.log_many(logged)
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row["revision"], row["seq"]) for row in logged]
 
@@ -210,22 +175,8 @@ class Revision:
             raise StaleRevisionError(id, expected, old.revision)
         return old
 
-    def _flush(self) -> None:
-        """Insert the buffered rows of added subscriptions."""
-        if self._added:
-            self.connection.execute(insert(change), [logged for logged, _ in self._added.values()])
-            self.connection.execute(insert(subscription), [row for _, row in self._added.values()])
-        if self._labels:
-            self.connection.execute(insert(label), self._labels)
-        self._added, self._names, self._labels = {}, set(), []
-
     def _found(self, id: str) -> Subscription | None:
-        if id in self._added:
-            self._flush()
-        if not is_id(id):
-            return None
-        row = self.connection.execute(_OF_ID, {"given_id": id}).one_or_none()
-        return None if row is None else subscription_of(row)
+        return self._transaction.find(id) if is_id(id) else None
 
     def _made(self, id: str, spec: SubscriptionSpec, status: Status, created: datetime) -> Subscription:
         """Return the subscription of a checked specification."""
@@ -239,44 +190,23 @@ class Revision:
         self,
         op: Op,
         one: Subscription,
-        old: Subscription,
         resume_from: From | None = None,
         paused_at: int | None = None,
     ) -> Subscription:
         self._check_name(one)
-        body = body_of(one)
-        position = self._log(LogRow(op, one.id, body, resume_from, paused_at))
-        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
-        self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
-        self._label(old, one)
+        self._log(LogRow(op, one.id, body_of(one), resume_from, paused_at), one)
         return one
 
     def _check_name(self, one: Subscription) -> None:
-        other = self.connection.execute(_OF_NAME, {"given_name": one.name, "given_id": one.id}).scalar()
-        if other is not None or one.name in self._names:
+        if self._transaction.owner_of(one.name) not in (None, one.id):
             raise NameTakenError(f"the name {one.name!r} is taken")
 
-    def _label(self, old: Subscription, one: Subscription | None) -> None:
-        after = {} if one is None else one.labels
-        if old.labels == after:
-            return
-        if old.labels:
-            self.connection.execute(delete(label).where(label.c.id == old.id))
-        if one is not None and after:
-            self.connection.execute(insert(label), _label_rows(one))
-
-    def _log(self, row: LogRow) -> tuple[int, int]:
-        logged = self._next_row(row)
-        self.connection.execute(insert(change), logged)
-        return logged["revision"], logged["seq"]
+    def _log(self, row: LogRow, one: Subscription | None) -> None:
+        self._transaction.log(row, one, self._next_row(row))
 
     def _next_row(self, row: LogRow) -> dict[str, Any]:
-        values = (self.number, self.seq, *row, self._time)
-        self.digest = chained(self.digest, *values)
+        logged = chained_row(self._digest, self.number, self.seq, row, self._time)
+        self._digest = logged["digest"]
         self.seq += 1
         self._changes += 1
-        return dict(zip(_COLUMNS, (*values, self.digest), strict=True))
-
-
-def _label_rows(one: Subscription) -> list[dict[str, str]]:
-    return [{"name": name, "value": value, "id": one.id} for name, value in one.labels.items()]
+        return logged

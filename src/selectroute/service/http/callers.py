@@ -97,6 +97,11 @@ class Callers:
             raise _unauthorised("unknown or revoked token") from None
         return Caller(f"token {token.id}", token.role, Permission.of(token), token.name)
 
+    def is_known_open(self) -> bool:
+        """Return whether callers without a token are admitted for now, without reading the registry."""
+        looked = self._looked
+        return not self.tokens_needed and looked is not None and time.monotonic() - looked < OPEN_SECONDS
+
     def is_open(self) -> bool:
         """Return whether callers without a token are admitted."""
         with self._lock:

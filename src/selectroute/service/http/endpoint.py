@@ -85,8 +85,7 @@ class Call(APIRoute):
             if body_field is not None:
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
-                    _check_media_type(request.headers.get("content-type", ""))
-                    check_not_encoded(request)
+                    check_request(request)
                     await request.validate(body_field, request.app.state.service.parsing)
             try:
                 if writes:
@@ -246,6 +245,12 @@ def _answers(kinds: tuple[str, ...]) -> dict[int | str, dict[str, Any]]:
 
 
 _PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+
+
+def check_request(request: Request) -> None:
+    """Raise a problem, 415, for a body that is not JSON by its headers, or compressed."""
+    _check_media_type(request.headers.get("content-type", ""))
+    check_not_encoded(request)
 
 
 def _check_media_type(header: str) -> None:

@@ -614,4 +614,5 @@ class StateAnswer(BaseModel):
     status: Literal["ok", "ready", "not ready"]
     revision: int | None = None
     published: int | None = None
+    verification: Literal["running", "verified", "damaged", "failed"] | None = None
     reason: str | None = None

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, StaleRevisionError
+from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
@@ -71,6 +72,18 @@ def at_its_revision(
         except NotFoundError:
             pass
     raise busy()
+
+
+def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: bool = False) -> Subscription:
+    """Return a subscription in a transaction that changes it. Raises a problem: 404 if it is missing or
+    hidden, 412 or 428 if it does not satisfy If-Match.
+    """
+    try:
+        now = revision.get(id)
+    except NotFoundError:
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
+    check(now, wanted, needed=needed)
+    return now
 
 
 def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:

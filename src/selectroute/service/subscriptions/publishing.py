@@ -13,13 +13,20 @@ from typing import Final
 
 import anyio
 
+from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
-from selectroute.registry.errors import PublishError
+from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.logs import log
 from selectroute.storage import Location
+
+STAND_BY_SECONDS: Final = 1.0
+"""Interval of the attempts to take over from another process that publishes the same registry."""
+
+LOOK_SECONDS: Final = 0.05
+"""Interval of looking for revisions that another process has published."""
 
 AGAIN_SECONDS: Final = 2.0
 """Delay until the thread restarts after a failure."""
@@ -45,7 +52,11 @@ class State:
 
 
 class Publishing:
-    """Publisher of a registry's changes in a thread until `stop`; by default to the registry's folder."""
+    """Publisher of a registry's changes in a thread until `stop`; by default to the registry's folder.
+
+    If several processes serve one registry, one of them publishes. The others read what it publishes, and one
+    takes over within `STAND_BY_SECONDS` of its end.
+    """
 
     def __init__(self, registry: Registry, folder: Location | None = None) -> None:
         self._registry = registry
@@ -55,6 +66,7 @@ class Publishing:
         self._publisher: RegistryPublisher | None = None
         self._snapshot: Snapshot | None = None
         self._failure: str | None = None
+        self._stands_by = False
         self._seen: deque[tuple[int, float]] = deque(maxlen=REMEMBERED)
 
     @property
@@ -112,10 +124,16 @@ class Publishing:
         while not self._stop.is_set():
             try:
                 with RegistryPublisher(self._registry, self._folder) as publisher:
+                    if self._stands_by:
+                        log().info("this process publishes the revisions now")
+                        self._stands_by = False
                     self._publisher = publisher
                     publisher.follow(self._stop, failed=self._failed)
                     self._snapshot = self.snapshot  # for the remaining requests
                     self._publisher = None
+            except OtherPublisherError:
+                self._stand_by()
+                continue
             except SelectRouteError as error:
                 self._failed(error)
             except Exception as error:
@@ -124,6 +142,23 @@ class Publishing:
                     log().exception("publishing failed")
             if not self._stop.is_set():
                 self._stop.wait(AGAIN_SECONDS)
+
+    def _stand_by(self) -> None:
+        """Read the revisions that another process publishes, for `STAND_BY_SECONDS`."""
+        if not self._stands_by:
+            log().info("another process publishes the revisions; this one takes over when it ends")
+            self._stands_by = True
+        folder = self._folder or self._registry.snapshots_folder
+        until = time.monotonic() + STAND_BY_SECONDS
+        while not self._stop.is_set() and time.monotonic() < until:
+            try:
+                newest = max(revisions(folder), default=-1)
+                if newest > _revision(self._snapshot):
+                    self._snapshot = Snapshot.open(folder, newest)
+                self._failure = None
+            except SelectRouteError as error:  # such as a revision that was collected while it was opened
+                self._failed(error)
+            self._stop.wait(LOOK_SECONDS)
 
     def _failed(self, error: SelectRouteError) -> None:
         if str(error) != self._failure and not self._stop.is_set():  # after stop the registry may be closed

@@ -12,6 +12,7 @@ from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_of
 from selectroute.registry.reports import GONE_SECONDS, StreamState
 from selectroute.registry.role import Role
+from selectroute.registry.verification import Verification
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
@@ -129,6 +130,7 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
 
     jobs = service.job_watch.states()
     evidence = [
+        *_of_verification(service.verification),
         *_of_publication(state),
         *(fact for one in streams for fact in evidence_of(one, state, one.name in jobs, now, changed_after)),
         *(fact for name, job in jobs.items() for fact in _of_job(name, job)),
@@ -150,6 +152,19 @@ class Evidence(NamedTuple):
     text: str
     query: str | None = None
     job: str | None = None
+
+
+def _of_verification(verification: Verification | None) -> Iterator[Evidence]:
+    if verification is not None:
+        yield Evidence(verification.state in ("running", "verified"), _VERIFICATION[verification.state])
+
+
+_VERIFICATION: Final = {
+    "running": "the registry is being verified",
+    "verified": "the registry is verified",
+    "damaged": "the registry is damaged, and changes are refused; the service's log says where",
+    "failed": "the registry could not be verified; the service's log says why",
+}
 
 
 def _of_publication(state: State) -> Iterator[Evidence]:

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
+from selectroute.registry.errors import InvalidSpecError, NotFoundError
+from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
+from selectroute.registry.specification import Checks
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
@@ -36,14 +38,13 @@ from selectroute.service.http.preconditions import (
 )
 from selectroute.service.http.problems import ProblemError, check_waiting
 from selectroute.service.subscriptions.conditional import (
-    ATTEMPTS,
     at_its_revision,
-    busy,
     check,
-    found,
     idempotency,
+    matching,
     visible,
 )
+from selectroute.service.subscriptions.in_turn import read
 from selectroute.service.subscriptions.selector_warnings import warnings_of
 
 PATH: Final = "/v1/subscriptions"
@@ -58,7 +59,7 @@ OfPath = Annotated[Id, Path(description="A subscription's id.")]
 @call(
     router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=RegisteredAnswer
 )
-def register(
+async def register(
     service: ServiceDep,
     by: CallerDep,
     body: SpecBody,
@@ -68,8 +69,11 @@ def register(
     """Register a subscription; the service generates its id."""
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     key = idempotency(by, idempotency_key, body)
-    made = service.registry.register(spec, idempotency=key, by=by.permission)
-    return _created(service, made, prefer)
+    checks = await read(spec.selector, Checks, service.registry.limits, [spec])
+    made = await service.commits.changed(
+        lambda revision: revision.register(None, spec, key), by.permission, checks
+    )
+    return await _created(service, made, prefer)
 
 
 @call(
@@ -134,7 +138,7 @@ def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscri
         204: {"description": "Replaced."},
     },
 )
-def put(
+async def put(
     service: ServiceDep,
     by: CallerDep,
     id: OfPath,
@@ -151,30 +155,26 @@ def put(
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     wanted = revisions(if_match, "If-Match")
     unwanted = revisions(if_none_match, "If-None-Match")
-    for _ in range(ATTEMPTS):
-        now = found(service, by, id)
-        if now is None:
+
+    def change(revision: Revision) -> tuple[Subscription, bool]:
+        try:
+            now = revision.get(id)
+        except NotFoundError:
             if wanted is not None:
                 raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
-            try:
-                made = service.registry.register(spec, id=id, by=by.permission)
-                return _created(service, made, prefer)
-            except IdTakenError:
-                if found(service, by, id) is None:
-                    raise  # taken by a hidden subscription
-                continue  # registered concurrently
+            return revision.add(id, spec), True  # refused if the id is taken by a hidden subscription
         if unwanted is not None and now.revision in unwanted:
             raise ProblemError(
                 "stale-revision", "If-None-Match names the current revision", found=now.revision
             )
         check(now, wanted, needed=True)
-        try:
-            replaced = service.registry.replace(id, spec, expected=now.revision, by=by.permission)
-            return _changed(replaced, prefer, warnings=warnings_of(replaced, service.registry.limits))
-        except (StaleRevisionError, NotFoundError):
-            if wanted is not None and not wanted.any:
-                raise
-    raise busy()
+        return revision.replace(id, spec, None), False
+
+    checks = await read(spec.selector, Checks, service.registry.limits, [spec])
+    now, is_new = await service.commits.changed(change, by.permission, checks)
+    if is_new:
+        return await _created(service, now, prefer)
+    return _changed(now, prefer, warnings=await _warnings(service, now))
 
 
 @call(
@@ -214,12 +214,16 @@ def patch(
     response_model=SubscriptionAnswer,
     responses={204: {"description": "Removed."}},
 )
-def remove(
+async def remove(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
     """Remove a subscription; the response is its last state."""
-    removed = at_its_revision(service, by, id, if_match, service.registry.remove, needed=True)
-    return _changed(removed, prefer)
+    wanted = revisions(if_match, "If-Match")
+
+    def change(revision: Revision) -> Subscription:
+        return revision.remove(matching(revision, id, wanted, needed=True).id, None)
+
+    return _changed(await service.commits.changed(change, by.permission), prefer)
 
 
 @call(
@@ -232,11 +236,16 @@ def remove(
     response_model=SubscriptionAnswer,
     responses={204: {"description": "Paused."}},
 )
-def pause(
+async def pause(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
     """Pause a subscription: it gets no messages until it is resumed."""
-    return _changed(at_its_revision(service, by, id, if_match, service.registry.pause), prefer)
+    wanted = revisions(if_match, "If-Match")
+
+    def change(revision: Revision) -> Subscription:
+        return revision.pause(matching(revision, id, wanted).id, None)
+
+    return _changed(await service.commits.changed(change, by.permission), prefer)
 
 
 @call(
@@ -269,6 +278,10 @@ def resume(
     return _changed(resumed.subscription, prefer, backfill=backfill)
 
 
+SHORT: Final = (register, put, remove, pause)
+"""Calls that take the short way: single changes, of which many arrive at the same time."""
+
+
 def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
     without reasons, which would reveal other callers' streams.
@@ -282,12 +295,16 @@ def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
+async def _warnings(service: Service, now: Subscription) -> list[dict[str, Any]]:
+    return await read(now.selector, warnings_of, now, service.registry.limits)
+
+
+async def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
     headers = {"Location": f"{PATH}/{made.id}", "ETag": etag(made.revision)}
     if is_minimal(prefer):
         return Response(status_code=201, headers={**headers, "Preference-Applied": "return=minimal"})
-    warnings = warnings_of(made, service.registry.limits)
-    return JsonAnswer({**made.to_json(), "effective_from": [], "warnings": warnings}, 201, headers)
+    data = {**made.to_json(), "effective_from": [], "warnings": await _warnings(service, made)}
+    return JsonAnswer(data, 201, headers)
 
 
 def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:

@@ -38,3 +38,25 @@ def test_stopping_finishes_what_is_nearly_done(registry):
     publishing.stop(60)
     assert not publishing._thread.is_alive()
     assert publishing.snapshot.revision == 1
+
+
+def test_of_two_processes_one_publishes_and_the_other_takes_over(registry, caplog):
+    registry.import_(['{"id": "a"}'])
+    first, second = Publishing(registry), Publishing(registry)
+    first.start()
+    assert first.caught_up(1, 60).revision == 1
+    caplog.set_level("INFO")
+    second.start()
+    assert second.caught_up(1, 60).revision == 1
+    assert second.state().failure is None
+    registry.import_(['{"id": "b"}'])
+    assert second.caught_up(2, 60).find(["b"]).tolist() != [-1]
+    first.stop(60)
+    registry.import_(['{"id": "c"}'])
+    assert second.caught_up(3, 60).revision == 3
+    second.stop(60)
+    assert [
+        one.message for one in caplog.records if "publishes" in one.message or "takes over" in one.message
+    ]
+    with RegistryPublisher(registry) as next_one:
+        assert next_one.catch_up() == 3

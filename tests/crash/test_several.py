@@ -1,0 +1,20 @@
+"""A short run of several services on one database, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
+
+from tests.crash.programs import several
+from tests.support.components import POSTGRES
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=POSTGRES)])
+def test_a_service_that_is_killed_is_replaced_by_another(tmp_path, request, database):
+    url = None if database == "sqlite" else str(request.getfixturevalue("postgres")())
+    counts = several.run(2, seed=1, root=tmp_path, url=url)
+    assert counts["kills"] == 2
+    assert counts["acknowledged"] > 20
