@@ -86,6 +86,32 @@ class RegisterEngine(RegistryEngine):
         return Timed(len({one.id for one in made}), each.sum() / 1e9, each)
 
 
+class ClientsEngine(RegistryEngine):
+    """Several clients at once, each of whom registers one subscription after another over HTTP."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many have a revision of their own."""
+        self._settle()
+        clients, _, minimal = self.name.partition("-")
+        bodies = "".join(json.dumps(one.to_json()) + "\n" for one in _specs(self._new))
+        before = self._registry.revision
+        command = [sys.executable, "-m", "bench.clients", self._registered.service.url, clients]
+        started = time.perf_counter()
+        ran = subprocess.run(
+            [*command, "return=minimal" if minimal else "-"],
+            cwd=callers.ROOT,
+            input=bodies,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        answers = np.array([json.loads(line) for line in ran.stdout.splitlines()])
+        seconds = time.perf_counter() - started
+        made = [change.id for page in _changes_after(self._registry, before) for change in page]
+        self._remove([(id, None) for id in made])
+        return Timed(len({*answers[:, 0].tolist()}), seconds, answers[:, 1])
+
+
 class BatchEngine(RegistryEngine):
     """Batches of 1,000 subscriptions: operations that share a revision, or lines of an import."""
 
@@ -337,6 +363,13 @@ def _gains_and_loses(found: Mapping[str, Any]) -> bool:
     )
 
 
+def _changes_after(registry: Any, revision: int) -> Iterator[Any]:
+    """Yield pages of the changes after a revision."""
+    while page := registry.changes(revision):
+        yield page
+        revision = page.complete
+
+
 Makers = Mapping[str, Callable[[int], Engine]]
 _Maker = Callable[[str, Registered, str, int], Engine]
 
@@ -345,6 +378,9 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         "sqlite": (TableEngine, "table"),
         "register": (RegisterEngine, "local"),
         "http": (RegisterEngine, "remote"),
+    },
+    "registry-clients": {
+        name: (ClientsEngine, "remote") for name in ("1", "8", "32", "1-minimal", "8-minimal", "32-minimal")
     },
     "registry-batches": {
         "sqlite-many": (TableEngine, "table"),
