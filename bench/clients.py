@@ -1,8 +1,8 @@
 """Clients of a service who register subscriptions, each on a connection of its own.
 
 ``python -m bench.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after the other;
-with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer: the ETag, and
-the nanoseconds it took.
+with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer: the ETag,
+and the nanoseconds it took.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,14 +71,16 @@ class _Client(asyncio.Protocol):
 
 
 async def _run(url: str, clients: int, prefer: str, bodies: list[bytes]) -> list[tuple[int, int]]:
-    host, port = urlsplit(url).hostname, urlsplit(url).port
+    asked = urlsplit(url)
+    host, port = str(asked.hostname), asked.port
     lines = ["POST /v1/subscriptions HTTP/1.1", f"Host: {host}:{port}", "Content-Type: application/json"]
     lines += [] if prefer == "-" else [f"Prefer: {prefer}"]
     head = "".join(f"{line}\r\n" for line in lines).encode()
-    loop, rest, answers = asyncio.get_running_loop(), iter(bodies), []
-    ended = [loop.create_future() for _ in range(clients)]
+    loop, rest = asyncio.get_running_loop(), iter(bodies)
+    answers: list[tuple[int, int]] = []
+    ended: list[asyncio.Future[None]] = [loop.create_future() for _ in range(clients)]
     for done in ended:
-        await loop.create_connection(lambda done=done: _Client(head, rest, answers, done), host, port)
+        await loop.create_connection(partial(_Client, head, rest, answers, done), host, port)
     await asyncio.gather(*ended)
     return answers
 
