@@ -72,7 +72,7 @@ class _Client(asyncio.Protocol):
 
 async def _run(url: str, clients: int, prefer: str, bodies: list[bytes]) -> list[tuple[int, int]]:
     asked = urlsplit(url)
-    host, port = str(asked.hostname), asked.port
+    host, port = str(asked.hostname), int(asked.port or 80)
     lines = ["POST /v1/subscriptions HTTP/1.1", f"Host: {host}:{port}", "Content-Type: application/json"]
     lines += [] if prefer == "-" else [f"Prefer: {prefer}"]
     head = "".join(f"{line}\r\n" for line in lines).encode()
