@@ -99,7 +99,8 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
     )
     url = url or f"sqlite:///{root}/registry.db"
     chance, slowest = random.Random(seed), 0.0
-    Registry.open(url).close()
+    with Registry.open(url) as made:
+        made.set("snapshots", str(root / "snapshots"))
     members = [Member(url, root, str(number)) for number in range(SERVICES)]
     for one in members:
         one.start(str(seed))

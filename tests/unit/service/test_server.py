@@ -273,7 +273,7 @@ def test_an_import_that_sends_no_more_is_broken_off(registry):
 
 def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
     with running(registry) as (url, server):
-        writing = server.config.app.state.service.writing
+        commits = server.config.app.state.service.commits
         found = []
 
         def write():
@@ -284,7 +284,7 @@ def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
         with registry._store.writing():  # as a large import does
             for one in waiting:
                 one.start()
-            while writing.statistics().tasks_waiting + writing.statistics().borrowed_tokens < 60:
+            while len(commits) < 60:
                 time.sleep(0.01)
             answer = httpx.get(f"{url}/v1/subscriptions", timeout=20, trust_env=False)
             assert answer.json()["items"] == []

@@ -29,6 +29,11 @@ class Commits:
         self._waiting: list[tuple[Unit[Any], asyncio.Future[None]]] = []
         self._thread: anyio.CapacityLimiter | None = None
         self._running: asyncio.Task[None] | None = None
+        self._committing = 0
+
+    def __len__(self) -> int:
+        """Return how many changes are not done yet."""
+        return len(self._waiting) + self._committing
 
     async def changed(
         self, work: Callable[[Revision], _T], by: Permission, checks: Checks | None = None
@@ -50,6 +55,7 @@ class Commits:
         try:
             while self._waiting:
                 group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                self._committing = len(group)
                 try:
                     await run_sync(self._registry.commit, [unit for unit, _ in group], limiter=self._thread)
                 except BaseException as error:
@@ -58,6 +64,7 @@ class Commits:
                     if not isinstance(error, Exception):
                         raise
                 finally:
+                    self._committing = 0
                     for _, done in group:
                         if not done.done():  # its request may have been cancelled
                             done.set_result(None)

@@ -64,6 +64,7 @@ class DeltaTables:
         self._id = id
         self._every = compact_every
         self._retention_hours = retention_hours
+        self._collected: int | None = None
         self._threads = ThreadPoolExecutor(len(SINKS), "selectroute-tables")
         self._tables = {sink: OutcomeTable(output / sink, sink) for sink in SINKS}
 
@@ -106,6 +107,7 @@ class DeltaTables:
 
     def collect(self, batch: int, staging: Location, files: Files) -> list[dict[str, Any]]:
         """Flush the names of the files, which stay where they are."""
+        self._collected = batch
         collected: list[dict[str, Any]] = []
         folders: set[Location] = set()
         for file in files:
@@ -140,7 +142,8 @@ class DeltaTables:
                 if file["path"].startswith(f"{sink}/")
             ]
             if files:
-                append = Append(app, version, files, commit["revision"], batch, metadata)
+                is_checked = batch == self._collected
+                append = Append(app, version, files, commit["revision"], batch, metadata, is_checked)
                 waiting.append(self._threads.submit(table.append, append))
         errors = [error for one in waiting if (error := one.exception()) is not None]
         if errors:

@@ -69,7 +69,9 @@ _FRAME = re.compile(r"\d+: ")
 
 
 class Append(NamedTuple):
-    """Files of a batch to be appended: as in its commit, with paths below the table's folder."""
+    """Files of a batch to be appended: as in its commit, with paths below the table's folder; ``checked`` if
+    they were there a moment ago.
+    """
 
     app: str
     version: int
@@ -77,6 +79,7 @@ class Append(NamedTuple):
     revision: int
     batch: int
     metadata: Mapping[str, Any]
+    checked: bool = False
 
 
 class OutcomeTable:
@@ -220,7 +223,7 @@ class OutcomeTable:
                     self._appended[append.app] = self._now().transaction_version(append.app)
             if not _is_after(append.version, self._appended[append.app]):
                 return  # its files may have been merged since
-            for file in append.files:
+            for file in append.files if not append.checked else ():
                 self._check_file(file, append.batch)
             ours = {"batch": append.batch, **append.metadata}
             transaction = Transaction(append.app, append.version)
