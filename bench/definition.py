@@ -47,6 +47,7 @@ NAMES: Final = (
     "registry-read",
     "registry-visible",
     "registry-callers",
+    "registry-clients",
     "console",
     "queue-gets",
     "queue-selectors",
