@@ -403,6 +403,7 @@ class Registry:
                 revision = Revision(transaction, Checks(self.limits), by)
                 rows = transfer.import_stage(revision, stage, mode, progress)
                 newest = revision.finish()
+                transaction.finish()
             return Imported(rows, newest)
 
     def export(self, *, revision: int | None = None) -> Generator[str, None, None]:
@@ -757,13 +758,31 @@ class Registry:
         self._commits.run(units)
 
     def _commit(self, units: Sequence[Unit[Any]]) -> None:
-        with self._transaction() as transaction:
+        """Make changes in one transaction. If the database refuses what one of them writes, each is made in a
+        transaction of its own, so that the others do not fail with it.
+        """
+        written = False
+        try:
+            with self._transaction() as transaction:
+                for one in units:
+                    one.run(transaction)
+                transaction.finish()
+                written = True
+        except Exception as error:
+            is_of_data = type(error) is StoreError or not isinstance(error, StoreError)
+            if written or len(units) == 1 or not is_of_data:
+                raise
             for one in units:
-                one.run(transaction)
+                try:
+                    self._commit([one])
+                except Exception as own:
+                    one.fail(own)
 
     @contextmanager
     def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:
-        """Begin the write transaction of revisions: durable and noted as acknowledged when the block ends."""
+        """Begin the write transaction of revisions, which the block finishes: durable and noted as
+        acknowledged when the block ends.
+        """
         if self._refused is not None:
             raise self._refused
         head = self._store.head
@@ -773,7 +792,6 @@ class Registry:
             if head is not None and head.newest is not None and before < head.newest.number:
                 raise lost(head, f"it is at revision {before}, but {head.newest.number} was acknowledged")
             yield transaction
-            transaction.finish()
         newest = transaction.head
         if head is not None and newest.revision > before:
             head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))

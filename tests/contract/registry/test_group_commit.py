@@ -17,6 +17,7 @@ from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
@@ -166,7 +167,7 @@ def test_an_error_of_the_database_is_that_of_all_changes_of_a_group(registry, mo
 
     units = [unit_of([("add", id, None, 1)], "") for id in "abc"]
     with monkeypatch.context() as patched:
-        patched.setattr("selectroute.registry.log.transaction.Transaction.finish", full)
+        patched.setattr(Transaction, "finish", full)
         registry.commit(units)
     for one in units:
         with pytest.raises(StoreError, match="disk full"):
@@ -175,6 +176,27 @@ def test_an_error_of_the_database_is_that_of_all_changes_of_a_group(registry, mo
     again = unit_of([("add", "a", None, 1)], "")
     registry.commit([again])
     assert again.outcome() == [1]
+
+
+@pytest.mark.parametrize("error", [StoreError("the database refuses: too long"), ValueError("too long")])
+def test_what_the_database_refuses_is_the_error_of_its_change_alone(registry, monkeypatch, error):
+    finish = Transaction.finish
+
+    def refuses(transaction: Transaction) -> None:
+        if any(row["id"] == "b" for row in transaction._rows):
+            raise error
+        finish(transaction)
+
+    monkeypatch.setattr(Transaction, "finish", refuses)
+    units = [unit_of([("add", id, None, 1)], "") for id in "abc"] + [unit_of([("remove", "x", None, 0)], "")]
+    registry.commit(units)
+    assert [units[0].outcome(), units[2].outcome()] == [[1], [2]]
+    with pytest.raises(type(error), match="too long"):
+        units[1].outcome()
+    with pytest.raises(NotFoundError):
+        units[3].outcome()
+    assert (registry.revision, len(registry)) == (2, 2)
+    registry.verify()
 
 
 class _Interrupted(BaseException):

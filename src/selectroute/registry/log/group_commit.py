@@ -55,6 +55,7 @@ class Unit(Generic[_T]):
         """Make the change in a transaction. An error undoes it and is kept for the caller; those of the
         database, which end the transaction, are raised.
         """
+        self._error = None  # of an earlier try with others
         transaction.begin()
         try:
             revision = Revision(transaction, self._checks, self._by)

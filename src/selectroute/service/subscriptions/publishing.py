@@ -26,7 +26,9 @@ STAND_BY_SECONDS: Final = 1.0
 """Interval of the attempts to take over from another process that publishes the same registry."""
 
 LOOK_SECONDS: Final = 0.05
-"""Interval of looking for revisions that another process has published."""
+"""Interval of looking for revisions that another process has published; in remote storage, where a look is
+paid for, `STAND_BY_SECONDS`.
+"""
 
 AGAIN_SECONDS: Final = 2.0
 """Delay until the thread restarts after a failure."""
@@ -55,7 +57,7 @@ class Publishing:
     """Publisher of a registry's changes in a thread until `stop`; by default to the registry's folder.
 
     If several processes serve one registry, one of them publishes. The others read what it publishes, and one
-    takes over within `STAND_BY_SECONDS` of its end.
+    takes over within `STAND_BY_SECONDS` of its end, in remote storage when its lease has expired.
     """
 
     def __init__(self, registry: Registry, folder: Location | None = None) -> None:
@@ -158,7 +160,7 @@ class Publishing:
                 self._failure = None
             except SelectRouteError as error:  # such as a revision that was collected while it was opened
                 self._failed(error)
-            self._stop.wait(LOOK_SECONDS)
+            self._stop.wait(LOOK_SECONDS if folder.is_local else STAND_BY_SECONDS)
 
     def _failed(self, error: SelectRouteError) -> None:
         if str(error) != self._failure and not self._stop.is_set():  # after stop the registry may be closed
