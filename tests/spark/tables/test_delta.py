@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
 
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from selectroute.durable import disk
 from selectroute.spark import Job, JobError, check
@@ -633,6 +633,27 @@ def test_another_writer_may_merge_the_files_too(delta):
     add(delta, router, 6)
     router.commits.tables.maintain(lambda: False)
     assert Counter(row["batch"] for row in delta.rows("deliveries")) == dict.fromkeys(range(7), 3)
+    assert restarted(delta) == []
+
+
+def test_a_protocol_that_another_writer_has_raised_stops_the_job(delta):
+    router = filled(delta, 2)
+    table(delta).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    before = log_files(delta, "deliveries").entries()
+    with pytest.raises(JobError, match="uses deletionVectors, which this job cannot write: undo it"):
+        add(delta, router, 2)
+    assert log_files(delta, "deliveries").entries() == before
+
+
+def test_the_batches_after_another_writers_are_appended_as_before(delta):
+    router = filled(delta, 1)
+    for batch in range(1, 6):
+        if batch % 2:
+            table(delta).alter.set_table_properties({"some.note": str(batch)}, raise_if_not_exists=False)
+        add(delta, router, batch)
+    versions = [one for one in table(delta).history() if "batch" in one.get("selectroute", {})]
+    assert sorted(one["selectroute"]["batch"] for one in versions) == list(range(6))
+    assert len(delta.rows("deliveries")) == 6 * 3
     assert restarted(delta) == []
 
 
