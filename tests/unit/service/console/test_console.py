@@ -423,7 +423,8 @@ class TestActivity:
             client.post("/console/sign-in", data={"token": secret}, headers=OWN)
             for path in ("subscriptions", "subscriptions/heavy"):
                 page = client.get(f"/console/{path}").text
-                assert "2026-11-25 00:00:01" in page and "q1" not in page and "77,777" not in page
+                assert "2026-11-25 00:00:01" in page and "77,777" not in page
+                assert not re.search(r"\bq1\b", page)  # as a word: ids of tokens are random
 
     def test_a_stream_names_its_busiest_subscriptions(self, client, filled):
         self.report(filled, 1, heavy=5, light=1_000)
