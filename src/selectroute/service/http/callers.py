@@ -105,10 +105,10 @@ class Callers:
     def is_open(self) -> bool:
         """Return whether callers without a token are admitted."""
         with self._lock:
-            now = time.monotonic()
-            if not self.tokens_needed and (self._looked is None or now - self._looked >= OPEN_SECONDS):
-                self._looked = now
+            if not self.tokens_needed and not self.is_known_open():
+                now = time.monotonic()
                 self.tokens_needed = self._registry.had_tokens()
+                self._looked = now  # last: `is_known_open` reads without the lock
             return not self.tokens_needed
 
 

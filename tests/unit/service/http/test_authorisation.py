@@ -14,6 +14,7 @@ import selectroute as sr
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import NotFoundError
 from selectroute.service.app import create_app
+from selectroute.service.http.callers import Callers
 from selectroute.service.http.endpoint import ROLE
 from tests.unit.service.conftest import CAR, problem, service
 
@@ -608,3 +609,21 @@ def test_a_token_moves_messages_only_between_queues_that_it_may_use(filled):
         for source, to in (("CARS.IN", "KEPT"), ("KEPT", "CARS.IN"), ("CARS.IN", "NOTHING")):
             problem(client.post(f"{QUEUES}/{source}:move", json={"to": to}), 403, "forbidden")
     assert (depth(filled, "KEPT"), depth(filled, "CARS.IN")) == before
+
+
+def test_nobody_is_taken_for_admitted_while_the_registry_is_still_read(registry):
+    seen = []
+
+    class Reading:
+        def had_tokens(self):
+            seen.append(callers.is_known_open())
+            if len(seen) == 1:
+                raise RuntimeError("the database cannot be read")
+            return registry.had_tokens()
+
+    callers = Callers(Reading(), tokens_needed=False)
+    with pytest.raises(RuntimeError):
+        callers.is_open()
+    assert not callers.is_known_open()
+    assert callers.is_open() and callers.is_known_open()
+    assert seen == [False, False]
