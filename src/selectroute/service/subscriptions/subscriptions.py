@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -44,10 +46,18 @@ from selectroute.service.subscriptions.conditional import (
     matching,
     visible,
 )
-from selectroute.service.subscriptions.in_turn import read
 from selectroute.service.subscriptions.selector_warnings import warnings_of
 
 PATH: Final = "/v1/subscriptions"
+
+SHORT_SELECTOR: Final = 512
+"""Characters of a selector that the event loop reads itself, in at most a millisecond."""
+
+_MULTIPLIES: Final = re.compile(r"\b(?:or|not|in)\b|<>|!=", re.IGNORECASE)
+"""Parts of a selector that can multiply out to hundreds of conditions."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
 _OF_ONE: Final = ("subscription-not-found", "stale-revision")
@@ -69,7 +79,7 @@ async def register(
     """Register a subscription; the service generates its id."""
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     key = idempotency(by, idempotency_key, body)
-    checks = await read(spec.selector, Checks, service.registry.limits, [spec])
+    checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
     made = await service.commits.changed(
         lambda revision: revision.register(None, spec, key), by.permission, checks
     )
@@ -170,7 +180,7 @@ async def put(
         check(now, wanted, needed=True)
         return revision.replace(id, spec, None), False
 
-    checks = await read(spec.selector, Checks, service.registry.limits, [spec])
+    checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
     now, is_new = await service.commits.changed(change, by.permission, checks)
     if is_new:
         return await _created(service, now, prefer)
@@ -295,8 +305,17 @@ def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
+async def _read(selector: str, function: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
+    """Return what a function that reads a selector returns. A selector that is long, or may multiply out, is
+    read in a thread, so that other requests do not wait for it.
+    """
+    if len(selector) <= SHORT_SELECTOR and not _MULTIPLIES.search(selector):
+        return function(*given, **named)
+    return await run_in_threadpool(function, *given, **named)
+
+
 async def _warnings(service: Service, now: Subscription) -> list[dict[str, Any]]:
-    return await read(now.selector, warnings_of, now, service.registry.limits)
+    return await _read(now.selector, warnings_of, now, service.registry.limits)
 
 
 async def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
