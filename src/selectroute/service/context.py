@@ -68,7 +68,7 @@ class Service:
     """Output folders of the jobs that the service was told of."""
     job_watch: JobWatch
     verification: Verification | None
-    """Verification of the registry beside the service; None for a small registry, or if none was asked for."""
+    """Verification beside the service; None if the registry is small, or none was asked for."""
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""
