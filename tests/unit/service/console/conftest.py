@@ -83,8 +83,26 @@ def chromium():
     with playwright.sync_playwright() as driver:
         # Without its sandbox, which the root of a container cannot have; it opens pages of ours alone.
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
+        playwright.expect.set_options(timeout=20_000)
+        with _clicks_that_wait(playwright.Locator):
+            yield browser
         browser.close()
+
+
+@contextmanager
+def _clicks_that_wait(locator):
+    """Clicks end when the page that they lead to is read: Playwright's own end when its first bytes come, so
+    that a test may look at half a page.
+    """
+    click = locator.click
+
+    def click_and_wait(self, **options):
+        click(self, **options)
+        self.page.wait_for_load_state()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locator, "click", click_and_wait)
+        yield
 
 
 @pytest.fixture

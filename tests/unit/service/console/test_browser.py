@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -88,6 +89,11 @@ def url_with_jobs(world, jobs, registry):
         yield f"{url}/console/"
 
 
+def expect(locator, message=None):
+    """What is said of a locator, waited for while the page is still being read."""
+    return importlib.import_module("playwright.sync_api").expect(locator, message)
+
+
 def done(page):
     return page.get_by_role("status").first.inner_text()
 
@@ -136,16 +142,17 @@ def test_subscriptions_are_searched_and_listed_page_by_page(url, person, filled)
     page = person()
     page.goto(f"{url}subscriptions")
     rows = page.locator("tbody tr")
-    assert rows.count() == 50
+    expect(rows).to_have_count(50)
     page.get_by_role("link", name="Next page").click()
     page.get_by_role("link", name="Next page").click()
-    assert rows.count() == 23 and page.get_by_role("link", name="Next page").count() == 0
+    expect(rows).to_have_count(23)
+    expect(page.get_by_role("link", name="Next page")).to_have_count(0)
     page.get_by_label("Search for").fill("CAR")
     page.get_by_role("button", name="Search").click()
-    assert rows.locator("th").all_inner_texts() == ["heavier", "heavy"]
+    expect(rows.locator("th")).to_have_text(["heavier", "heavy"])
     page.get_by_label("In", exact=True).select_option("topic")
     page.get_by_role("button", name="Search").click()
-    assert rows.locator("th").all_inner_texts() == ["heavy"]
+    expect(rows.locator("th")).to_have_text(["heavy"])
     assert "text=CAR&field=topic" in page.url and page.get_by_label("Search for").input_value() == "CAR"
     page.get_by_label("Search for").fill("<b>nothing</b>")
     page.get_by_role("button", name="Search").click()
@@ -154,7 +161,7 @@ def test_subscriptions_are_searched_and_listed_page_by_page(url, person, filled)
     page.get_by_text("Only those with exact values").click()
     page.get_by_label("Label").fill("team=eu")
     page.get_by_role("button", name="Search").click()
-    assert rows.locator("th").all_inner_texts() == ["heavy"]
+    expect(rows.locator("th")).to_have_text(["heavy"])
     page.get_by_label("Label").fill("team")
     page.get_by_role("button", name="Search").click()
     assert "label" in page.inner_text("main") and "NAME=VALUE" not in page.url
@@ -173,7 +180,7 @@ def test_a_person_sees_and_changes_only_what_the_token_may(url, person, filled):
     page.get_by_label("Token").fill(secret)
     page.get_by_role("button", name="Sign in").click()
     rows = page.locator("tbody tr")
-    assert rows.locator("th").all_inner_texts() == ["heavy"]
+    expect(rows.locator("th")).to_have_text(["heavy"])
     for path in ("subscriptions?text=weight", "subscriptions?order=newest", "bulk?action=remove&text=weight"):
         page.goto(url + path)
         assert "heavy" in page.inner_text("main") and "hidden" not in page.inner_text("main")
@@ -243,7 +250,8 @@ def test_the_overview_tells_what_needs_attention_and_leads_to_the_batches(url, p
     assert "destination of the kind queue makes the stream q wait" in page.get_by_role("status").inner_text()
     assert "Attention: the stream q has 870 dead letters in its newest 30 batches" in page.inner_text("main")
     page.get_by_role("link", name="q", exact=True).click()
-    assert page.locator(".chart rect").count() == 120 and page.locator("tbody tr").count() == 32
+    expect(page.locator(".chart rect")).to_have_count(120)
+    expect(page.locator("tbody tr")).to_have_count(32)
     box = page.locator("svg.chart").first.bounding_box()
     assert box["width"] > 300 and box["height"] > 50
     assert page.locator("nav a[aria-current]").inner_text() == "Batches"
@@ -260,7 +268,8 @@ def test_a_selector_is_judged_while_it_is_typed_and_mended_by_one_click(url, per
     assert page.locator(".marks mark").text_content() == "=="
     verdict.get_by_role("button", name="Write color = '😀' AND a = 3").click()
     verdict.get_by_text("Valid. It is looked at by").wait_for()
-    assert selector.input_value() == "color = '😀' AND a = 3" and page.locator(".marks mark").count() == 0
+    expect(page.locator(".marks mark")).to_have_count(0)
+    assert selector.input_value() == "color = '😀' AND a = 3"
     selector.fill("color LIKE '%x'")
     verdict.get_by_text("for every message (it has no equality, only LIKE)").wait_for()
     assert verdict.locator("li").inner_text().startswith("the selector is judged for every message")
@@ -291,17 +300,18 @@ def test_identifiers_of_recent_messages_are_offered_while_one_types(url, person,
     selector.press("ArrowUp")
     assert selector.get_attribute("aria-activedescendant") == "name-0"
     selector.press("Enter")
-    assert selector.input_value() == "color = 'we' AND weight" and offered.count() == 0
+    expect(offered).to_have_count(0)
+    assert selector.input_value() == "color = 'we' AND weight"
     selector.press_sequentially(" > 1 AND wea")
     offered.first.wait_for()
     selector.press("Escape")
-    assert offered.count() == 0
+    expect(offered).to_have_count(0)
     selector.press_sequentially("t")
     offered.first.click()
     assert selector.input_value() == "color = 'we' AND weight > 1 AND weather"
     selector.press_sequentially(" = 'wei")
     page.locator("#verdict").get_by_text("Line 1").wait_for()
-    assert offered.count() == 0, "not inside a string"
+    expect(offered, "not inside a string").to_have_count(0)
 
 
 def test_a_change_is_tried_on_recent_messages_before_it_is_saved(url, person, filled):
@@ -399,7 +409,7 @@ def test_a_recent_message_is_picked(url, person):
     page = person()
     page.goto(f"{url}who-gets")
     page.get_by_text("Pick a recent message").click()
-    assert page.locator(".recent li").count() == 10
+    expect(page.locator(".recent li")).to_have_count(10)
     page.locator(".recent a").first.click()
     page.get_by_role("heading", name="1 subscription gets it").wait_for()
     assert '"weight": 3900' in page.get_by_label("Message, as JSON").input_value()
@@ -410,10 +420,11 @@ def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
     page.goto(f"{url}queues")
     page.get_by_role("link", name="orders").click()
     rows = page.locator("tbody tr")
-    assert rows.count() == 2
+    expect(rows).to_have_count(2)
     page.get_by_label("Selector").fill("color = 'red'")
     page.get_by_role("button", name="Browse").click()
-    assert rows.count() == 1 and "color=red" in rows.inner_text()
+    expect(rows).to_have_count(1)
+    assert "color=red" in rows.inner_text()
     rows.locator("th a").click()
     assert page.locator("pre.body").inner_text() == "hello"
     page.get_by_role("link", name="To the queue").click()
@@ -427,12 +438,13 @@ def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
     page.get_by_label("Priority").fill("12")
     assert "1 message will be put on orders, which has 2 messages." in page.inner_text("main")
     page.get_by_role("button", name="Put 1 message").click()
-    assert page.get_by_role("alert").count() == 1
+    expect(page.get_by_role("alert")).to_have_count(1)
     assert page.get_by_label("Body, as text").input_value() == "\ngrüß\ndich"
     page.get_by_label("Priority").fill("9")
     page.get_by_label("Properties").fill('"weight";3000;integer')
     page.get_by_role("button", name="Put 1 message").click()
-    assert done(page) == "The message is on the queue." and rows.count() == 3
+    expect(rows).to_have_count(3)
+    assert done(page) == "The message is on the queue."
     page.get_by_role("link", name="Get message").first.click()
     assert "1 message will leave the queue: this one, of 3 messages on it." in page.inner_text("main")
     with page.expect_download() as loading:
@@ -444,7 +456,7 @@ def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
     assert "It has left the queue" in done(page)
     assert page.locator("pre.digits").inner_text() == "00 ff", "no text"
     page.get_by_role("link", name="To the queue").click()
-    assert rows.count() == 2
+    expect(rows).to_have_count(2)
     page.get_by_role("link", name="Get message").first.click()
     page.get_by_role("button", name="Get 1 message").click()
     assert page.locator("pre.body").text_content() == "\ngrüß\ndich"
@@ -467,14 +479,12 @@ def test_a_message_as_long_as_a_queue_takes_is_got_whole(url, person, filled, pa
         assert f"The first 20,000 of {3_600_000 // part:,} characters" in page.inner_text("main")
         page.get_by_role("link", name="Get it…").click()
         page.get_by_role("button", name="Get 1 message").click()
-        page.wait_for_load_state()
         assert page.locator("pre.body").text_content().encode() == body
         texts = page.locator("tbody pre").all()
         assert [one.text_content() for one in texts] == list(properties.values())
         page.get_by_role("link", name="To the queue").click()
         page.get_by_role("link", name="Get message").click()
         page.get_by_role("button", name="Get 1 message").click()
-        page.wait_for_load_state()
         assert bytes.fromhex(page.locator("pre.digits").text_content()) == digits
         assert queue.depth == 0
 
@@ -486,17 +496,19 @@ def test_a_queue_is_paged_through(url, person, filled):
     page = person()
     page.goto(f"{url}queues/orders")
     rows = page.locator("tbody tr")
-    assert rows.count() == 50
+    expect(rows).to_have_count(50)
     page.get_by_role("link", name="Next page").click()
-    assert rows.count() == 22 and "after=" in page.url
+    expect(rows).to_have_count(22)
+    assert "after=" in page.url
     page.locator("tbody th a").first.click()
     page.get_by_role("link", name="To the queue").click()
-    assert rows.count() == 22, "the way back leads to the same page"
+    expect(rows, "the way back leads to the same page").to_have_count(22)
     page.get_by_role("link", name="First page").click()
-    assert rows.count() == 50
+    expect(rows).to_have_count(50)
     page.get_by_label("Sequence number").fill("70")
     page.get_by_role("button", name="Browse").click()
-    assert rows.count() == 1 and "msgSeqNumber=70" in page.url
+    expect(rows).to_have_count(1)
+    assert "msgSeqNumber=70" in page.url
 
 
 def test_messages_are_moved_and_purged_after_a_second_step(url, person, filled):
@@ -513,7 +525,7 @@ def test_messages_are_moved_and_purged_after_a_second_step(url, person, filled):
     page.get_by_role("button", name="Move 1 message").click()
     assert "1 message was moved to backout." in done(page)
     page.get_by_role("link", name="backout").click()
-    assert page.locator("tbody tr").count() == 1
+    expect(page.locator("tbody tr")).to_have_count(1)
     page.goto(f"{url}queues/orders")
     page.get_by_role("link", name="Purge all messages…").click()
     page.get_by_role("button", name="Purge 1 message").click()
@@ -587,12 +599,13 @@ def test_dead_letters_are_looked_at_and_replayed_in_two_steps(url_with_jobs, per
     page.get_by_role("link", name="Dead letters", exact=True).click()
     page.get_by_role("link", name="Look").click()
     letters = page.get_by_role("article")
-    assert letters.count() == 25 and page.locator("main img").count() == 0
+    expect(letters).to_have_count(25)
+    assert page.locator("main img").count() == 0
     with page.expect_download() as saved:
         letters.first.get_by_role("link", name="Save the").click()
     assert saved.value.suggested_filename == "flights-batch0-0-0.bin"
     page.get_by_role("link", name="Older dead letters").click()
-    assert letters.count() == 5
+    expect(letters).to_have_count(5)
     for step in ("letters", "preview", "replay"):
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, step
         assert violations(page) == [], step
