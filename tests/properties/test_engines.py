@@ -88,6 +88,17 @@ def test_index_and_kernel_agree_with_the_reference(registry, batch):
         assert len(ids) == len(set(ids)), "each subscription once"
 
 
+@settings(thorough, max_examples=12)
+@given(st.lists(st.sampled_from(range(6)), min_size=30, max_size=60), registries, batches)
+def test_entries_that_are_shared_agree_with_the_reference(drawn, pool, batch):
+    registry = [pool[number] for number in drawn]
+    snapshot = sr.build_snapshot((f"s{n}", selector, topic) for n, (selector, topic) in enumerate(registry))
+    verify_snapshot(snapshot)
+    for message, ids in zip(batch, kernel_matches(snapshot, table_of(batch, snapshot.reads)), strict=True):
+        assert set(ids) == expected(registry, message)
+        assert len(ids) == len(set(ids)), "each subscription once"
+
+
 @thorough
 @given(checked_selectors(max_leaves=12), batches)
 def test_a_selector_is_true_exactly_when_a_clause_holds(selector, batch):

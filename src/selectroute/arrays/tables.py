@@ -9,7 +9,7 @@ A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice f
     entries   90      91      92      93      94
     bound     100     250     250     9000    0        ← a prefix of group 11 holds: one binary search
     residual  -1      -1      -1      -1      3
-    ordinal   12      7       40      9       12       → copied out
+    ordinal   12      7       40      9       12       → copied out; several each, if selectors are alike
 
 A pair of attributes is filed under its *anchor*, the attribute that has more of the pair's keys: each code of
 the anchor has a posting for each pair in which it occurs. So the cost of a message depends on the values that
@@ -176,7 +176,8 @@ class Tables(NamedTuple):
     entry_first: Int64  # [groups + 1]
     entry_bound: Int64  # [entries], a long, or the bits of a double; ascending within a SORTED group
     entry_residual: Int32  # [entries], in a RESIDUAL group, else -1
-    entry_ordinal: Int32  # [entries], the subscription
+    entry_ordinal: Int32  # [entries], the subscription; [places] if entries are shared
+    ordinal_first: Int64  # [entries + 1], into entry_ordinal: who shares an entry; empty if each has one
     group_high: Int32  # [groups], of an INTERVAL group where its upper ends begin in `high`, else -1
     high: Int64  # […], longs, or doubles in the order of their values; then their maxima, see above
 

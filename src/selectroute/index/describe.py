@@ -44,6 +44,8 @@ class SnapshotStatistics:
     revision: int | None
     subscriptions: int
     entries: int
+    subscriptions_per_entry: float
+    """Above 1 if subscriptions with the same selector and topic filter share their entries."""
     bytes: int
     bytes_per_subscription: float
     programs: int
@@ -65,10 +67,13 @@ def statistics(snapshot: SnapshotState) -> SnapshotStatistics:
                 entries=before.entries + one.entries,
                 largest=max(before.largest, one.largest),
             )
+    entries = sum(len(segment.tables.entry_bound) for segment in snapshot.segments)
+    places = sum(len(segment.tables.entry_ordinal) for segment in snapshot.segments)
     return SnapshotStatistics(
         revision=snapshot.revision,
         subscriptions=len(snapshot),
-        entries=sum(len(segment.tables.entry_ordinal) for segment in snapshot.segments),
+        entries=entries,
+        subscriptions_per_entry=places / entries if entries else 1.0,
         bytes=snapshot.nbytes,
         bytes_per_subscription=snapshot.nbytes / len(snapshot) if len(snapshot) else 0.0,
         programs=sum(len(segment.tables.step_first) - 1 for segment in snapshot.segments),

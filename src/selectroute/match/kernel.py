@@ -41,9 +41,9 @@ HELD = 1 << 20
 def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, counters):
     """Return the runs of matching entries: the first pass.
 
-    ``runs`` is int64[r, 2], slices of the entries in the order of the rows; ``offsets`` int64[rows + 1] has
-    the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single`` is
-    `single_terms`.
+    ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
+    has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
+    is `single_terms`.
     """
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
@@ -107,7 +107,10 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                 larger = np.empty((2 * len(runs) + room, 2), np.int64)
                 larger[:used] = runs[:used]
                 runs = larger
-            used = join(row, next_row, spans, spanned, held, tables.entry_ordinal, seen, runs, used, offsets)
+            used = join(
+                row, next_row, spans, spanned, held, tables.ordinal_first, tables.entry_ordinal, seen, runs,
+                used, offsets,
+            )  # fmt: skip
             row = next_row
     return runs[:used], offsets
 
@@ -211,8 +214,11 @@ def slot_of(code, posting, slot_first, slots):
 
 
 @compiled
-def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offsets):
+def join(
+    row, stop, spans, spanned, held, ordinal_first, entry_ordinal, seen, runs, used, offsets
+):  # fmt: skip
     """Append the runs of the rows from `row` to `stop` to the ``used`` ones; return their new number."""
+    shares = len(ordinal_first) > 0
     span = judged = 0
     total = offsets[row]
     while row < stop:
@@ -226,6 +232,8 @@ def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offse
                     continue
                 flags ^= t.RESIDUAL
             if not flags & (t.RESIDUAL | t.REPEATED):
+                if shares:
+                    start, end = ordinal_first[start], ordinal_first[end]
                 runs[used, 0], runs[used, 1] = start, end
                 used += 1
                 total += end - start
@@ -235,15 +243,18 @@ def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offse
                     judged += 1
                     if not held[judged - 1]:
                         continue
+                first, last = entry, entry + 1
+                if shares:
+                    first, last = ordinal_first[entry], ordinal_first[last]
                 if flags & t.REPEATED:
-                    if seen[entry_ordinal[entry]] == row + 1:
+                    if seen[entry_ordinal[first]] == row + 1:  # stands for all that share the entry
                         continue
-                    seen[entry_ordinal[entry]] = row + 1
-                total += 1
-                if used > first_run and runs[used - 1, 1] == entry:
-                    runs[used - 1, 1] = entry + 1  # the run before ends here: extend it
+                    seen[entry_ordinal[first]] = row + 1
+                total += last - first
+                if used > first_run and runs[used - 1, 1] == first:
+                    runs[used - 1, 1] = last  # the run before ends here: extend it
                 else:
-                    runs[used, 0], runs[used, 1] = entry, entry + 1
+                    runs[used, 0], runs[used, 1] = first, last
                     used += 1
         row += 1
         offsets[row] = total

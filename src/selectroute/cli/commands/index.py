@@ -116,7 +116,8 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     console = plain()
     console.print(
         f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
-        f"{counted(found.entries, 'entry', 'entries')}, "
+        f"{counted(found.entries, 'entry', 'entries')} "
+        f"({found.subscriptions_per_entry:,.1f} subscriptions each), "
         f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
         f"({found.bytes_per_subscription:.1f} each)",
         soft_wrap=True,

@@ -11,6 +11,7 @@ from selectroute.index.build.access_paths import access_paths
 from selectroute.index.build.entry_columns import Entries, changes
 from selectroute.index.build.hot_keys import OWN, alike, divide
 from selectroute.index.build.intervals import ascending, high_tables
+from selectroute.index.build.sharing import share
 from selectroute.index.plan.cost import COMMON
 from selectroute.index.plan.prefix_keys import Prefixes, prefix_filing
 
@@ -19,9 +20,11 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
     """Sort the entries into leaves and groups, and return all arrays. O(entries × log entries).
 
     ``tuples`` are the attributes of tuple 1, 2, …; ``others`` are the arrays of programs and constants.
-    Entries on the scan list with a prefix are filed under the prefix; hot keys are divided.
+    Entries that are alike are shared, those on the scan list with a prefix are filed under the prefix, and
+    hot keys are divided.
     """
     attributes = len(others["number_first"]) - 1
+    entries, shared = share(entries)
     entries, tuples, others, prefixes = _by_prefix(entries, [*tuples], {**others}, attributes)
     entries, divided = divide(entries, tuples, others)
     # A residual shared by many entries of a leaf is a group; otherwise equal ones are neighbours, unless
@@ -41,6 +44,8 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
     in_divided = own + np.searchsorted(codes[own:], np.arange(len(divided.codes), dtype=np.uint64))
     group_first = np.searchsorted(group_starts, np.concatenate(([0], keyed, in_divided)))
     entry_first = np.concatenate((group_starts, [len(order)]))
+    numbers = entries.ordinal[order]
+    ordinal_first, entry_ordinal = (np.zeros(0), numbers) if shared is None else shared.placed(numbers)
     arrays: dict[str, object] = {
         **access_paths(tuple_[keyed], codes[keyed], tuples, divided, attributes),
         "group_first": np.append(group_first, len(group_starts)),
@@ -49,7 +54,8 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
         "entry_first": entry_first,
         "entry_bound": entries.bound[order],
         "entry_residual": residual,
-        "entry_ordinal": entries.ordinal[order],
+        "entry_ordinal": entry_ordinal,
+        "ordinal_first": ordinal_first,
         **prefixes.arrays(attributes),
         **high_tables(shape[group_starts], entry_first, entries.high[order]),
         **others,

@@ -36,8 +36,7 @@ _ALONGSIDE = {
     "posting_filter": "posting_attribute",
     "prefix_parent": "prefix_leaf",
     "prefix_key": "prefix_leaf",
-    "entry_bound": "entry_ordinal",
-    "entry_residual": "entry_ordinal",
+    "entry_residual": "entry_bound",
     "term_wanted": "term_program",
     "string_tag": "string_code",
     "number_code": "number",
@@ -52,7 +51,7 @@ _SLICES = {
     "prefix_first": "prefix_leaf",
     "prefix_byte_first": "prefix_bytes",
     "group_first": "group_flags",
-    "entry_first": "entry_ordinal",
+    "entry_first": "entry_bound",
     "term_first": "term_program",
     "step_first": "step",
     "item_first": "item",
@@ -123,10 +122,22 @@ def _check_slices(tables: t.Tables, attributes: int) -> None:
     require(len(tables.code_low) == attributes, "code_low has a code for each attribute")
 
 
+def _check_sharing(tables: t.Tables) -> None:
+    """Check who shares the entries."""
+    entries, firsts = len(tables.entry_bound), tables.ordinal_first
+    if not len(firsts):
+        require(len(tables.entry_ordinal) == entries, "an entry that is not shared has one subscription")
+        return
+    require(len(firsts) == entries + 1 and firsts[0] == 0, "ordinal_first has a slice for each entry")
+    require(np.all(firsts[1:] > firsts[:-1]), "a shared entry has a subscription")
+    require(firsts[-1] == len(tables.entry_ordinal), "ordinal_first ends where entry_ordinal does")
+
+
 def _check_entries(segment: Segment) -> None:
     """Check entries, groups, residuals and upper ends."""
     tables = segment.tables
     require(_within(tables.entry_ordinal, segment.rows), "an entry belongs to a subscription")
+    _check_sharing(tables)
     flags = tables.group_flags.astype(np.int64)
     sizes = np.diff(tables.entry_first)
     require(np.all(sizes > 0), "a group has an entry")

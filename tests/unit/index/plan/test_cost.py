@@ -37,7 +37,7 @@ def tuples(*selectors):
 
 def test_a_second_attribute_is_worth_its_place_where_the_first_is_crowded():
     crowded = [f"t = 't{n % 3}' AND c = 'c{n % 50}'" for n in range(1_000)]
-    assert tuples(*crowded) == {("c", "t"): 1_000}
+    assert tuples(*crowded) == {("c", "t"): 150}  # those that are alike share an entry
     distinct = [f"id = 'i{n}' AND c = 'c'" for n in range(1_000)]
     assert tuples(*distinct) == {("id",): 1_000}
 
