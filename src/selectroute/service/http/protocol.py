@@ -1,5 +1,5 @@
-"""HTTP/1.1 of uvicorn with h11, with problem documents for input that is not HTTP and a timeout for idle
-connections.
+"""HTTP/1.1 of uvicorn with httptools, stricter than both: problem documents for input that is not HTTP, a
+limit of heads and a timeout for idle connections.
 """
 
 from __future__ import annotations
@@ -7,15 +7,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 
+MOST_HEAD: Final = 16_384
+"""Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
 
-class Protocol(H11Protocol):
+
+class Protocol(HttpToolsProtocol):
     """Connection. The application never gets a request that cannot be parsed.
 
     The head of a request must be complete `header_seconds` after the connection or the last response, even if
@@ -23,6 +26,9 @@ class Protocol(H11Protocol):
     """
 
     _timeout: asyncio.TimerHandle | None = None
+    _in_head = False
+    _received = 0
+    """Bytes since the reads in which the head of the newest request began."""
 
     def connection_made(self, transport: Any) -> None:
         """Start the timeout of the first request, or refuse the connection if there are too many."""
@@ -39,25 +45,51 @@ class Protocol(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def handle_events(self) -> None:
-        """Handle received data; a complete head of a request cancels the timeout."""
-        super().handle_events()
-        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
-        if cycle is not None and not cycle.response_complete:
-            self._stop_waiting()
-            if {name for name, _ in self.headers} >= _FRAMED_TWICE and _CLOSE not in self.headers:
-                # A proxy may have read another length: request smuggling (RFC 9112, 6.3).
-                cycle.keep_alive = False
-                self.headers.append(_CLOSE)  # announced in the response
+    def data_received(self, data: bytes) -> None:
+        """Parse received data."""
+        if self.transport.is_closing():
+            return
+        self._received += len(data)
+        super().data_received(data)
+        if self._in_head and self._received > MOST_HEAD:
+            self._refuse(ProblemError("invalid-request", f"a head has at most {MOST_HEAD:,} bytes"))
+
+    def on_message_begin(self) -> None:
+        """Begin to count the bytes of a head."""
+        self._in_head, self._received = True, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Fields after the body (trailers) are not headers, and are ignored."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Handle a complete head, which cancels the timeout. Raises ValueError: it is not valid HTTP/1.1."""
+        self._in_head = False
+        named = [value for name, value in self.headers if name == b"host"]
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1") or len(named) > 1 or (version == "1.1" and not named):
+            raise ValueError("RFC 9112, 2.3 and 3.2")
+        if codings not in ([], [b"chunked"]):
+            raise ValueError("RFC 9112, 6.1")
+        super().on_headers_complete()
+        self._stop_waiting()
 
     def on_response_complete(self) -> None:
         """Start the timeout of the next request."""
-        self._wait()
         super().on_response_complete()
+        if self.cycle.response_complete:  # no other request was received meanwhile
+            self._wait()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400 and close; only close if a response has begun."""
-        self._refuse(ProblemError("invalid-request", "the request is not valid HTTP"))
+        """Answer 400 and close; only close if a response has begun. Requests before are answered first."""
+        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
+        if cycle is not None and not (cycle.response_complete or cycle.more_body):
+            cycle.keep_alive = False
+        else:
+            self._refuse(ProblemError("invalid-request", "the request is not valid HTTP"))
 
     def _limits(self) -> ServiceLimits:
         app: Any = self.config.app
@@ -90,8 +122,6 @@ class Protocol(H11Protocol):
         self.transport.close()
 
 
-_FRAMED_TWICE = {b"content-length", b"transfer-encoding"}
-_CLOSE = (b"connection", b"close")
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
 
 
