@@ -144,3 +144,16 @@ def test_the_file_list_is_found_behind_compacted_logs(spark, world):
     audited = audit(world.output, recount=True)
     assert (audited.findings, audited.pending) == ([], [])
     assert (audited.batches, audited.inputs, audited.recounted, audited.files) == (12, 12, 12, 12)
+
+
+def test_no_file_of_the_checkpoint_has_a_checksum_beside_it_and_the_session_is_as_before(spark, world):
+    """Each would cost a process of its own (`runtime.checkpoint_files`), in the log of the source, too."""
+    before = dict(spark.conf.getAll)
+    world.publish(1, red="color = 'red'")
+    for number in range(12):  # the tenth entry of the source's log is a compaction
+        world.drop_json(f"{number:02}.jsonl", RED)
+    assert len(run(spark, world, max_files=1)) == 12
+    checkpoint = world.job().checkpoint.path
+    assert (checkpoint / "sources" / "0" / "9.compact").exists()
+    assert not list(checkpoint.rglob("*.crc"))
+    assert dict(spark.conf.getAll) == before

@@ -41,7 +41,7 @@ from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.working_copy import keep
-from selectroute.spark.runtime.checkpoint_files import quick_checkpoint
+from selectroute.spark.runtime.checkpoint_files import quick_checkpoint, wait_for_sources
 from selectroute.spark.senders.kafka import (
     KafkaTopics,
     check_cluster,
@@ -215,6 +215,7 @@ class FanOut:
             )
             with quick_checkpoint(self.spark):
                 self.query = trigger.start()
+                wait_for_sources(self.query)
             if self._stopping.is_set():  # before there was a query to stop
                 self.query.stop()
             self._side_thread.start(self._folder.query())
