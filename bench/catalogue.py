@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from bench import adversarial, growth, mixed, replies, workloads
+from bench import adversarial, alike, growth, mixed, replies, workloads
 from bench.conditions import And, Compare, Condition
 from bench.workloads import Triples
 
@@ -64,6 +64,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         messages=replies.messages,
     ),
     "M": _of_conditions(mixed.conditions, lambda _rules, count, start: mixed.messages(count, start)),
+    "D": _of_triples(alike.rules, adversarial.plain_messages),
     "G": _of_triples(growth.rules, lambda rules, count, start: growth.messages(rules, count, start)[1]),
     **{name: _of_conditions(*row) for name, row in adversarial.ROWS.items()},
 }

@@ -25,6 +25,7 @@ KAFKA: Final = "kafka"
 NAMES: Final = (
     "kernel",
     "growth",
+    "shared",
     "adversarial",
     "peers",
     "spark",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from bench import replies
+from bench.alike import ExpandedEngine
 from bench.brute import BruteEngine
 from bench.catalogue import WORKLOADS
 from bench.ceiling import Ceiling, CeilingEngine, library
@@ -101,6 +102,7 @@ def makers(benchmark: str, size: Size, built: Built, scratch: Path, fetch: bool)
 
     made: dict[str, Callable[[int], Engine]] = {
         "kernel": lambda count: KernelEngine(built, batches.first(count), checked),
+        "expanded": lambda count: ExpandedEngine(workload.texts, size.rules, batches.first(count), checked),
         "numpy": lambda count: BruteEngine(
             list(workload.conditions(size.rules)), batches.first(count), checked
         ),

@@ -78,6 +78,19 @@ def test_growth_has_five_matches_a_message(size):
     assert size.check.matches / size.checked == pytest.approx(5, rel=0.1)
 
 
+@pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "D"], ids=lambda size: size.name)
+def test_many_subscribe_to_the_same_thousand_selectors(size):
+    from bench.alike import DISTINCT, ExpandedEngine, rules
+    from bench.workloads import messages
+
+    sent, batch = messages(size.checked)
+    assert Oracle(rules(size.rules)).expected(sent) == size.check
+    engine = ExpandedEngine(WORKLOADS["D"].texts, size.rules, [batch], size.checked)
+    assert engine.judge() == size.check
+    assert engine.run() == size.check.matches
+    assert len(set(WORKLOADS["D"].texts(size.rules))) <= DISTINCT
+
+
 @pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "R"], ids=lambda size: size.name)
 def test_nine_replies_of_ten_are_waited_for(size):
     from bench.replies import expected

@@ -215,7 +215,8 @@ class FanOut:
             )
             with quick_checkpoint(self.spark):
                 self.query = trigger.start()
-                wait_for_sources(self.query)
+                if isinstance(self.job.input, Location) and self.job.input.is_local:
+                    wait_for_sources(self.query)
             if self._stopping.is_set():  # before there was a query to stop
                 self.query.stop()
             self._side_thread.start(self._folder.query())
