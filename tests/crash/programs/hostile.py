@@ -62,6 +62,8 @@ def sound(folder: Path) -> None:
     add("NOT (color = 'red') AND x LIKE '%needle%'")
     add("w > 3 OR w > 4 OR size > 3", "a/#/b/#/c")
     add("size NOT BETWEEN 3 AND w", "+/eu")
+    for _, selector, topic in tuple(subscriptions):  # entries are shared
+        add(selector, topic)
     snapshot = sr.build_snapshot(subscriptions)
     changes = [sr.Remove("s0"), sr.Replace("s900", "w > 100"), sr.Add("new", "JMSType = 'car' AND w < 9")]
     sr.publish(snapshot, folder)
