@@ -433,7 +433,9 @@ def _read(folder: Location, name: str, sha256: str) -> pa.Table:
     try:
         reader = pa.ipc.open_file(pa.BufferReader(data))
         require(reader.num_record_batches <= 1, "the file has at most one record batch")
-        return reader.read_all()
+        table = reader.read_all()
+        require(len(table.column_names) > 0, "the file has columns")  # whose names must be UTF-8
+        return table
     except (InvariantError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise _unsound(path, error) from None
 
