@@ -33,7 +33,7 @@ _SHIFT: Final = np.uint64(29)
 
 class Shared(NamedTuple):
     """Subscriptions of the distinct entries: those of entry i are ``ordinals[first[i] : first[i + 1]]``,
-    ascending; int64[n + 1] and int32[total].
+    distinct and ascending; int64[n + 1] and int32[total].
     """
 
     first: t.Array
@@ -59,13 +59,15 @@ def share(entries: Entries) -> tuple[Entries, Shared | None]:
     number[order] = np.cumsum(changes(*(column[order] for column in keys))) - 1
     number = _apart(number, entries)
     order = np.lexsort((ordinal, number))
+    # A subscription with the same clause twice is one of those that share the entry.
+    order = order[changes(number[order], ordinal[order])]
     first = np.flatnonzero(changes(number[order]))
-    if len(first) * WORTH > count:
+    if len(first) * WORTH > len(order):
         return entries, None
     kept = order[first]
     ordinals = np.arange(len(kept), dtype=np.int32)
     distinct_ = Entries(*(column[kept] for column in entries))._replace(ordinal=ordinals)
-    return distinct_, Shared(np.append(first, count), ordinal[order])
+    return distinct_, Shared(np.append(first, len(order)), ordinal[order])
 
 
 def _distinct_count(columns: list[t.Array]) -> int:

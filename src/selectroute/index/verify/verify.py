@@ -104,6 +104,10 @@ def _verify_sets(tables: t.Tables) -> None:
 
 
 def _verify_entries(tables: t.Tables) -> None:
+    if len(tables.ordinal_first):
+        ascends = np.diff(tables.entry_ordinal) > 0
+        ascends[tables.ordinal_first[1:-1] - 1] = True  # where the next entry begins
+        require(np.all(ascends), "the subscriptions of a shared entry ascend")
     for group, flags in enumerate(tables.group_flags):
         entries = slice(tables.entry_first[group], tables.entry_first[group + 1])
         residual = tables.entry_residual[entries]

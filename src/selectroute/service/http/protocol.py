@@ -28,7 +28,7 @@ class Protocol(HttpToolsProtocol):
     _timeout: asyncio.TimerHandle | None = None
     _in_head = False
     _received = 0
-    """Bytes since the reads in which the head of the newest request began."""
+    """Bytes received since the read in which the head of the newest request began."""
 
     def connection_made(self, transport: Any) -> None:
         """Start the timeout of the first request, or refuse the connection if there are too many."""

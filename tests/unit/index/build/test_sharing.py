@@ -29,6 +29,8 @@ DISTINCT = (
     "color LIKE '%d' OR weight > 5",
     "weight > 100",
     "",
+    "JMSType = 't1' OR JMSType = 't1'",
+    "JMSType = 't1' AND weight > 5 OR weight > 5 AND JMSType = 't1'",
 )
 MESSAGES = pa.table(
     {
@@ -62,6 +64,23 @@ def assert_matches(snapshot, registered):
         wanted = {id for id, one in registered.items() if sr.Selector(one).matches(message)}
         assert set(ids) == wanted
         assert len(ids) == len(wanted), "each subscription once"
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "JMSType = 't1' OR JMSType = 't1'",
+        "JMSType = 't1' OR JMSType = 't1' OR JMSType = 't1'",
+        "JMSType = 't1' AND color = 'red' OR color = 'red' AND JMSType = 't1'",
+        "weight = 6 OR weight = 6.0",
+        "JMSType = 't1' AND weight > 5 OR JMSType = 't1' AND 5 < weight",
+        "weight + 1 = 7 OR weight + 1 = 7",
+        "color LIKE '%d' OR color LIKE '%d'",
+    ],
+)
+def test_a_subscription_that_has_a_clause_twice_gets_the_message_once(selector, copies):
+    assert_matches(built([selector] * copies), {f"s{number}": selector for number in range(copies)})
 
 
 @pytest.mark.parametrize("copies", [2, 3, 70])
@@ -118,6 +137,12 @@ def test_subscriptions_with_many_clauses_stay_apart_and_right():
     assert len(snapshot.segments[0].tables.ordinal_first)
     messages = pa.table({"color": ["c3"], "weight": [50]})
     assert sorted(snapshot.match(messages)[0].tolist()) == [600, 601]
+
+
+def test_a_subscription_that_shares_an_entry_twice_is_noticed():
+    snapshot = built(["weight = 1"] * 4)
+    with pytest.raises(InvariantError, match="ascend"):
+        verify_snapshot(with_tables(snapshot, entry_ordinal=np.array([0, 1, 1, 2], np.int32)))
 
 
 @pytest.mark.parametrize("wrong", [[0], [0, 1], [1, 2, 3, 4], [0, 2, 2, 4], [0, 3, 2, 4], [0, 1, 2, 5]])
