@@ -21,7 +21,15 @@ from bench.churn import ENGINES as CHANGES
 from bench.churn import ChurnEngine, PublishedEngine
 from bench.definition import Size
 from bench.engine import Engine
-from bench.engines import Built, IndexEngine, KernelEngine, KernelOneEngine, ReferenceEngine, to_messages
+from bench.engines import (
+    Built,
+    IndexEngine,
+    KernelEngine,
+    KernelOneEngine,
+    MatchOneEngine,
+    ReferenceEngine,
+    to_messages,
+)
 from bench.jvm import PEERS, JvmEngine
 
 KERNEL_BATCH: Final = 50_000
@@ -60,6 +68,9 @@ def makers(benchmark: str, size: Size, built: Built, scratch: Path, fetch: bool)
 
         return {
             "kernel-1": lambda count: KernelOneEngine(built, batches.first(count)[0], checked, count),
+            "match-one": lambda count: MatchOneEngine(
+                built, batches.first(count)[0], first(count), checked, count
+            ),
             "index": lambda count: IndexEngine(built.index, first(count), count, checked),
             "reference": lambda count: ReferenceEngine(
                 list(workload.texts(size.rules)), first(checked), count

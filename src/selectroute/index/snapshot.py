@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +16,7 @@ from selectroute.index.change.delta import Change, changed
 from selectroute.index.folder.format import open_snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.message import Message
 from selectroute.storage.location import Where
 
 if TYPE_CHECKING:
@@ -73,6 +75,18 @@ class Snapshot(SnapshotState):
 
         return match(self, messages, missing)
 
+    def match_one(self, message: Message) -> Matches:
+        """Return the subscriptions of one message, as `match` does for a batch of one: its only row is 0.
+
+        Several times faster than a batch of one. For several threads at once, which each take some memory: 8
+        bytes a subscription, of which only what is used costs. Raises TypeError for anything but a `Message`.
+
+        >>> snapshot = build_snapshot([("heavy", "JMSType = 'car' AND weight > 2500")])
+        >>> snapshot.match_one(Message({"JMSType": "car"}, {"weight": 3000})).ids().to_pylist()
+        [['heavy']]
+        """
+        return _match_one()(self, message)
+
     def changed(
         self, changes: Iterable[Change], revision: int | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> Snapshot:
@@ -84,6 +98,14 @@ class Snapshot(SnapshotState):
         ``Index.add``, ``replace`` and ``remove``.
         """
         return Snapshot.of(changed(self, changes, revision, limits))
+
+
+@cache
+def _match_one() -> Callable[[SnapshotState, Message], Matches]:
+    """Import the matching of one message, once: an import statement takes as long as a third of a match."""
+    from selectroute.match.one_message import match_one  # see `Snapshot.match`
+
+    return match_one
 
 
 def build_snapshot(

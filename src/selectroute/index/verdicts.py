@@ -12,7 +12,6 @@ from selectroute.index.explain import AccessStep
 from selectroute.index.index import Index
 from selectroute.index.near import near
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.from_messages import from_messages
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.limits import UNLIMITED
@@ -35,7 +34,7 @@ class Verdict:
 
 def judged(snapshot: Snapshot, message: Message) -> Verdict:
     """Match one message as a stream does."""
-    found = snapshot.match(from_messages([message], snapshot.reads), missing="ignore")
+    found = snapshot.match_one(message)
     return Verdict(np.sort(found[0]), np.sort(found.refused.ordinals))
 
 

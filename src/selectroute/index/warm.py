@@ -13,7 +13,9 @@ from selectroute.index.change.delta import Replace
 from selectroute.index.index import Index
 from selectroute.match.compiled import cache_folder, compilations
 from selectroute.match.match import match
+from selectroute.match.one_message import match_one
 from selectroute.match.verdicts import FEWEST_ROWS
+from selectroute.selector.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +62,7 @@ def warm_up() -> None:
     # With one segment and with several, whose ordinals another function copies. Strings are only numbered
     # for this many rows and patterns.
     rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
+    message = Message(properties={"name": "value", "number": 1})
     for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
         match(one, rows)
+        match_one(one, message)

@@ -64,6 +64,27 @@ def judge_extended(
     return kept, ordinals[keep], Refused(rows[refused], ordinals[refused])
 
 
+def judge_extended_message(
+    snapshot: SnapshotState, message: Message, ordinals: t.Array
+) -> tuple[t.Array, Refused]:
+    """Return the ordinals of one message's matches, and the refused deliveries. O(matches)."""
+    extended = snapshot.extended
+    if extended is None:
+        return ordinals, NOTHING_REFUSED
+    verdicts: dict[str, bool | None] = {}
+    keep = ~extended[ordinals]
+    refused: list[int] = []
+    for place in np.flatnonzero(~keep).tolist():
+        selector = snapshot.subscriptions["selector"][int(ordinals[place])].as_py()
+        if selector not in verdicts:
+            known = usable_provider() is not None and provider_reads(selector) is not None
+            verdicts[selector] = provider_matches(selector, message) if known else None
+        keep[place] = verdicts[selector] is True
+        if verdicts[selector] is None:
+            refused.append(place)
+    return ordinals[keep], Refused(np.zeros(len(refused), np.int64), ordinals[refused])
+
+
 def _read(messages: Rows, row: int, names: tuple[str, ...] | None) -> Message | None:
     """Return the message with the values of these names; None without names, or if it is not valid."""
     if names is None:

@@ -33,27 +33,32 @@ BLOCK = 1024
 """Rows that go through the stages together: their data stays in the cache, and they share the cost of calls.
 """
 
+FEWEST = 256
+"""Leaves and spans for which there is room at first, in batches of a few rows."""
+
 HELD = 1 << 20
 """Entries with residuals that are judged in one call, rounded up to whole rows."""
 
 
 @compiled
-def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, counters):
+def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, mark, counters):
     """Return the runs of matching entries: the first pass.
 
     ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
     has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
-    is `single_terms`.
+    is `single_terms`. Row r is ``mark + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
     offsets = np.zeros(rows + 1, np.int64)
-    visits = np.empty((2, 4 * BLOCK), np.int32)
-    leaves = np.empty(4 * BLOCK, np.int32)
-    firsts = np.empty(BLOCK + 1, np.int64)
-    spans = np.empty((4 * BLOCK, 4), np.int64)
+    most = min(BLOCK, rows)
+    room = max(FEWEST, 4 * most)
+    visits = np.empty((2, room), np.int32)
+    leaves = np.empty(room, np.int32)
+    firsts = np.empty(most + 1, np.int64)
+    spans = np.empty((room, 4), np.int64)
     held = np.empty(1024, np.bool_)
-    accepted_first, zeros = np.zeros(BLOCK + 1, np.int64), np.zeros(BLOCK + 1, np.int64)
+    accepted_first, zeros = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
     accepted, order = np.empty((16, 4), np.int64), np.empty(0, np.int32)
     columnwise = by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans)
     scanned = columnwise.any()
@@ -76,7 +81,7 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                 leaves = np.empty(visits.shape[1], np.int32)
         if scanned:
             accepted, total, spans, judged = scan(
-                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared,
+                block, stop, tables, columns, terms, stack, mark, single[0], single[1], single[2], shared,
                 columnwise, leaves, zeros, spans, accepted,
             )  # fmt: skip
             order = by_row(accepted, total, block, accepted_first, order)
@@ -99,8 +104,8 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                     spans, spanned, tables.entry_residual, tables.term_first, tables.term_program,
                     tables.term_wanted, tables.step_first, tables.step, tables.item_first, tables.item,
                     tables.level_first, tables.level_bytes, columns.tags, columns.codes, columns.bits,
-                    columns.sizes, columns.text, columns.strings, columns.patterns,
-                    columns.pattern, columns.cells, stack[0], stack[1], stack[2], stack[3], stack[4], held,
+                    columns.sizes, columns.text, columns.strings, columns.patterns, columns.pattern,
+                    columns.cells, stack[0], stack[1], stack[2], stack[3], stack[4], mark, held,
                 )  # fmt: skip
             room = spanned + judged
             if used + room > len(runs):
@@ -108,8 +113,8 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                 larger[:used] = runs[:used]
                 runs = larger
             used = join(
-                row, next_row, spans, spanned, held, tables.ordinal_first, tables.entry_ordinal, seen, runs,
-                used, offsets,
+                row, next_row, spans, spanned, held, tables.ordinal_first, tables.entry_ordinal, seen, mark,
+                runs, used, offsets,
             )  # fmt: skip
             row = next_row
     return runs[:used], offsets
@@ -215,7 +220,7 @@ def slot_of(code, posting, slot_first, slots):
 
 @compiled
 def join(
-    row, stop, spans, spanned, held, ordinal_first, entry_ordinal, seen, runs, used, offsets
+    row, stop, spans, spanned, held, ordinal_first, entry_ordinal, seen, mark, runs, used, offsets
 ):  # fmt: skip
     """Append the runs of the rows from `row` to `stop` to the ``used`` ones; return their new number."""
     shares = len(ordinal_first) > 0
@@ -247,9 +252,9 @@ def join(
                 if shares:
                     first, last = ordinal_first[entry], ordinal_first[last]
                 if flags & t.REPEATED:
-                    if seen[entry_ordinal[first]] == row + 1:  # stands for all that share the entry
+                    if seen[entry_ordinal[first]] == row + mark:  # stands for all that share the entry
                         continue
-                    seen[entry_ordinal[first]] = row + 1
+                    seen[entry_ordinal[first]] = row + mark
                 total += last - first
                 if used > first_run and runs[used - 1, 1] == first:
                     runs[used - 1, 1] = last  # the run before ends here: extend it

@@ -34,7 +34,6 @@ class Columns(NamedTuple):
     reals: t.Array  # float64, the same bits
     sizes: t.Array  # int32[attributes, rows], of strings with ``values``
     text: t.Array  # uint8, the bytes of all strings with ``values``
-    entry_reals: t.Array  # float64, the bits of ``entry_bound``
     invalid_names: t.Array  # bool[rows], messages whose property names break a rule
     prefixed: t.Array  # int32[n, rows], the longest prefix of a value for each attribute with prefixes, or -1
     anchors: t.Array  # int64[n], attributes of the batch whose codes lead to leaves
@@ -142,7 +141,6 @@ class Lanes:
         # Without a column all values are NULL, which is a key of few attributes.
         keyed = np.diff(tables.code_first) > 0
         anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
-        reals = tables.entry_bound.view(np.float64)
         return Columns(
             tags=tags,
             codes=codes,
@@ -150,7 +148,6 @@ class Lanes:
             reals=bits.view(np.float64),
             sizes=sizes,
             text=self.text,
-            entry_reals=reals,
             invalid_names=invalid_names,
             prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
             anchors=anchors,

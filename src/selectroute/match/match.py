@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ from selectroute.selector.arguments import check_argument
 from selectroute.selector.explain.sentences import counted
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """Cost of matching a batch: keys looked up, keys found, and residuals judged."""
 
     probes: int
@@ -155,7 +154,7 @@ def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array
     counters = np.zeros(3, np.int64)
     rows = len(columns.invalid_names)
     runs, offsets = collect(
-        rows, segment.tables, columns, *segment.scan_terms, segment.single_terms, stack, seen, counters
+        rows, segment.tables, columns, *segment.scan_terms, segment.single_terms, stack, seen, 1, counters
     )
     return runs, offsets, counters
 
@@ -186,7 +185,7 @@ def _joined(parts: list[Matches]) -> Matches:
             [np.zeros(1, np.int64)] + [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
         ),
         np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
-        Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters.__slots__)),
+        Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters._fields)),
         Refused(
             np.concatenate(
                 [NOTHING_REFUSED.rows] + [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]

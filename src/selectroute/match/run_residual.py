@@ -22,15 +22,15 @@ FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 def judge(
     spans, spanned, entry_residual, term_first, term_program, term_wanted, step_first, steps, item_first,
     items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
-    patterns, pattern, cells, tags, bits, reals, sizes, memo, held,
+    patterns, pattern, cells, tags, bits, reals, sizes, memo, mark, held,
 ):  # fmt: skip
     """Judge the residuals of all entries in spans (row, first, end, flags) that have them, and write to
     ``held`` one after the other whether it holds, once for a uniform span.
 
     A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
     the stack. Neighbours with one residual are judged once, and so are programs shared by several entries:
-    ``memo`` int64[programs] has the row of the last run and its result; ``strings`` to ``cells`` are
-    `Verdicts`. Returns the number of residuals judged.
+    ``memo`` int64[programs] has the row of the last run, counted from ``mark``, and its result; ``strings``
+    to ``cells`` are `Verdicts`. Returns the number of residuals judged.
     """
     judged = entries = 0
     span, row, entry, end = -1, np.int64(0), np.int64(-1), np.int64(0)
@@ -53,7 +53,7 @@ def judge(
                 program = term_program[term]
                 wanted = term_wanted[term] & 1
                 shared = term_wanted[term] > 1
-                if shared and memo[program] >> 2 == row + 1:
+                if shared and memo[program] >> 2 == row + mark:
                     if memo[program] & 3 == wanted:
                         continue
                     holds = False
@@ -197,7 +197,7 @@ def judge(
                         bits[top] = truth & 1
                 truth = bits[top] if tags[top] == t.BOOLEAN else UNKNOWN
                 if shared:
-                    memo[program] = (row + 1) << 2 | truth
+                    memo[program] = (row + mark) << 2 | truth
                 if truth != wanted:
                     holds = False
                     break

@@ -68,8 +68,8 @@ def by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans):
 
 @compiled
 def scan(
-    block, stop, tables, columns, terms, stack, number, always, never, shared, columnwise, leaves, zeros,
-    spans, accepted,
+    block, stop, tables, columns, terms, stack, mark, number, always, never, shared, columnwise, leaves,
+    zeros, spans, accepted,
 ):  # fmt: skip
     """Judge the residuals of the `columnwise` groups of the scan list (see `by_column`) on the rows from
     `block` to `stop`.
@@ -147,7 +147,7 @@ def scan(
                         tables.step, tables.item_first, tables.item, tables.level_first, tables.level_bytes,
                         columns.tags, columns.codes, columns.bits, columns.reals, columns.sizes, columns.text,
                         columns.strings, columns.patterns, columns.pattern, columns.cells, stack[0], stack[1],
-                        stack[2], stack[3], stack[4], number, always, never, single, scratch, rows_of,
+                        stack[2], stack[3], stack[4], mark, number, always, never, single, scratch, rows_of,
                         is_known, is_held,
                     )  # fmt: skip
                 left = np.uint64(0)

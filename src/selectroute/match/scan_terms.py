@@ -26,12 +26,12 @@ _LOW_BITS, _GATHER = np.uint64(0x0101010101010101), np.uint64(0x0102040810204080
 def judge_column(
     program, wanted, shared, block, stop, step_first, steps, item_first, items, level_first, level_bytes,
     lane_tags, lane_codes, lane_bits, lane_reals, lane_sizes, text, strings, patterns, pattern, cells, tags,
-    bits, reals, sizes, memo, number, always, never, spans, scratch, asked, known, held,
+    bits, reals, sizes, memo, mark, number, always, never, spans, scratch, asked, known, held,
 ):  # fmt: skip
     """Write for the rows in `asked` whether a program has the wanted truth: a bit in `held`, and in `known`
     that it is valid. Bit 0 is row `block`; other rows may be written, too.
 
-    ``tags`` to ``memo`` are as in `judge`, ``number`` to ``never`` as in `Segment.single_terms`; ``spans``
+    ``tags`` to ``mark`` are as in `judge`, ``number`` to ``never`` as in `Segment.single_terms`; ``spans``
     and ``scratch`` bool[rows, of whole words] are overwritten.
     """
     first, last = step_first[program], step_first[program + 1]
@@ -86,7 +86,7 @@ def judge_column(
     judge(
         spans, count, number, number, number, always if wanted else never, step_first, steps, item_first,
         items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
-        patterns, pattern, cells, tags, bits, reals, sizes, memo, scratch,
+        patterns, pattern, cells, tags, bits, reals, sizes, memo, mark, scratch,
     )  # fmt: skip
     for k in range(count):
         at = spans[k, 0] - block

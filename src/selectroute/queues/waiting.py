@@ -14,7 +14,7 @@ from selectroute.queues.message.record import Record, message_of
 from selectroute.queues.unit import UnitOfWork
 
 if TYPE_CHECKING:
-    from selectroute.index.index import Index
+    from selectroute.queues.waiting_selectors import WaitingSelectors
 
 _NONE: Final[dict[int, Waiter]] = {}
 _NUMBER: Final = attrgetter("number")
@@ -127,28 +127,29 @@ class Waiters:
 class _Waiting:
     """Waiting calls, stored by one of their ids, else by selector, else in order.
 
-    Each selector is in an `Index` once, as for subscriptions.
+    Each selector is there once, whatever the number of calls that wait with it.
     """
 
-    __slots__ = ("_any", "_by_id", "_by_selector", "_index")
+    __slots__ = ("_any", "_by_id", "_by_selector", "_selectors")
 
     def __init__(self) -> None:
         self._by_id: dict[tuple[int, bytes], dict[int, Waiter]] = {}
         self._by_selector: dict[str, dict[int, Waiter]] = {}
         self._any: dict[int, Waiter] = {}
-        self._index: Index | None = None
+        self._selectors: WaitingSelectors | None = None
 
     def add(self, waiter: Waiter) -> None:
         selection = waiter.lookup.request.selection
         if waiter.id is not None:
             self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
         elif selection is not None:
-            if self._index is None:
-                from selectroute.index.index import Index  # loads NumPy, which most queues do not need
+            if self._selectors is None:
+                # Loads NumPy, which most queues do not need.
+                from selectroute.queues.waiting_selectors import WaitingSelectors
 
-                self._index = Index()
+                self._selectors = WaitingSelectors()
             if selection.name not in self._by_selector:
-                self._index.add(selection.name, selection.selector)
+                self._selectors.add(selection.name, selection.selector)
                 self._by_selector[selection.name] = {}
             self._by_selector[selection.name][waiter.number] = waiter
         else:
@@ -168,9 +169,9 @@ class _Waiting:
         if not group and waiter.id is not None:
             del self._by_id[waiter.id]
         elif not group and selection is not None:
-            assert self._index is not None
+            assert self._selectors is not None
             del self._by_selector[selection.name]
-            self._index.remove(selection.name)
+            self._selectors.remove(selection.name)
         return True
 
     def all(self) -> Iterator[Waiter]:
@@ -183,7 +184,7 @@ class _Waiting:
             groups = [self._by_id.get(id, _NONE) for id in zip(ID_FIELDS, record[:3], strict=True)]
             yield from merge(*(group.values() for group in groups), key=_NUMBER)
         if self._by_selector:
-            assert self._index is not None
-            matched = self._index.match(message_of(record, b"").selector_message)
+            assert self._selectors is not None
+            matched = self._selectors.match(message_of(record, b"").selector_message)
             yield from merge(*(self._by_selector[name].values() for name in matched), key=_NUMBER)
         yield from self._any.values()

@@ -145,6 +145,13 @@ class Message:
         if validate:
             check_property_names(self._set_properties())
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Headers and properties by their names, as selectors read them: `Unsupported` ones, too, and without
+        a correlation id of zeros; not the derived fields.
+        """
+        return MappingProxyType(self._values)
+
     def value(self, name: str) -> Value | None:
         """Return the header, property or derived field called `name`; None, NULL, if the message has none.
 

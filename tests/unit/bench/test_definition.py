@@ -10,7 +10,8 @@ from bench.queue_engines import ENGINES as QUEUES
 from bench.registry_engines import ENGINES as REGISTRY
 
 ENGINES = {
-    "kernel", "expanded", "numpy", "c", "c-codes", "kernel-1", "change", "index", "reference", "build",
+    "kernel", "expanded", "numpy", "c", "c-codes", "kernel-1", "match-one", "change", "index", "reference",
+    "build",
     "join", "when", "noop-int", "noop-array", "noop-no-nulls", "route", "route-auto", "files", "files-auto",
     "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,

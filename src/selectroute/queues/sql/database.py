@@ -21,7 +21,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.statements import HELD
-from selectroute.queues.sql.tables import message, metadata, queue
+from selectroute.queues.sql.tables import held, message, metadata, queue
 from selectroute.queues.sql.unit_owners import Owner
 from selectroute.store.engine import Store
 
@@ -110,6 +110,7 @@ class QueueDatabase:
             if connection.execute(in_units).scalar_one():
                 raise failed(MQRC_Q_NOT_EMPTY, "messages of the queue are in units of work")
             connection.execute(delete(message).where(message.c.queue == id))
+            connection.execute(delete(held).where(held.c.queue == id))
             connection.execute(delete(queue).where(queue.c.id == id))
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from selectroute.queues.lookup.finding import (
     MAX_INDEXES,
@@ -20,7 +20,7 @@ from selectroute.queues.lookup.request import Request, asked_fields, both
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
-from selectroute.queues.sql.statements import AT, PUT_KEY, shape_of, walk
+from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
 from selectroute.queues.sql.tables import key, message, queue
 from selectroute.store.engine import Store
 
@@ -38,7 +38,6 @@ _ALONE: Final = (
 )
 _KEEP: Final = update(queue).where(queue.c.id == bindparam("in_queue")).values(indexes=bindparam("as_text"))
 _DROP: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.index == bindparam("of_index"))
-_COUNT: Final = select(func.count()).select_from(message).where(message.c.queue == bindparam("in_queue"))
 _ALL: Final = (
     select(*BARE_COLUMNS)
     .where(message.c.queue == bindparam("in_queue"), message.c.place > bindparam("after"))
@@ -82,7 +81,7 @@ class SqlIndexes:
 
     def _count(self) -> int:
         with self._store.reading() as connection:
-            return int(connection.execute(_COUNT, {"in_queue": self._queue}).scalar_one())
+            return int(connection.execute(MESSAGES, {"in_queue": self._queue}).scalar_one())
 
     def _make(self, attributes: Attributes) -> None:
         given = {"in_queue": self._queue}

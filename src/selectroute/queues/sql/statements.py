@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Delete,
     FromClause,
@@ -19,12 +20,14 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    cast,
     delete,
     func,
     insert,
     null,
     or_,
     select,
+    text,
     update,
 )
 
@@ -32,7 +35,7 @@ from selectroute.queues.lookup.request import Request, asked_fields
 from selectroute.queues.message.queue_key import ARRIVALS
 from selectroute.queues.message.record import Field
 from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
-from selectroute.queues.sql.tables import key, message, owner, queue
+from selectroute.queues.sql.tables import held, key, message, owner, queue
 
 Shape = tuple[Field, ...]
 """Given fields of the descriptor."""
@@ -98,7 +101,7 @@ BACK_OUT_GETS_OF_OWNER_HERE: Final = _back_out_gets(_OF_OWNER_HERE)
 
 _EXPIRED: Final = and_(
     message.c.queue == bindparam("in_queue"),
-    message.c.expiration > 0,
+    message.c.expiration > text("0"),  # as in the index: a parameter could be anything, and would not use it
     message.c.expiration <= bindparam("now_ms"),
     message.c.owner.is_(None),
 )
@@ -114,26 +117,38 @@ def _visible(of: FromClause) -> ColumnElement[bool]:
     )
 
 
-DEPTH: Final = select(func.count()).select_from(message).where(_visible(message))
+def _counted(count: ColumnElement[int]) -> ScalarSelect[int]:
+    """Return the sum of a count over the rows of a queue in ``queue_held``."""
+    whole = cast(func.coalesce(func.sum(count), 0), BigInteger)
+    return select(whole).where(held.c.queue == bindparam("in_queue")).scalar_subquery()
+
+
+MESSAGES: Final = select(_counted(held.c.messages))
+"""Returns the number of all messages of a queue. O(1)."""
+
+_ALSO_EXPIRED: Final = select(func.count()).select_from(message).where(_EXPIRED).scalar_subquery()
+DEPTH: Final = select(_counted(held.c.messages - held.c.in_units) - _ALSO_EXPIRED)
+"""Returns the number of visible messages. O(messages that have expired and are not removed yet)."""
+
+HELD: Final = select(_counted(held.c.messages) - _ALSO_EXPIRED)
+"""Returns the number of messages that count towards `max_depth`, including those in units. O(as `DEPTH`)."""
+
+HELD_ROWS: Final = select(func.count()).select_from(held).where(held.c.queue == bindparam("in_queue"))
+_FREE_ROWS: Final = (
+    select(held.c.id).where(held.c.queue == bindparam("in_queue")).with_for_update(skip_locked=True)
+)
+JOINED: Final = (
+    delete(held).where(held.c.id.in_(_FREE_ROWS)).returning(held.c.messages, held.c.in_units),
+    insert(held),
+)
+"""Removes the rows of ``queue_held`` that nobody else removes; adds their sum as one row."""
+
 FIRST: Final = (
     select(message.c.place, message.c.timestamp)
     .where(_visible(message), message.c.place > bindparam("after"))
     .order_by(message.c.place)
     .limit(1)
 )
-HELD: Final = (
-    select(func.count())
-    .select_from(message)
-    .where(
-        message.c.queue == bindparam("in_queue"),
-        or_(
-            message.c.owner.is_not(None),
-            message.c.expiration == 0,
-            message.c.expiration > bindparam("now_ms"),
-        ),
-    )
-)
-"""Counts the messages that count towards `max_depth`, including those in units."""
 
 BETWEEN: Final = (
     select(*BARE_COLUMNS)

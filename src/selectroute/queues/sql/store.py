@@ -103,7 +103,7 @@ class SqlStore:
 
     @property
     def depth(self) -> int:
-        """Number of messages available to a get now. O(depth), in the database."""
+        """Number of messages available to a get now. O(1), but for those that have just expired."""
         self._begin()
         with self._store.reading() as connection:
             return int(connection.execute(DEPTH, self._now()).scalar_one())

@@ -5,6 +5,7 @@
     queue          name → its settings, how many messages arrived, which attributes are indexed
     queue_message  queue, place → descriptor, body, properties; its unit, if in one
     queue_key      queue, index, key, place         messages by values of several attributes
+    queue_held     queue → how many messages it has, and how many of them are in units; see `held`
     queue_owner    id                               processes that have units; see `unit_owners`
     queue_delivered  job, stream or side batches, task → batch, plan, how far it is put; see `deliveries`
 
@@ -127,6 +128,80 @@ event.listen(
         "CREATE TRIGGER queue_key_gone AFTER DELETE ON queue_message BEGIN"
         " DELETE FROM queue_key WHERE queue = OLD.queue AND place = OLD.place; END"
     ).execute_if(dialect="sqlite"),
+)
+
+held: Final = Table(
+    "queue_held",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("queue", Integer, nullable=False),
+    Column("messages", _NUMBER, nullable=False),
+    Column("in_units", _NUMBER, nullable=False),
+    Index("queue_held_queue", "queue"),
+    info={ADDED: True},
+)
+"""The depth of a queue is the sum of its rows, which triggers on the messages keep.
+
+In SQLite, which has one writer, a queue has one row. In PostgreSQL two gets would wait for each other there:
+each statement adds a row of its own, and `statements.JOINED` makes one row of many.
+"""
+held.add_is_dependent_on(message)  # for the triggers
+
+
+def _after_held(dialect: str, *statements: str) -> None:
+    for statement in statements:
+        made = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
+        event.listen(held, "after_create", made)
+
+
+def _counts(messages: str, in_units: str, of: str) -> str:
+    """Return the statement that adds to the only row of a queue in SQLite."""
+    return (
+        f"UPDATE queue_held SET messages = messages + {messages}, in_units = in_units + {in_units}"
+        f" WHERE queue = {of}.queue;"
+    )
+
+
+_put, _gone = _counts("1", "(NEW.owner IS NOT NULL)", "NEW"), _counts("-1", "-(OLD.owner IS NOT NULL)", "OLD")
+_after_held(
+    "sqlite",
+    f"CREATE TRIGGER queue_held_put AFTER INSERT ON queue_message BEGIN {_put} END",
+    f"CREATE TRIGGER queue_held_gone AFTER DELETE ON queue_message BEGIN {_gone} END",
+    f"CREATE TRIGGER queue_held_moved AFTER UPDATE OF queue, owner ON queue_message BEGIN {_gone} {_put} END",
+    "CREATE TRIGGER queue_held_created AFTER INSERT ON queue BEGIN"
+    " INSERT INTO queue_held (queue, messages, in_units) VALUES (NEW.id, 0, 0); END",
+    "CREATE TRIGGER queue_held_deleted AFTER DELETE ON queue BEGIN"
+    " DELETE FROM queue_held WHERE queue = OLD.id; END",
+    # The messages of a database of an earlier release.
+    "INSERT INTO queue_held (queue, messages, in_units) SELECT id,"
+    " (SELECT count(*) FROM queue_message WHERE queue = queue.id),"
+    " (SELECT count(owner) FROM queue_message WHERE queue = queue.id) FROM queue",
+)
+
+
+def _trigger(change: str, tables: str, rows: str) -> tuple[str, str]:
+    """Return the function and the trigger that add the counts of one statement in PostgreSQL; ``rows``
+    selects the queue, a number of messages, and how many of them are in units.
+    """
+    return (
+        f"CREATE OR REPLACE FUNCTION queue_held_{change}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" INSERT INTO queue_held (queue, messages, in_units)"
+        f" SELECT queue, sum(messages), sum(in_units) FROM ({rows}) changed GROUP BY queue"
+        f" HAVING sum(messages) <> 0 OR sum(in_units) <> 0; RETURN NULL; END $$",
+        f"CREATE TRIGGER queue_held_{change} AFTER {change} ON queue_message REFERENCING {tables}"
+        f" FOR EACH STATEMENT EXECUTE FUNCTION queue_held_{change}()",
+    )
+
+
+_added = "SELECT queue, 1 AS messages, (owner IS NOT NULL)::int AS in_units FROM added"
+_removed = "SELECT queue, -1 AS messages, -(owner IS NOT NULL)::int AS in_units FROM removed"
+_after_held(
+    "postgresql",
+    *_trigger("insert", "NEW TABLE AS added", _added),
+    *_trigger("delete", "OLD TABLE AS removed", _removed),
+    *_trigger("update", "NEW TABLE AS added OLD TABLE AS removed", f"{_added} UNION ALL {_removed}"),
+    "INSERT INTO queue_held (queue, messages, in_units)"
+    " SELECT queue, count(*), count(owner) FROM queue_message GROUP BY queue",
 )
 
 owner: Final = Table("queue_owner", metadata, Column("id", _NUMBER, primary_key=True, autoincrement=False))

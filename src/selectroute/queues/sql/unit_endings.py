@@ -17,6 +17,8 @@ from selectroute.queues.sql.statements import (
     COMMIT_GETS,
     COMMIT_PUTS,
     EXPIRE,
+    HELD_ROWS,
+    JOINED,
     RELEASED,
 )
 from selectroute.queues.sql.unit_owners import Owner
@@ -26,6 +28,9 @@ from selectroute.store.errors import StoreError
 _CLEAN_UP_SECONDS: Final = 1.0
 """Minimum time between two clean-ups by calls that find a message; calls that find none always clean up
 before they wait."""
+
+_MOST_ROWS: Final = 64
+"""Rows that count the messages of a queue, in PostgreSQL, before a clean-up makes one row of them."""
 
 
 class UnitEndings:
@@ -104,11 +109,23 @@ class UnitEndings:
         with self._store.reading() as connection:
             others = self.owner.others(connection)
             expired = connection.execute(ANY_EXPIRED, now).first() is not None
+            crowded = connection.execute(HELD_ROWS, now).scalar_one() > _MOST_ROWS
         if expired:
             with self._store.writing() as connection:
                 connection.execute(EXPIRE, now)
+        if crowded:
+            self._join_counts(now)
         dead = [id for id in others if self.owner.back_out_if_dead(id)]
         return backed_out or bool(dead)
+
+    def _join_counts(self, now: Mapping[str, int]) -> None:
+        """Make one row of the rows that count the queue's messages."""
+        removed, added = JOINED
+        with self._store.writing() as connection:
+            rows = connection.execute(removed, now).all()
+            messages, in_units = (sum(counts) for counts in zip(*rows, strict=True)) if rows else (0, 0)
+            row = {"queue": now["in_queue"], "messages": messages, "in_units": in_units}
+            connection.execute(added, row)
 
     def _back_out_forgotten(self) -> bool:
         """Back out forgotten units. Returns whether there were any."""

@@ -1,0 +1,144 @@
+"""Matching of one message: the stages of a batch, without what a batch costs whatever its rows.
+
+The values that selectors read are written to a small table, which `one_row` matches::
+
+    attribute │ tag   │ bits or place of the bytes │ bytes        text
+    3         │ STRING│ 0                          │ 3            car
+    7         │ LONG  │ 2600                       │
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.arrays.state import SnapshotState
+from selectroute.match.compiled import compiling_alone
+from selectroute.match.extended import judge_extended_message
+from selectroute.match.from_messages import INTEGER_TAGS
+from selectroute.match.match import Counters, Matches
+from selectroute.match.one_row import Prepared, match_row
+from selectroute.selector.arguments import check_argument
+from selectroute.selector.fields import PREFIX
+from selectroute.selector.message import ONE_MESSAGE, Message
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.values.values import Float, Unsupported
+from selectroute.topics.levels import TOPIC, level_value
+
+_TEXT: Final = 1 << 12
+"""Bytes for the strings of a message, at first."""
+
+_MOST_TEXT: Final = 1 << 20
+"""Bytes that are kept from one message to the next."""
+
+
+class _Matcher:
+    """Memory for matching one message at a time with a snapshot, in one thread at a time."""
+
+    def __init__(self, snapshot: SnapshotState) -> None:
+        names = [attribute.name for attribute in snapshot.attributes]
+        self._numbers = {name: number for number, name in enumerate(names) if not name.startswith(PREFIX)}
+        self._derived = [(number, name) for number, name in enumerate(names) if name.startswith(PREFIX)]
+        values = np.zeros((len(names), 3), np.int64)
+        self._words = memoryview(values.reshape(-1))
+        self._reals = memoryview(values.reshape(-1).view(np.float64))
+        self._checks_names = snapshot.checks_names
+        self._bad_names = np.zeros(1, np.bool_)
+        self._text = np.empty(_TEXT, np.uint8)
+        self._octets = memoryview(self._text)
+        self._segments = [
+            Prepared(snapshot, place, values, self._text, self._bad_names)
+            for place in range(len(snapshot.segments))
+        ]
+        self._mark = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its memory may be kept."""
+        return len(self._text) <= _MOST_TEXT
+
+    def match(self, message: Message) -> tuple[t.Array, Counters]:
+        """Return the ordinals of the matches, int32, and what they cost."""
+        count = self._write(message)
+        if self._checks_names:
+            self._bad_names[0] = message.value(INVALID_NAMES)
+        self._mark += 1
+        parts = [
+            match_row(one.address, count, one.first, one.shared_terms, self._mark) for one in self._segments
+        ]
+        if len(parts) == 1:
+            return parts[0], Counters._make(self._segments[0].row.counters.tolist())
+        counts = sum(one.row.counters for one in self._segments)
+        return np.concatenate(parts), Counters._make(np.asarray(counts).tolist())
+
+    def _write(self, message: Message) -> int:
+        """Write the values that selectors read to the table; return how many there are."""
+        numbers, values = self._numbers, message.values
+        if len(values) <= len(numbers):
+            found = [(numbers[name], value) for name, value in values.items() if name in numbers]
+        else:
+            found = [(number, values[name]) for name, number in numbers.items() if name in values]
+        for number, name in self._derived:
+            value = level_value(name, message.topic) if name.startswith(TOPIC) else message.value(name)
+            found.append((number, value))
+        words = self._words
+        at = end = 0
+        for number, value in found:
+            kind = type(value)
+            if kind is str or kind is bytes:
+                octets = value.encode() if kind is str else value
+                stop = end + len(octets)
+                if stop > len(self._octets):
+                    self._enlarge(stop)
+                self._octets[end:stop] = octets
+                tag = t.STRING if kind is str else t.BYTES
+                words[at + 1], words[at + 2] = end, stop - end
+                end = stop
+            elif kind in INTEGER_TAGS:
+                tag = INTEGER_TAGS[kind]
+                words[at + 1], words[at + 2] = value.value, 0
+            elif value is None:
+                continue
+            elif kind is bool:
+                tag = t.BOOLEAN
+                words[at + 1], words[at + 2] = value, 0
+            elif kind is Unsupported:
+                tag = t.UNSUPPORTED
+                words[at + 1], words[at + 2] = 0, 0
+            else:
+                tag = t.FLOAT if kind is Float else t.DOUBLE
+                self._reals[at + 1], words[at + 2] = value.value, 0
+            words[at] = number << 8 | tag
+            at += 3
+        return at // 3
+
+    def _enlarge(self, size: int) -> None:
+        larger = np.empty(2 * size, np.uint8)
+        larger[: len(self._text)] = self._text
+        self._text, self._octets = larger, memoryview(larger)
+        for segment in self._segments:
+            segment.place_text(larger)
+
+
+_IDLE = "_idle_matchers"
+"""Attribute of a snapshot: the matchers that no thread uses."""
+
+
+def match_one(snapshot: SnapshotState, message: Message) -> Matches:
+    """Match one message: see `Snapshot.match_one`."""
+    check_argument(message, Message, "message", ONE_MESSAGE)
+    idle: list[_Matcher] = snapshot.__dict__.setdefault(_IDLE, [])
+    try:
+        matcher = idle.pop()
+    except IndexError:
+        with compiling_alone():
+            matcher = _Matcher(snapshot)
+            ordinals, counters = matcher.match(message)
+    else:
+        ordinals, counters = matcher.match(message)
+    if matcher.is_small:
+        idle.append(matcher)
+    ordinals, refused = judge_extended_message(snapshot, message, ordinals)
+    return Matches(np.array((0, len(ordinals)), np.int64), ordinals, counters, refused, snapshot.ids)

@@ -1,0 +1,237 @@
+"""Kernel on a batch of one row, whose memory is used again for each message.
+
+A segment, the row and what the kernel needs are described once by their addresses (see ``described``).
+Compiled code writes a message's values to the row, encodes them, runs the kernel, copies the ordinals of the
+matches, and clears the row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
+from selectroute.match.compiled import compiled
+from selectroute.match.described import WORD, Described, Kind
+from selectroute.match.encode import encode, find_prefixes, hash_strings
+from selectroute.match.kernel import collect
+from selectroute.match.lanes import Columns
+from selectroute.match.verdicts import no_verdicts
+
+_INT8, _INT32, _INT64 = Kind(np.dtype(np.int8)), Kind(np.dtype(np.int32)), Kind(np.dtype(np.int64))
+_UINT8, _UINT64, _BOOL = Kind(np.dtype(np.uint8)), Kind(np.dtype(np.uint64)), Kind(np.dtype(np.bool_))
+_FLOAT64 = Kind(np.dtype(np.float64))
+
+
+class _Row(NamedTuple):
+    """Arrays of a segment for the matching of one message."""
+
+    values: t.Array  # int64[values, 3]: attribute of the snapshot << 8 | tag, bits or place in `data`, bytes
+    data: t.Array  # uint8, the strings
+    places: t.Array  # int32[attributes of the snapshot], the attribute of the segment, or -1
+    coded: t.Array  # bool[attributes], whether values are looked up among the constants
+    null_keyed: t.Array  # int64[n], attributes with NULL among their keys
+    prefixing: t.Array  # int64[n], attributes with prefixes
+    anchors: t.Array  # int64[attributes], room for `Columns.anchors`
+    hashes: t.Array  # uint64[1]
+    terms: t.Array  # int32, see `Segment.scan_terms`
+    single: t.Array  # this and the next two: see `Segment.single_terms`
+    always: t.Array
+    never: t.Array
+    tags: t.Array  # this and the next four: the stack of `judge`
+    bits: t.Array
+    reals: t.Array
+    sizes: t.Array
+    memo: t.Array
+    seen: t.Array  # int64[subscriptions], the message that last matched a subscription of several clauses
+    dead: t.Array  # uint64, see `Snapshot.dead_entries`; empty without any
+    counters: t.Array  # int64[3], see `kernel`
+
+
+def _readonly(kind: Kind) -> Kind:
+    return kind._replace(readonly=True)
+
+
+def _of_rows(kind: Kind) -> Kind:
+    return kind._replace(dimensions=2)
+
+
+# The types are those of a batch, for which the kernel is compiled.
+_TABLES = Described(
+    t.Tables,
+    {name: Kind(dtype, len(t.SHAPES.get(name, (-1,))), readonly=True) for name, dtype in t.DTYPES.items()},
+)
+_COLUMNS = Described(
+    Columns,
+    {
+        "tags": _of_rows(_INT8),
+        "codes": _of_rows(_INT32),
+        "bits": _of_rows(_INT64),
+        "reals": _of_rows(_FLOAT64),
+        "sizes": _of_rows(_INT32),
+        "text": _UINT8,
+        "invalid_names": _BOOL,
+        "prefixed": _of_rows(_INT32),
+        "anchors": _INT64,
+        "strings": _of_rows(_INT32),
+        "patterns": _of_rows(_INT64),
+        "pattern": _INT32,
+        "cells": _UINT8,
+    },
+)
+_ROW = Described(
+    _Row,
+    {
+        "values": _of_rows(_INT64),
+        "data": _readonly(_UINT8),
+        "places": _INT32,
+        "coded": _BOOL,
+        "null_keyed": _INT64,
+        "prefixing": _INT64,
+        "anchors": _INT64,
+        "hashes": _UINT64,
+        "terms": _INT32,
+        "single": _readonly(_INT32),
+        "always": _readonly(_UINT8),
+        "never": _readonly(_UINT8),
+        "tags": _INT8,
+        "bits": _INT64,
+        "reals": _FLOAT64,
+        "sizes": _INT32,
+        "memo": _INT64,
+        "seen": _INT64,
+        "dead": _UINT64,
+        "counters": _INT64,
+    },
+)
+_columns_from, _row_from = WORD * _TABLES.words, WORD * (_TABLES.words + _COLUMNS.words)
+_tables_at, _columns_at, _row_at = _TABLES.reader(), _COLUMNS.reader(), _ROW.reader()
+
+
+@compiled
+def match_row(address, count, first, shared_terms, mark):
+    """Match `count` values with the segment described at an address; return the ordinals of the matches,
+    which count from `first`. ``mark`` is greater than in all earlier calls.
+    """
+    tables = _tables_at(address)
+    given, row = _columns_at(address + _columns_from), _row_at(address + _row_from)
+    anchored = 0
+    for value in range(count):
+        number = np.int64(row.places[row.values[value, 0] >> 8])
+        if number < 0:
+            continue
+        given.tags[number, 0] = row.values[value, 0] & 0xFF
+        given.bits[number, 0] = row.values[value, 1]
+        given.sizes[number, 0] = row.values[value, 2]
+        if row.coded[number]:
+            tags, bits, sizes = given.tags[number], given.bits[number], given.sizes[number]
+            hash_strings(tags, bits, sizes, row.data, row.hashes)
+            encode(number, tags, bits, sizes, row.hashes, row.data, tables, given.codes[number])
+        if tables.code_first[number + 1] > tables.code_first[number]:
+            row.anchors[anchored] = number
+            anchored += 1
+    for number in row.null_keyed:
+        if given.tags[number, 0] == t.NULL:
+            row.anchors[anchored] = number
+            anchored += 1
+    for place in range(len(row.prefixing)):
+        number = row.prefixing[place]
+        find_prefixes(
+            given.tags[number], given.bits[number], given.sizes[number], row.data, tables.prefix_key,
+            tables.prefix_parent, tables.prefix_byte_first, tables.prefix_bytes, tables.prefix_first[number],
+            tables.prefix_first[number + 1], given.prefixed[place],
+        )  # fmt: skip
+    columns = Columns(
+        given.tags, given.codes, given.bits, given.reals, given.sizes, given.text, given.invalid_names,
+        given.prefixed, row.anchors[:anchored], given.strings, given.patterns, given.pattern, given.cells,
+    )  # fmt: skip
+    row.counters[:] = 0
+    runs, offsets = collect(
+        1, tables, columns, row.terms, shared_terms, (row.single, row.always, row.never),
+        (row.tags, row.bits, row.reals, row.sizes, row.memo), row.seen, mark, row.counters,
+    )  # fmt: skip
+    for value in range(count):
+        number = np.int64(row.places[row.values[value, 0] >> 8])
+        if number >= 0:
+            given.tags[number, 0], given.codes[number, 0] = t.NULL, t.CODE_NULL
+    ordinals = np.empty(offsets[1], np.int32)
+    found, shift = 0, np.int32(first)
+    for run in range(len(runs)):
+        for entry in range(runs[run, 0], runs[run, 1]):
+            if len(row.dead) == 0 or not row.dead[entry >> 6] >> np.uint64(entry & 63) & np.uint64(1):
+                ordinals[found] = tables.entry_ordinal[entry] + shift
+                found += 1
+    return ordinals[:found]
+
+
+class Prepared:
+    """Segment with its arrays for one message, and their description."""
+
+    def __init__(
+        self, snapshot: SnapshotState, place: int, values: t.Array, text: t.Array, bad: t.Array
+    ) -> None:
+        segment = snapshot.segments[place]
+        count = len(segment.attributes)
+        dead = snapshot.dead_entries[place]
+        self.first = int(snapshot.firsts[place])
+        self.row = _row(snapshot, segment, values, text, np.zeros(0, np.uint64) if dead is None else dead)
+        bits = np.zeros((count, 1), np.int64)
+        columns = Columns(
+            tags=np.zeros((count, 1), np.int8),
+            codes=np.zeros((count, 1), np.int32),
+            bits=bits,
+            reals=bits.view(np.float64),
+            sizes=np.zeros((count, 1), np.int32),
+            text=text,
+            invalid_names=bad,
+            prefixed=np.zeros((len(self.row.prefixing), 1), np.int32),
+            anchors=self.row.anchors,
+            **no_verdicts(segment)._asdict(),
+        )
+        self.shared_terms = segment.scan_terms[1]
+        self._kept = (segment, columns)  # the description has only addresses
+        self._words = np.array(
+            [*_TABLES.describe(segment.tables), *_COLUMNS.describe(columns), *_ROW.describe(self.row)],
+            np.int64,
+        )
+        self.address = int(self._words.ctypes.data)
+
+    def place_text(self, text: t.Array) -> None:
+        """Use other memory for the text."""
+        columns, row = self._words[_TABLES.words :], self._words[_TABLES.words + _COLUMNS.words :]
+        for words in (columns[_COLUMNS.places["text"] :], row[_ROW.places["data"] :]):
+            words[:2] = text.ctypes.data, len(text)
+
+
+def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Array, dead: t.Array) -> _Row:
+    tables, count = segment.tables, len(segment.attributes)
+    numbers = {attribute.name: number for number, attribute in enumerate(segment.attributes)}
+    depth = max(segment.depth, 2)
+    bits = np.zeros(depth, np.int64)
+    keyed = np.diff(tables.code_first) > 0
+    single, always, never = segment.single_terms
+    return _Row(
+        values=values,
+        data=text,
+        places=np.array([numbers.get(one.name, -1) for one in snapshot.attributes], np.int32),
+        coded=np.array([one.codes for one in segment.attributes], np.bool_),
+        null_keyed=np.flatnonzero(keyed & (tables.code_low == t.CODE_NULL)),
+        prefixing=np.flatnonzero(np.diff(tables.prefix_first) > 0),
+        anchors=np.zeros(count, np.int64),
+        hashes=np.zeros(1, np.uint64),
+        terms=segment.scan_terms[0],
+        single=single,
+        always=always,
+        never=never,
+        tags=np.zeros(depth, np.int8),
+        bits=bits,
+        reals=bits.view(np.float64),
+        sizes=np.zeros(depth, np.int32),
+        memo=np.zeros(len(tables.step_first), np.int64),
+        seen=np.zeros(segment.rows, np.int64),
+        dead=dead,
+        counters=np.zeros(3, np.int64),
+    )

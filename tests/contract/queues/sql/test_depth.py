@@ -1,0 +1,194 @@
+"""The depth of a queue in a database: counted by triggers, whatever is done with its messages."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from sqlalchemy import func, inspect, select, text
+
+from selectroute.queues.errors import MQError
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.sql import unit_endings
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.statements import ANY_EXPIRED, DEPTH, EXPIRE, HELD
+from selectroute.queues.sql.tables import held, message, metadata, queue
+from selectroute.store.engine import Store
+from tests.support.queue_calls import reason_of
+
+
+def recount(url):
+    """Compare the counts of each queue with its messages."""
+    store = Store(url, metadata)
+    try:
+        with store.reading() as connection:
+            for (id,) in connection.execute(select(queue.c.id)):
+                rows = select(func.count(), func.count(message.c.owner)).where(message.c.queue == id)
+                sums = select(
+                    func.coalesce(func.sum(held.c.messages), 0), func.coalesce(func.sum(held.c.in_units), 0)
+                ).where(held.c.queue == id)
+                assert tuple(connection.execute(sums).one()) == tuple(connection.execute(rows).one())
+    finally:
+        store.close()
+
+
+class Doings:
+    """Random calls on two queues, and the depths that they should have."""
+
+    def __init__(self, queues, clock, seed):
+        self.chance = random.Random(seed)
+        self.queues = {name: queues.create(name, QueueSettings(max_depth=40)) for name in "AB"}
+        self.depths = dict.fromkeys(self.queues, 0)
+        self.units = []
+        self.clock = clock
+
+    def put(self, name, **options):
+        try:
+            self.queues[name].put(b"x", **options)
+        except MQError as error:
+            assert error.reason == 2053
+            return 0
+        return 1
+
+    def get(self, name, **options):
+        try:
+            self.queues[name].get(**options)
+        except MQError as error:
+            assert error.reason == 2033
+            return 0
+        return 1
+
+    def expire(self, name):
+        self.put(name, expiry=10)
+        self.clock.now += 1.001
+
+    def enter_unit(self, name):
+        unit = self.queues[name].unit()
+        puts = sum(self.put(name, syncpoint=unit) for _ in range(2))
+        gets = self.get(name, syncpoint=unit)
+        self.depths[name] -= gets
+        self.units.append((name, unit, puts, gets))
+
+    def end_unit(self):
+        name, unit, puts, gets = self.units.pop(self.chance.randrange(len(self.units)))
+        if self.chance.random() < 0.5:
+            unit.commit()
+            self.depths[name] += puts
+        else:
+            unit.backout()
+            self.depths[name] += gets
+
+    def do_one(self):
+        name = self.chance.choice("AB")
+        match self.chance.randrange(9):
+            case 0 | 1 | 2:
+                self.depths[name] += self.put(name)
+            case 3:
+                self.expire(name)
+            case 4:
+                self.depths[name] -= self.get(name)
+            case 5:
+                self.enter_unit(name)
+            case 6 if self.units:
+                self.end_unit()
+            case 7:
+                other = "B" if name == "A" else "A"
+                moved = self.queues[name].move(other).done
+                self.depths[name] -= moved
+                self.depths[other] += moved
+            case _ if self.chance.random() < 0.2:
+                self.depths[name] -= self.queues[name].purge().done
+        assert {name: one.depth for name, one in self.queues.items()} == self.depths
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_right_whatever_is_done(url, clock, seed):
+    with SqlQueues(url, clock=clock) as queues:
+        doings = Doings(queues, clock, seed)
+        for _ in range(120):
+            doings.do_one()
+        recount(url)
+    recount(url)  # the units that were left are backed out
+
+
+def test_a_queue_is_full_at_its_maximum_depth_with_messages_in_units(url, clock):
+    with SqlQueues(url, clock=clock) as queues:
+        one = queues.create("A", QueueSettings(max_depth=2))
+        unit = one.unit()
+        one.put(b"x", syncpoint=unit)
+        one.put(b"x")
+        assert reason_of(one.put, b"x") == 2053
+        assert one.depth == 1
+        unit.backout()
+        one.put(b"x")
+        assert one.depth == 2
+
+
+def test_a_database_of_an_earlier_release_gets_the_counts(url, clock):
+    with SqlQueue.create(url, "A", clock=clock) as one:
+        for _ in range(5):
+            one.put(b"x")
+    store = Store(url, metadata)
+    with store.writing() as connection:
+        if store.is_sqlite:
+            names = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'queue_held%'"
+            for (name,) in connection.execute(text(names)).all():
+                connection.execute(text(f"DROP TRIGGER {name}"))
+        else:
+            for change in ("insert", "delete", "update"):
+                connection.execute(text(f"DROP TRIGGER queue_held_{change} ON queue_message"))
+        connection.execute(text("DROP TABLE queue_held"))
+    assert not inspect(store.engine).has_table("queue_held")
+    store.close()
+    with SqlQueue(url, "A", clock=clock) as one:
+        assert one.depth == 5
+        one.get()
+        one.put(b"y")
+        one.put(b"y")
+        assert one.depth == 6
+    recount(url)
+
+
+def test_rows_of_counts_become_one(url, clock, monkeypatch):
+    monkeypatch.setattr(unit_endings, "_MOST_ROWS", 4)
+    monkeypatch.setattr(unit_endings, "_CLEAN_UP_SECONDS", 0.0)
+    with SqlQueue.create(url, "A", clock=clock) as one:
+        for _ in range(40):
+            one.put(b"x")
+        one.get()
+        store = Store(url, metadata)
+        with store.reading() as connection:
+            rows = connection.execute(select(func.count()).select_from(held)).scalar_one()
+        store.close()
+        assert rows <= 8
+        assert one.depth == 39
+    recount(url)
+
+
+def test_it_reads_no_message_that_has_not_expired(tmp_path, clock):
+    url = f"sqlite:///{tmp_path}/queues.db"
+    SqlQueue.create(url, "A", clock=clock).close()
+    store = Store(url, metadata)
+    with store.reading() as connection:
+        for statement in (DEPTH, HELD, ANY_EXPIRED, EXPIRE):
+            compiled = statement.compile(store.engine, compile_kwargs={"render_postcompile": True})
+            plan = connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {compiled}", tuple(1 for _ in compiled.positiontup or ())
+            ).all()
+            steps = [step[3] for step in plan if "queue_message" in step[3]]
+            assert all("queue_message_expiration" in step for step in steps), steps
+    store.close()
+
+
+def test_a_deleted_queue_leaves_no_counts(url, clock):
+    with SqlQueues(url, clock=clock) as queues:
+        queues.create("A").put(b"x")
+        queues.delete("A", purge=True)
+    store = Store(url, metadata)
+    with store.reading() as connection:
+        assert connection.execute(select(func.count()).select_from(held)).scalar_one() == 0
+    store.close()

@@ -1,0 +1,181 @@
+"""One message at a time: the same matches as the reference index, with memory that is used again."""
+
+import threading
+
+import pytest
+
+import selectroute as sr
+from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.match import encode, kernel, one_message
+
+REGISTRY = [
+    ("equal", "color = 'red'"),
+    ("pair", "color = 'red' AND JMSType = 'car'"),
+    ("range", "weight > 2500"),
+    ("between", "JMSType = 'car' AND weight BETWEEN 10 AND 20.5"),
+    ("either", "color = 'red' OR weight = 15 OR JMSPriority = 4"),
+    ("prefix", "name LIKE 'ab%'"),
+    ("pattern", "name LIKE '%yz' AND color <> 'blue'"),
+    ("null", "color IS NULL"),
+    ("null-of-none", "missing IS NULL AND JMSType = 'car'"),
+    ("flag", "flag"),
+    ("not", "NOT (weight <= 7)"),
+    ("sum", "weight + 1 = 16"),
+    ("real", "real < 0.5"),
+    ("mode", "JMSDeliveryMode = 'PERSISTENT'"),
+    ("id", "JMSCorrelationID = 'ID:1'"),
+    ("any", None),
+]
+TOPICS = [("topic", "weight > 0", "cars/+"), ("level", None, "#/eu"), ("plain", None, "cars/eu")]
+MESSAGES = [
+    sr.Message(),
+    sr.Message({"JMSType": "car"}, {"color": "red", "weight": 15}),
+    sr.Message({"JMSType": "car", "JMSPriority": 4}, {"color": "blue", "weight": 3000.0}, "cars/eu"),
+    sr.Message({"JMSCorrelationID": "ID:1", "JMSDeliveryMode": "PERSISTENT"}, {"name": "abxyz"}, "cars/eu"),
+    sr.Message({"JMSCorrelationID": "ID:" + "0" * 48}, {"name": "äöyz", "color": None}, "bikes/eu"),
+    sr.Message(properties={"weight": sr.Byte(15), "flag": True, "real": sr.Float(0.25)}),
+    sr.Message(properties={"weight": sr.Int(-1), "flag": False, "real": float("nan")}),
+    sr.Message(properties={"weight": "15", "flag": "true", "color": 1, "name": b"abyz"}),
+    sr.Message(properties={"color": "red"}, unlike=("weight", "flag", "name")),
+    sr.Message(properties={f"p{number}": number for number in range(100)} | {"color": "red"}),
+]
+
+
+def index_of(rows):
+    index = sr.Index()
+    for id, selector, *topic in rows:
+        index.add(id, selector, *topic)
+    return index
+
+
+def matched(snapshot, message):
+    (ids,) = snapshot.match_one(message).ids().to_pylist()
+    assert len(ids) == len(set(ids)), "each subscription once"
+    return set(ids)
+
+
+def test_it_matches_as_the_index_does_whatever_came_before():
+    index = index_of([*REGISTRY, *TOPICS])
+    snapshot = index.freeze()
+    for message in [*MESSAGES, *reversed(MESSAGES)]:
+        assert matched(snapshot, message) == set(index.match(message)), message
+
+
+def test_a_single_selector_is_matched():
+    for id, selector, *topic in [*REGISTRY, *TOPICS]:
+        index = index_of([(id, selector, *topic)])
+        snapshot = index.freeze()
+        for message in MESSAGES:
+            assert matched(snapshot, message) == set(index.match(message)), (selector, message)
+
+
+def test_it_is_as_a_batch_of_one():
+    snapshot = index_of(REGISTRY).freeze()
+    found = snapshot.match_one(sr.Message({"JMSType": "car"}, {"color": "red"}))
+    assert len(found) == 1
+    assert found.offsets.tolist() == [0, len(found[0])]
+    assert found[0].dtype == "int32"
+    assert found.counters.found > 0
+    assert not len(found.refused)
+
+
+def test_an_empty_snapshot_matches_nothing():
+    assert matched(sr.Index().freeze(), MESSAGES[1]) == set()
+
+
+@pytest.mark.parametrize("dialect", ["ibm-jms", "ibm-mq", "mqe"])
+def test_fields_with_several_names_are_read(dialect):
+    texts = ("JMSPriority = 4", "JMSType = 'car'", "color IS NULL")
+    index = index_of([(text[:4], sr.Selector(text, dialect)) for text in texts])
+    snapshot = index.freeze()
+    for message in MESSAGES:
+        assert matched(snapshot, message) == set(index.match(message))
+
+
+def test_ids_as_octets_and_names_that_break_a_rule():
+    index = sr.Index()
+    index.add("id", sr.Selector(f'Root.MQMD.MsgId = "0x{"AB" * 24}"', "ibm-mq"))
+    index.add("name", sr.Selector("color = 'red'", "ibm-mq"))
+    snapshot = index.freeze()
+    for message in (
+        sr.Message({"JMSMessageID": "ID:" + "AB" * 24}),
+        sr.Message(properties={"color": "red"}),
+        sr.Message(properties={"color": "red", "JMSbad": 1}),
+        sr.Message(properties={"color": "red"}),
+    ):
+        assert matched(snapshot, message) == set(index.match(message)), message
+
+
+def test_long_strings_have_room():
+    index = index_of(
+        [("end", "name LIKE '%z'"), ("equal", "other = 'x'"), ("longest", f"name = '{'y' * 9_000}'")]
+    )
+    snapshot = index.freeze()
+    for size in (10, 5_000, 9_000, 3 << 20, 20):
+        for last in "yz":
+            message = sr.Message(properties={"other": "x", "name": "y" * (size - 1) + last})
+            assert matched(snapshot, message) == set(index.match(message))
+    (idle,) = snapshot.__dict__["_idle_matchers"]
+    assert len(idle._text) <= one_message._MOST_TEXT, "a huge message keeps no memory"
+
+
+def test_many_leaves_have_room():
+    index = index_of([(f"s{n}", f"a{n} = 1 OR b = {n} OR c > {n}") for n in range(1_500)])
+    snapshot = index.freeze()
+    message = sr.Message(properties={f"a{n}": 1 for n in range(999)} | {"c": 700})
+    for _ in range(2):
+        assert matched(snapshot, message) == set(index.match(message))
+
+
+def test_changes_and_removals_are_respected():
+    index = index_of([*REGISTRY, *TOPICS])
+    snapshot = index.freeze()
+    for number in range(3):
+        snapshot = snapshot.changed([Add(f"new-{number}", f"color = 'red' OR weight = {number}", None)])
+        index.add(f"new-{number}", f"color = 'red' OR weight = {number}")
+    snapshot = snapshot.changed([Remove("pair"), Replace("equal", "color = 'blue' OR weight = 15")])
+    index.remove("pair")
+    index.replace("equal", "color = 'blue' OR weight = 15")
+    for message in MESSAGES:
+        assert matched(snapshot, message) == set(index.match(message)), message
+
+
+def test_subscriptions_that_share_entries_are_matched():
+    rows = [
+        (f"s{n}", ("color = 'red' OR weight > 2", "weight > 2", "name LIKE '%z'")[n % 3]) for n in range(90)
+    ]
+    snapshot, index = sr.build_snapshot(rows), index_of(rows)
+    for message in MESSAGES:
+        assert matched(snapshot, message) == set(index.match(message)), message
+
+
+def test_threads_match_at_once():
+    index = index_of([*REGISTRY, *TOPICS])
+    snapshot = index.freeze()
+    expected = [set(index.match(message)) for message in MESSAGES]
+    wrong = []
+
+    def work():
+        for _ in range(200):
+            for message, ids in zip(MESSAGES, expected, strict=True):
+                if matched(snapshot, message) != ids:
+                    wrong.append(message)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_kernel_is_compiled_once_for_batches_and_messages():
+    snapshot = index_of(REGISTRY).freeze()
+    snapshot.match_one(MESSAGES[1])
+    for function in (kernel.collect, encode.encode, encode.hash_strings, encode.find_prefixes):
+        assert len(function.signatures) <= 1, function
+
+
+def test_other_things_than_a_message_are_rejected():
+    with pytest.raises(TypeError, match="a Message"):
+        sr.Index().freeze().match_one({"color": "red"})
