@@ -67,6 +67,12 @@ def kernel_matches(snapshot: sr.Snapshot, batch: pa.RecordBatch) -> list[list[st
     return [[ids[ordinal] for ordinal in row] for row in snapshot.match(batch)]
 
 
+def single_matches(snapshot: sr.Snapshot, message: sr.Message) -> list[str]:
+    (ids,) = snapshot.match_one(message).ids().to_pylist()
+    assert len(ids) == len(set(ids)), "each subscription once"
+    return ids
+
+
 def test_enough_pairs_are_compared():
     assert thorough.max_examples * PAIRS >= 20_000
 
@@ -82,7 +88,7 @@ def test_index_and_kernel_agree_with_the_reference(registry, batch):
     for message, ids in zip(batch, found, strict=True):
         wanted = expected(registry, message)
         matched = index.match(message)
-        assert set(matched) == wanted
+        assert set(matched) == wanted == set(single_matches(snapshot, message))
         assert len(matched) == len(set(matched)), "each subscription once"
         assert set(ids) == wanted
         assert len(ids) == len(set(ids)), "each subscription once"
@@ -95,7 +101,7 @@ def test_entries_that_are_shared_agree_with_the_reference(drawn, pool, batch):
     snapshot = sr.build_snapshot((f"s{n}", selector, topic) for n, (selector, topic) in enumerate(registry))
     verify_snapshot(snapshot)
     for message, ids in zip(batch, kernel_matches(snapshot, table_of(batch, snapshot.reads)), strict=True):
-        assert set(ids) == expected(registry, message)
+        assert set(ids) == expected(registry, message) == set(single_matches(snapshot, message))
         assert len(ids) == len(set(ids)), "each subscription once"
 
 
@@ -121,6 +127,7 @@ def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
         found = kernel_matches(snapshot, table_of(batch, snapshot.reads))
         for message, ids in zip(batch, found, strict=True):
             assert set(index.match(message)) == set(ids) == expected(registry, message)
+            assert set(single_matches(snapshot, message)) == set(ids)
 
     agree()
 
@@ -214,6 +221,6 @@ def test_many_subscriptions_under_crowded_keys_agree_with_the_reference():
             if (topic is None or TopicFilter.parse(topic).matches(message.topic))
             and selector.matches(message)
         }
-        assert set(index.match(message)) == wanted
+        assert set(index.match(message)) == wanted == set(single_matches(snapshot, message))
         assert set(ids) == wanted
         assert len(ids) == len(wanted)

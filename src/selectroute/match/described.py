@@ -53,7 +53,7 @@ class Described:
             types.Array(from_dtype(kind.dtype), kind.dimensions, "C", readonly=kind.readonly)
             for kind in kinds.values()
         ]
-        self._type = types.NamedTuple(arrays, group)
+        self._type = types.NamedTuple(arrays, group)  # type: ignore[attr-defined]  # numba has no types
 
     def describe(self, arrays: Iterable[t.Array]) -> list[int]:
         """Return the words for these arrays, which the caller keeps. Raises TypeError for other types."""

@@ -42,12 +42,12 @@ class _Matcher:
         self._numbers = {name: number for number, name in enumerate(names) if not name.startswith(PREFIX)}
         self._derived = [(number, name) for number, name in enumerate(names) if name.startswith(PREFIX)]
         values = np.zeros((len(names), 3), np.int64)
-        self._words = memoryview(values.reshape(-1))
-        self._reals = memoryview(values.reshape(-1).view(np.float64))
+        self._words = values.reshape(-1).data
+        self._reals = values.reshape(-1).view(np.float64).data
         self._checks_names = snapshot.checks_names
         self._bad_names = np.zeros(1, np.bool_)
         self._text = np.empty(_TEXT, np.uint8)
-        self._octets = memoryview(self._text)
+        self._octets = self._text.data
         self._segments = [
             Prepared(snapshot, place, values, self._text, self._bad_names)
             for place in range(len(snapshot.segments))
@@ -117,7 +117,7 @@ class _Matcher:
     def _enlarge(self, size: int) -> None:
         larger = np.empty(2 * size, np.uint8)
         larger[: len(self._text)] = self._text
-        self._text, self._octets = larger, memoryview(larger)
+        self._text, self._octets = larger, larger.data
         for segment in self._segments:
             segment.place_text(larger)
 

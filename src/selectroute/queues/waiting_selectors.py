@@ -1,8 +1,8 @@
 """Selectors of waiting calls, which come and go: the newest in an index, the others in snapshots.
 
 An `Index` takes a selector in microseconds, but its matching costs more the more selectors it has; a snapshot
-matches a message in some ten microseconds whatever it has, but is built at once. So the index is emptied into a
-snapshot when it has grown, and small snapshots are merged, as in a log-structured merge tree::
+matches a message in some ten microseconds whatever it has, but is built at once. So the index is emptied into
+a snapshot when it has grown, and small snapshots are merged, as in a log-structured merge tree::
 
     index      up to 1,024 selectors
     snapshots  each at least twice as large as the next, or 16,384 and more

@@ -4,8 +4,8 @@
 
 A round is a registry of selectors of all dialects and shapes, some of them with topic filters, and messages
 with what they speak of. Every engine must give for each message the subscriptions that the reference
-evaluator selects: a snapshot built by shapes, the same after some changes as deltas, the same merged, and the
-mutable index after the same changes. A round is made from the seed and its number alone.
+evaluator selects: a snapshot built by shapes, the same after some changes as deltas, the same merged, each
+with all messages at once and one by one, and the mutable index after the same changes. A round is made from the seed and its number alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import selectroute as sr
 from selectroute.index.build import build, hot_keys
 from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.match.match import match
+from selectroute.match.one_message import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated
@@ -148,6 +149,8 @@ def _compare(
         for row, message in enumerate(messages):
             got = snapshot.ids.take(found[row]).to_pylist()
             _same(engine, registry, message, wanted[row], got)
+            (got,) = match_one(snapshot, message).ids().to_pylist()
+            _same(f"{engine}, one message", registry, message, wanted[row], got)
     for row, message in enumerate(messages):
         _same("index", registry, message, wanted[row], index.match(message))
     return len(registry) * len(messages)
