@@ -56,7 +56,7 @@ class _Matcher:
 
     @property
     def is_small(self) -> bool:
-        """Whether its memory may be kept."""
+        """True if its memory may be kept for the next message."""
         return len(self._text) <= _MOST_TEXT
 
     def match(self, message: Message) -> tuple[t.Array, Counters]:

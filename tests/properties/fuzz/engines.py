@@ -5,7 +5,8 @@
 A round is a registry of selectors of all dialects and shapes, some of them with topic filters, and messages
 with what they speak of. Every engine must give for each message the subscriptions that the reference
 evaluator selects: a snapshot built by shapes, the same after some changes as deltas, the same merged, each
-with all messages at once and one by one, and the mutable index after the same changes. A round is made from the seed and its number alone.
+with all messages at once and one by one, and the mutable index after the same changes. A round is made from
+the seed and its number alone.
 """
 
 from __future__ import annotations

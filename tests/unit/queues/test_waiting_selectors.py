@@ -1,6 +1,7 @@
 """Selectors that come and go are found wherever they are: in the index, or in a snapshot."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_snapshots_are_merged_until_they_are_large(small):
         selectors.add(f"s{number}", sr.Selector(f"a = {number}"))
         sizes = [len(level.live) for level in selectors._levels]
         assert len(selectors._newest) < 4
-        assert all(one >= min(16, 2 * other) for one, other in zip(sizes, sizes[1:], strict=False)), sizes
+        assert all(one >= min(16, 2 * other) for one, other in pairwise(sizes)), sizes
     assert len(selectors._levels) <= 200 // 16 + 3
 
 
