@@ -141,7 +141,7 @@ JOINED: Final = (
     delete(held).where(held.c.id.in_(_FREE_ROWS)).returning(held.c.messages, held.c.in_units),
     insert(held),
 )
-"""Removes the rows of ``queue_held`` that nobody else removes; adds their sum as one row."""
+"""Removes the rows of ``queue_held`` that no other transaction removes; adds their sum as one row."""
 
 FIRST: Final = (
     select(message.c.place, message.c.timestamp)
