@@ -109,6 +109,25 @@ class PutEngine(QueueEngine):
         return found
 
 
+class DepthEngine(QueueEngine):
+    """The depth of the queue is asked for."""
+
+    def run(self) -> Timed:
+        """See `Engine`."""
+        holder = self._holder
+        assert isinstance(holder, QueueHolder)
+        started = self._clock()
+        right = sum(holder.queue.depth == holder.size for _ in range(self.messages))
+        return Timed(right, (self._clock() - started) / 1e9)
+
+    def judge(self) -> Expected:
+        """See `QueueEngine`."""
+        self.name, name = "correl-id", self.name
+        found = super().judge()
+        self.name = name
+        return found
+
+
 class Queues:
     """The holders of one size, each made when an engine first needs it."""
 
@@ -173,6 +192,7 @@ ENGINES: Final[dict[str, dict[str, _Maker]]] = {
         "correl-id": (TakeEngine, "sql-queue"),
         "sqlite-insert": (PutEngine, "sqlite-file"),
         "put": (PutEngine, "sql-queue"),
+        "depth": (DepthEngine, "sql-queue"),
     },
 }
 """By benchmark and name: what it is, and what holds the messages."""

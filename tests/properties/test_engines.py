@@ -68,7 +68,7 @@ def kernel_matches(snapshot: sr.Snapshot, batch: pa.RecordBatch) -> list[list[st
 
 
 def single_matches(snapshot: sr.Snapshot, message: sr.Message) -> list[str]:
-    (ids,) = snapshot.match_one(message).ids().to_pylist()
+    ids = snapshot.match_one(message).ids()
     assert len(ids) == len(set(ids)), "each subscription once"
     return ids
 

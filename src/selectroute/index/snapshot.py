@@ -21,6 +21,7 @@ from selectroute.storage.location import Where
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
+    from selectroute.match.one_message import MessageMatches
 
 
 class Snapshot(SnapshotState):
@@ -75,15 +76,15 @@ class Snapshot(SnapshotState):
 
         return match(self, messages, missing)
 
-    def match_one(self, message: Message) -> Matches:
-        """Return the subscriptions of one message, as `match` does for a batch of one: its only row is 0.
+    def match_one(self, message: Message) -> MessageMatches:
+        """Return the subscriptions of one message: ``ordinals``, int32, and ``ids()``.
 
-        Several times faster than a batch of one. For several threads at once, which each take some memory: 8
-        bytes a subscription, of which only what is used costs. Raises TypeError for anything but a `Message`.
+        Several times faster than a batch of one. For several threads at once, each of which takes memory: at
+        most 8 bytes a subscription. Raises TypeError for anything but a `Message`.
 
         >>> snapshot = build_snapshot([("heavy", "JMSType = 'car' AND weight > 2500")])
-        >>> snapshot.match_one(Message({"JMSType": "car"}, {"weight": 3000})).ids().to_pylist()
-        [['heavy']]
+        >>> snapshot.match_one(Message({"JMSType": "car"}, {"weight": 3000})).ids()
+        ['heavy']
         """
         return _match_one()(self, message)
 
@@ -101,7 +102,7 @@ class Snapshot(SnapshotState):
 
 
 @cache
-def _match_one() -> Callable[[SnapshotState, Message], Matches]:
+def _match_one() -> Callable[[SnapshotState, Message], MessageMatches]:
     """Import the matching of one message, once: an import statement takes as long as a third of a match."""
     from selectroute.match.one_message import match_one  # see `Snapshot.match`
 

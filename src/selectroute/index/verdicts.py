@@ -35,7 +35,7 @@ class Verdict:
 def judged(snapshot: Snapshot, message: Message) -> Verdict:
     """Match one message as a stream does."""
     found = snapshot.match_one(message)
-    return Verdict(np.sort(found[0]), np.sort(found.refused.ordinals))
+    return Verdict(np.sort(found.ordinals), np.sort(found.refused))
 
 
 def nearby(

@@ -66,11 +66,10 @@ def judge_extended(
 
 def judge_extended_message(
     snapshot: SnapshotState, message: Message, ordinals: t.Array
-) -> tuple[t.Array, Refused]:
-    """Return the ordinals of one message's matches, and the refused deliveries. O(matches)."""
+) -> tuple[t.Array, t.Array]:
+    """Return the ordinals of one message's matches, and those of the refused deliveries. O(matches)."""
     extended = snapshot.extended
-    if extended is None:
-        return ordinals, NOTHING_REFUSED
+    assert extended is not None
     verdicts: dict[str, bool | None] = {}
     keep = ~extended[ordinals]
     refused: list[int] = []
@@ -82,7 +81,7 @@ def judge_extended_message(
         keep[place] = verdicts[selector] is True
         if verdicts[selector] is None:
             refused.append(place)
-    return ordinals[keep], Refused(np.zeros(len(refused), np.int64), ordinals[refused])
+    return ordinals[keep], ordinals[refused]
 
 
 def _read(messages: Rows, row: int, names: tuple[str, ...] | None) -> Message | None:

@@ -33,8 +33,10 @@ BLOCK = 1024
 """Rows that go through the stages together: their data stays in the cache, and they share the cost of calls.
 """
 
-FEWEST = 256
-"""Leaves and spans for which there is room at first, in batches of a few rows."""
+FEWEST = 32
+"""Runs, leaves and spans for which there is room at first in a batch of a few rows: what is so small the C
+library gives out and takes back at once.
+"""
 
 HELD = 1 << 20
 """Entries with residuals that are judged in one call, rounded up to whole rows."""
@@ -48,7 +50,7 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, mar
     has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
     is `single_terms`. Row r is ``mark + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
-    runs = np.empty((max(1024, rows), 2), np.int64)
+    runs = np.empty((max(FEWEST, rows), 2), np.int64)
     used = 0
     offsets = np.zeros(rows + 1, np.int64)
     most = min(BLOCK, rows)
@@ -57,7 +59,7 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, mar
     leaves = np.empty(room, np.int32)
     firsts = np.empty(most + 1, np.int64)
     spans = np.empty((room, 4), np.int64)
-    held = np.empty(1024, np.bool_)
+    held = np.empty(room, np.bool_)
     accepted_first, zeros = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
     accepted, order = np.empty((16, 4), np.int64), np.empty(0, np.int32)
     columnwise = by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans)

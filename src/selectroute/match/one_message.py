@@ -9,18 +9,21 @@ The values that selectors read are written to a small table, which `one_row` mat
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from selectroute.arrays import tables as t
+from selectroute.arrays.ids import Ids
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.compiled import compiling_alone
 from selectroute.match.extended import judge_extended_message
 from selectroute.match.from_messages import INTEGER_TAGS
-from selectroute.match.match import Counters, Matches
-from selectroute.match.one_row import Prepared, match_row
+from selectroute.match.one_row import Prepared
 from selectroute.selector.arguments import check_argument
+from selectroute.selector.explain.sentences import counted
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
@@ -34,13 +37,41 @@ _MOST_TEXT: Final = 1 << 20
 """Bytes that are kept from one message to the next."""
 
 
+@dataclass(slots=True, eq=False)
+class MessageMatches:
+    """Matches of one message: ``ordinals`` int32, distinct and in any order. ``len()`` is their number.
+
+    ``refused``, int32, are the ordinals of deliveries without a verdict, which are not among the matches.
+    Ordinals are valid within one revision only; `ids` are permanent.
+    """
+
+    ordinals: t.Array
+    refused: t.Array
+    subscriptions: Ids
+    """Ids of the snapshot's ordinals."""
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def __repr__(self) -> str:
+        return f"MessageMatches({counted(len(self), 'match', 'matches')})"
+
+    def ids(self) -> list[str]:
+        """Return the ids of the subscriptions. O(matches)."""
+        found: list[str] = self.subscriptions.take(pa.array(self.ordinals)).to_pylist()
+        return found
+
+
+_NONE: Final = np.zeros(0, np.int32)
+
+
 class _Matcher:
     """Memory for matching one message at a time with a snapshot, in one thread at a time."""
 
     def __init__(self, snapshot: SnapshotState) -> None:
         names = [attribute.name for attribute in snapshot.attributes]
-        self._numbers = {name: number for number, name in enumerate(names) if not name.startswith(PREFIX)}
-        self._derived = [(number, name) for number, name in enumerate(names) if name.startswith(PREFIX)]
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._derived = [name for name in names if name.startswith(PREFIX)]
         values = np.zeros((len(names), 3), np.int64)
         self._words = values.reshape(-1).data
         self._reals = values.reshape(-1).view(np.float64).data
@@ -52,40 +83,33 @@ class _Matcher:
             Prepared(snapshot, place, values, self._text, self._bad_names)
             for place in range(len(snapshot.segments))
         ]
-        self._mark = 0
 
     @property
     def is_small(self) -> bool:
         """True if its memory may be kept for the next message."""
         return len(self._text) <= _MOST_TEXT
 
-    def match(self, message: Message) -> tuple[t.Array, Counters]:
-        """Return the ordinals of the matches, int32, and what they cost."""
+    def match(self, message: Message) -> t.Array:
+        """Return the ordinals of the matches, int32."""
         count = self._write(message)
         if self._checks_names:
             self._bad_names[0] = message.value(INVALID_NAMES)
-        self._mark += 1
-        parts = [
-            match_row(one.address, count, one.first, one.shared_terms, self._mark) for one in self._segments
-        ]
-        if len(parts) == 1:
-            return parts[0], Counters._make(self._segments[0].row.counters.tolist())
-        counts = sum(one.row.counters for one in self._segments)
-        return np.concatenate(parts), Counters._make(np.asarray(counts).tolist())
+        parts = [segment.match(count) for segment in self._segments]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _write(self, message: Message) -> int:
         """Write the values that selectors read to the table; return how many there are."""
-        numbers, values = self._numbers, message.values
-        if len(values) <= len(numbers):
-            found = [(numbers[name], value) for name, value in values.items() if name in numbers]
-        else:
-            found = [(number, values[name]) for name, number in numbers.items() if name in values]
-        for number, name in self._derived:
-            value = level_value(name, message.topic) if name.startswith(TOPIC) else message.value(name)
-            found.append((number, value))
+        values = message.values
+        if self._derived:
+            values = {**values, **{name: _derived(name, message) for name in self._derived}}
+        if len(values) > 2 * len(self._numbers):
+            values = {name: values[name] for name in self._numbers if name in values}
         words = self._words
         at = end = 0
-        for number, value in found:
+        for name, value in values.items():
+            number = self._numbers.get(name)
+            if number is None or value is None:
+                continue
             kind = type(value)
             if kind is str or kind is bytes:
                 octets = value.encode() if kind is str else value
@@ -99,8 +123,6 @@ class _Matcher:
             elif kind in INTEGER_TAGS:
                 tag = INTEGER_TAGS[kind]
                 words[at + 1], words[at + 2] = value.value, 0
-            elif value is None:
-                continue
             elif kind is bool:
                 tag = t.BOOLEAN
                 words[at + 1], words[at + 2] = value, 0
@@ -122,11 +144,15 @@ class _Matcher:
             segment.place_text(larger)
 
 
+def _derived(name: str, message: Message) -> Any:
+    return level_value(name, message.topic) if name.startswith(TOPIC) else message.value(name)
+
+
 _IDLE = "_idle_matchers"
 """Attribute of a snapshot: the matchers that no thread uses."""
 
 
-def match_one(snapshot: SnapshotState, message: Message) -> Matches:
+def match_one(snapshot: SnapshotState, message: Message) -> MessageMatches:
     """Match one message: see `Snapshot.match_one`."""
     check_argument(message, Message, "message", ONE_MESSAGE)
     idle: list[_Matcher] = snapshot.__dict__.setdefault(_IDLE, [])
@@ -135,10 +161,11 @@ def match_one(snapshot: SnapshotState, message: Message) -> Matches:
     except IndexError:
         with compiling_alone():
             matcher = _Matcher(snapshot)
-            ordinals, counters = matcher.match(message)
+            ordinals = matcher.match(message)
     else:
-        ordinals, counters = matcher.match(message)
+        ordinals = matcher.match(message)
     if matcher.is_small:
         idle.append(matcher)
-    ordinals, refused = judge_extended_message(snapshot, message, ordinals)
-    return Matches(np.array((0, len(ordinals)), np.int64), ordinals, counters, refused, snapshot.ids)
+    if snapshot.extended is None:
+        return MessageMatches(ordinals, _NONE, snapshot.ids)
+    return MessageMatches(*judge_extended_message(snapshot, message, ordinals), snapshot.ids)

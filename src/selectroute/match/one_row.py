@@ -21,6 +21,9 @@ from selectroute.match.kernel import collect
 from selectroute.match.lanes import Columns
 from selectroute.match.verdicts import no_verdicts
 
+_ORDINALS = 256
+"""Matches for which there is room at first."""
+
 _INT8, _INT32, _INT64 = Kind(np.dtype(np.int8)), Kind(np.dtype(np.int32)), Kind(np.dtype(np.int64))
 _UINT8, _UINT64, _BOOL = Kind(np.dtype(np.uint8)), Kind(np.dtype(np.uint64)), Kind(np.dtype(np.bool_))
 _FLOAT64 = Kind(np.dtype(np.float64))
@@ -49,6 +52,7 @@ class _Row(NamedTuple):
     seen: t.Array  # int64[subscriptions], the message that last matched a subscription of several clauses
     dead: t.Array  # uint64, see `Snapshot.dead_entries`; empty without any
     counters: t.Array  # int64[3], see `kernel`
+    ordinals: t.Array  # int32, the result
 
 
 def _readonly(kind: Kind) -> Kind:
@@ -105,16 +109,19 @@ _ROW = Described(
         "seen": _INT64,
         "dead": _UINT64,
         "counters": _INT64,
+        "ordinals": _INT32,
     },
 )
-_columns_from, _row_from = WORD * _TABLES.words, WORD * (_TABLES.words + _COLUMNS.words)
+_ROW_WORDS = _TABLES.words + _COLUMNS.words
+_columns_from, _row_from = WORD * _TABLES.words, WORD * _ROW_WORDS
 _tables_at, _columns_at, _row_at = _TABLES.reader(), _COLUMNS.reader(), _ROW.reader()
 
 
 @compiled
-def match_row(address, count, first, shared_terms, mark):
-    """Match `count` values with the segment described at an address; return the ordinals of the matches,
-    which count from `first`. ``mark`` is greater than in all earlier calls.
+def _match(address, count, first, shared_terms, mark):
+    """Match `count` values with the segment described at an address: write the ordinals of the matches, which
+    count from `first`, and return their number; or its negative, if there is not enough room. ``mark`` is
+    greater than in all earlier calls.
     """
     tables = _tables_at(address)
     given, row = _columns_at(address + _columns_from), _row_at(address + _row_from)
@@ -148,7 +155,6 @@ def match_row(address, count, first, shared_terms, mark):
         given.tags, given.codes, given.bits, given.reals, given.sizes, given.text, given.invalid_names,
         given.prefixed, row.anchors[:anchored], given.strings, given.patterns, given.pattern, given.cells,
     )  # fmt: skip
-    row.counters[:] = 0
     runs, offsets = collect(
         1, tables, columns, row.terms, shared_terms, (row.single, row.always, row.never),
         (row.tags, row.bits, row.reals, row.sizes, row.memo), row.seen, mark, row.counters,
@@ -157,14 +163,15 @@ def match_row(address, count, first, shared_terms, mark):
         number = np.int64(row.places[row.values[value, 0] >> 8])
         if number >= 0:
             given.tags[number, 0], given.codes[number, 0] = t.NULL, t.CODE_NULL
-    ordinals = np.empty(offsets[1], np.int32)
+    if offsets[1] > len(row.ordinals):
+        return -offsets[1]
     found, shift = 0, np.int32(first)
     for run in range(len(runs)):
         for entry in range(runs[run, 0], runs[run, 1]):
             if len(row.dead) == 0 or not row.dead[entry >> 6] >> np.uint64(entry & 63) & np.uint64(1):
-                ordinals[found] = tables.entry_ordinal[entry] + shift
+                row.ordinals[found] = tables.entry_ordinal[entry] + shift
                 found += 1
-    return ordinals[:found]
+    return found
 
 
 class Prepared:
@@ -176,8 +183,7 @@ class Prepared:
         segment = snapshot.segments[place]
         count = len(segment.attributes)
         dead = snapshot.dead_entries[place]
-        self.first = int(snapshot.firsts[place])
-        self.row = _row(snapshot, segment, values, text, np.zeros(0, np.uint64) if dead is None else dead)
+        row = _row(snapshot, segment, values, text, np.zeros(0, np.uint64) if dead is None else dead)
         bits = np.zeros((count, 1), np.int64)
         columns = Columns(
             tags=np.zeros((count, 1), np.int8),
@@ -187,23 +193,37 @@ class Prepared:
             sizes=np.zeros((count, 1), np.int32),
             text=text,
             invalid_names=bad,
-            prefixed=np.zeros((len(self.row.prefixing), 1), np.int32),
-            anchors=self.row.anchors,
+            prefixed=np.zeros((len(row.prefixing), 1), np.int32),
+            anchors=row.anchors,
             **no_verdicts(segment)._asdict(),
         )
-        self.shared_terms = segment.scan_terms[1]
-        self._kept = (segment, columns)  # the description has only addresses
+        self._first, self._shared_terms = int(snapshot.firsts[place]), segment.scan_terms[1]
+        self._ordinals = row.ordinals
+        self._mark = 0
+        self._kept = (segment, columns, row)  # the description has only addresses
         self._words = np.array(
-            [*_TABLES.describe(segment.tables), *_COLUMNS.describe(columns), *_ROW.describe(self.row)],
+            [*_TABLES.describe(segment.tables), *_COLUMNS.describe(columns), *_ROW.describe(row)],
             np.int64,
         )
-        self.address = int(self._words.ctypes.data)
+        self._address = int(self._words.ctypes.data)
+
+    def match(self, count: int) -> t.Array:
+        """Return the ordinals of the matches of `count` values, int32."""
+        while True:
+            self._mark += 1
+            found = _match(self._address, count, self._first, self._shared_terms, self._mark)
+            if found >= 0:
+                return self._ordinals[:found].copy()
+            self._ordinals = np.empty(-2 * found, np.int32)
+            self._place(_ROW_WORDS + _ROW.places["ordinals"], self._ordinals)
 
     def place_text(self, text: t.Array) -> None:
         """Use other memory for the text."""
-        columns, row = self._words[_TABLES.words :], self._words[_TABLES.words + _COLUMNS.words :]
-        for words in (columns[_COLUMNS.places["text"] :], row[_ROW.places["data"] :]):
-            words[:2] = text.ctypes.data, len(text)
+        self._place(_TABLES.words + _COLUMNS.places["text"], text)
+        self._place(_ROW_WORDS + _ROW.places["data"], text)
+
+    def _place(self, word: int, array: t.Array) -> None:
+        self._words[word : word + 2] = array.ctypes.data, len(array)
 
 
 def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Array, dead: t.Array) -> _Row:
@@ -234,4 +254,5 @@ def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Arr
         seen=np.zeros(segment.rows, np.int64),
         dead=dead,
         counters=np.zeros(3, np.int64),
+        ordinals=np.empty(_ORDINALS, np.int32),
     )

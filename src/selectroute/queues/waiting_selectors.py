@@ -64,8 +64,7 @@ class WaitingSelectors:
         """Return the names of the selectors that a message satisfies, each once."""
         matched = self._newest.match(message) if self._selectors else []
         for level in self._levels:
-            (ids,) = level.snapshot.match_one(message).ids().to_pylist()
-            matched += [name for name in ids if name in level.live]
+            matched += [name for name in level.snapshot.match_one(message).ids() if name in level.live]
         return matched
 
     def _merge(self) -> None:

@@ -150,8 +150,8 @@ def _compare(
         for row, message in enumerate(messages):
             got = snapshot.ids.take(found[row]).to_pylist()
             _same(engine, registry, message, wanted[row], got)
-            (got,) = match_one(snapshot, message).ids().to_pylist()
-            _same(f"{engine}, one message", registry, message, wanted[row], got)
+            one = match_one(snapshot, message).ids()
+            _same(f"{engine}, one message", registry, message, wanted[row], one)
     for row, message in enumerate(messages):
         _same("index", registry, message, wanted[row], index.match(message))
     return len(registry) * len(messages)

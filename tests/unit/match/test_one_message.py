@@ -49,7 +49,7 @@ def index_of(rows):
 
 
 def matched(snapshot, message):
-    (ids,) = snapshot.match_one(message).ids().to_pylist()
+    ids = snapshot.match_one(message).ids()
     assert len(ids) == len(set(ids)), "each subscription once"
     return set(ids)
 
@@ -69,14 +69,29 @@ def test_a_single_selector_is_matched():
             assert matched(snapshot, message) == set(index.match(message)), (selector, message)
 
 
-def test_it_is_as_a_batch_of_one():
+def test_it_has_ordinals_and_ids():
     snapshot = index_of(REGISTRY).freeze()
     found = snapshot.match_one(sr.Message({"JMSType": "car"}, {"color": "red"}))
-    assert len(found) == 1
-    assert found.offsets.tolist() == [0, len(found[0])]
-    assert found[0].dtype == "int32"
-    assert found.counters.found > 0
+    assert len(found) == len(found.ordinals) == 5
+    assert repr(found) == "MessageMatches(5 matches)"
+    assert found.ordinals.dtype == found.refused.dtype == "int32"
+    assert found.ids() == [snapshot.ids[one].as_py() for one in found.ordinals]
     assert not len(found.refused)
+
+
+def test_the_result_stays_as_it_is_when_the_next_message_is_matched():
+    snapshot = index_of(REGISTRY).freeze()
+    first = snapshot.match_one(MESSAGES[1])
+    before = first.ordinals.tolist()
+    snapshot.match_one(MESSAGES[3])
+    assert first.ordinals.tolist() == before
+
+
+def test_many_matches_have_room_and_come_once():
+    index = index_of([(f"s{n}", f"a > {n} OR b = 1") for n in range(3_000)])
+    snapshot = index.freeze()
+    for message in (sr.Message(properties={"a": 5_000, "b": 1}), sr.Message(properties={"a": 2_000})):
+        assert matched(snapshot, message) == set(index.match(message))
 
 
 def test_an_empty_snapshot_matches_nothing():
