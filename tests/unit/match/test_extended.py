@@ -83,8 +83,14 @@ def kernel(index, batch=BATCH):
     snapshot = index.freeze()
     ids = snapshot.ids.to_pylist()
     matches = snapshot.match(batch)
+    rows = [sorted(ids[i] for i in row) for row in matches]
     pairs = zip(matches.refused.rows.tolist(), matches.refused.ordinals, strict=True)
-    return [sorted(ids[i] for i in row) for row in matches], sorted((row, ids[i]) for row, i in pairs)
+    refused = sorted((row, ids[i]) for row, i in pairs)
+    if batch is BATCH:
+        one_by_one = [snapshot.match_one(message) for message in MESSAGES]
+        assert [sorted(one.ids()) for one in one_by_one] == rows
+        assert sorted((row, ids[i]) for row, one in enumerate(one_by_one) for i in one.refused) == refused
+    return rows, refused
 
 
 def test_without_a_provider_that_delivery_alone_is_refused(install):
