@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.index.build.entry_columns import Entries, changes, distinct
+from selectroute.index.build.entry_columns import Entries, changes, distinct, numbered
 from selectroute.index.build.residuals import (
     EqualityPrograms,
     Others,
@@ -113,13 +113,11 @@ class _Division:
 
     def _leaves(self, tuple_: t.Array, codes: t.Array) -> t.Array:
         """Return the numbers of new leaves for rows with these tuples and codes."""
-        order = np.lexsort((codes, tuple_))
-        new = changes(tuple_[order], codes[order])
-        leaf = np.empty(len(order), np.int64)
-        leaf[order] = len(self._tuple) + np.cumsum(new) - 1
-        self._tuple = np.append(self._tuple, tuple_[order[new]])
-        self._codes = np.append(self._codes, codes[order[new]])
-        return leaf
+        shown, number = numbered(codes, tuple_)
+        first = len(self._tuple)
+        self._tuple = np.append(self._tuple, tuple_[shown])
+        self._codes = np.append(self._codes, codes[shown])
+        return first + number
 
     def _choices(self) -> _Choices:
         others, found = self._others, self._found
@@ -235,10 +233,8 @@ class _Division:
 
 def alike(*columns: t.Array) -> t.Array:
     """Return for each row the number of equal rows."""
-    order = np.lexsort(columns)
-    run = np.cumsum(changes(*(column[order] for column in columns))) - 1
-    found = np.empty(len(order), np.int64)
-    found[order] = np.bincount(run)[run]
+    _, number = numbered(*columns)
+    found: t.Array = np.bincount(number)[number]
     return found
 
 

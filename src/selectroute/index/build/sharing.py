@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.index.build.entry_columns import Entries, changes, distinct
+from selectroute.index.build.entry_columns import Entries, changes, distinct, numbered
 from selectroute.index.build.residuals import slices
 
 WORTH: Final = 2
@@ -54,10 +54,7 @@ def share(entries: Entries) -> tuple[Entries, Shared | None]:
     count = len(ordinal)
     if not count or _distinct_count(keys) * WORTH > count:
         return entries, None
-    order = np.lexsort(keys)
-    number = np.empty(count, np.int64)
-    number[order] = np.cumsum(changes(*(column[order] for column in keys))) - 1
-    number = _apart(number, entries)
+    number = _apart(numbered(*keys)[1], entries)
     order = np.lexsort((ordinal, number))
     # A subscription with the same clause twice is one of those that share the entry.
     order = order[changes(number[order], ordinal[order])]
