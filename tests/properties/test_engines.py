@@ -94,11 +94,34 @@ def test_index_and_kernel_agree_with_the_reference(registry, batch):
         assert len(ids) == len(set(ids)), "each subscription once"
 
 
+CLAUSES = (
+    "a = 1",
+    "a > 0",
+    "b = 'x' AND a < 2",
+    "b LIKE '%a'",
+    "color IS NULL",
+    "NOT (a >= 1)",
+    "weight < 7.5",
+)
+ored = st.lists(st.sampled_from(CLAUSES), min_size=1, max_size=4).map(" OR ".join).map(sr.Selector)
+"""Selectors of few clauses, so that many have one twice, in one order or another."""
+
+
 @settings(thorough, max_examples=12)
-@given(st.lists(st.sampled_from(range(6)), min_size=30, max_size=60), registries, batches)
-def test_entries_that_are_shared_agree_with_the_reference(drawn, pool, batch):
+@given(
+    st.lists(st.sampled_from(range(8)), min_size=30, max_size=60),
+    registries,
+    st.tuples(st.tuples(ored, st.none()), st.tuples(ored, st.sampled_from(TOPICS))),
+    batches,
+)
+def test_entries_that_are_shared_agree_with_the_reference(drawn, some, repeating, batch):
+    pool = [*some[:6], *repeating]
     registry = [pool[number] for number in drawn]
-    snapshot = sr.build_snapshot((f"s{n}", selector, topic) for n, (selector, topic) in enumerate(registry))
+    # As texts: a selector that is parsed alone has no clause twice.
+    snapshot = sr.build_snapshot(
+        {"id": f"s{n}", "selector": selector.text or None, "topic": topic, "dialect": selector.dialect}
+        for n, (selector, topic) in enumerate(registry)
+    )
     verify_snapshot(snapshot)
     for message, ids in zip(batch, kernel_matches(snapshot, table_of(batch, snapshot.reads)), strict=True):
         assert set(ids) == expected(registry, message) == set(single_matches(snapshot, message))
