@@ -11,8 +11,8 @@ from docs.site.pages import ROOT
 
 def main() -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m docs.site", description="Build the documentation as a site.")
-    parser.add_argument("--write", action="store_true", help="write what is generated into the pages of docs/")
+    parser = argparse.ArgumentParser(prog="python -m docs.site", description="Build the documentation.")
+    parser.add_argument("--write", action="store_true", help="write what is generated into the pages")
     if parser.parse_args().write:
         for path in [*generated.write(), *picture.write()]:
             print(path.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""Build of the site: pages and the files that they link to, copied as they are beside each other, then HTML."""
+"""Build of the site: pages, and the files that they link to, are copied beside each other and made HTML."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _NAMES: Final = re.compile(r"<!-- names -->\n.*<!-- /names -->", re.DOTALL)
 _VIEWER: Final = "<!-- viewer --><!-- /viewer -->"
 _VIEWED: Final = "[all calls](http-api.html), [OpenAPI document](openapi.json)."
 
+_OTHER_HOST: Final = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?(https?://[^\"' >]+)")
+
 
 class BuildError(Exception):
     """Failure to build the site."""
@@ -42,7 +44,11 @@ def build(to: Path = SITE) -> Path:
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     if subprocess.run(command, cwd=to, env=environment, check=False).returncode:
         raise BuildError("the site was not built: see above; pip install -c constraints.txt '.[docs]'")
-    return to / "html" / "docs" / "index.html"
+    html = to / "html"
+    for page in html.rglob("*.html"):
+        if found := _OTHER_HOST.search(page.read_text(encoding="utf-8")):
+            raise BuildError(f"{page.relative_to(html)} loads {found[1]} from another host")
+    return html / "docs" / "index.html"
 
 
 def copy(to: Path) -> None:

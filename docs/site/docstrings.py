@@ -1,4 +1,4 @@
-"""Docstrings as Markdown, for mkdocstrings: doctests become code, and parameters that share a text get a line each."""
+"""Docstrings as Markdown: doctests become code, and parameters that share a text get a line each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Final
 from griffe import Extension, Object
 
 _DOCTEST: Final = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent)\S.*)*", re.MULTILINE)
-_SHARED: Final = re.compile(r"^(?P<indent> +)(?P<names>\w+(?:, \w+)+): (?P<text>.*(?:\n(?P=indent) +.*)*)", re.MULTILINE)
+_SHARED: Final = re.compile(
+    r"^(?P<indent> +)(?P<names>\w+(?:, \w+)+): (?P<text>.*(?:\n(?P=indent) +.*)*)", re.MULTILINE
+)
 
 
 class Docstrings(Extension):

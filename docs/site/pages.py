@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ _HEADING: Final = re.compile(r"^#{1,6} +(.*?)(?: +#*)?$", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """Code block: its language, its text, and the mark in the comment before it, such as ``spark: orders``."""
+    """Code block: its language, its text, and the comment before it, such as ``spark: orders``."""
 
     language: str
     code: str
@@ -87,10 +88,13 @@ def broken_links(page: Path) -> Iterator[str]:
             continue
         name, _, anchor = target.partition("#")
         path = Path(os.path.normpath(page.parent / name)) if name else page
-        if not path.exists():
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in _anchors_of(path)):
             yield target
-        elif anchor and path.suffix == ".md" and anchor not in anchors(path.read_text(encoding="utf-8")):
-            yield target
+
+
+@cache
+def _anchors_of(path: Path) -> set[str]:
+    return anchors(path.read_text(encoding="utf-8"))
 
 
 def _without_code(text: str) -> str:

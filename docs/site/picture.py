@@ -10,7 +10,7 @@ from docs.site.pages import DOCS
 
 PATH: Final = DOCS / "pictures" / "way-of-a-message.svg"
 
-_WIDTH, _HEIGHT = 960, 330
+_WIDTH, _HEIGHT = 960, 304
 _STYLE: Final = """\
 text{font:14px system-ui,sans-serif;fill:#24292f}
 .title{font-weight:600}.small{font-size:12px;fill:#57606a}
@@ -48,17 +48,17 @@ _PEOPLE: Final = (
         20, 20, 250, 84, "Subscribers", ("JMSType = 'car' AND weight > 2500", "on the topics cars/+")
     ),
     Box(350, 20, 250, 84, "Registry", ("each change is a revision", "HTTP, commands, Python, console")),
-    Box(680, 20, 260, 84, "Snapshot of a revision", ("subscriptions as flat arrays,", "mapped by all processes")),
+    Box(680, 20, 260, 84, "Snapshot of a revision", ("flat arrays, mapped by all", "processes of a machine")),
 )  # fmt: skip
 _ENGINE: Final = (
-    Box(20, 175, 190, 122, "Messages", ("files: Parquet, JSON", "Kafka", "a streaming DataFrame")),
-    Box(270, 175, 190, 122, "Batch", ("pinned to one revision;", "a repeat of the batch", "has the same one")),
-    Box(520, 175, 180, 122, "Match", ("one key for each tuple", "of equalities, then a", "binary search")),
-    Box(760, 175, 180, 122, "Deliveries", ("committed once:", "folders, Delta tables,", "queues, topics")),
+    Box(20, 175, 190, 108, "Messages", ("files: Parquet, JSON", "Kafka", "a streaming DataFrame")),
+    Box(270, 175, 190, 108, "Batch", ("pinned to one revision;", "a repeat of it has", "the same one")),
+    Box(520, 175, 180, 108, "Match", ("one key for each tuple", "of equalities, then a", "binary search")),
+    Box(760, 175, 180, 108, "Deliveries", ("committed once:", "folders, Delta tables,", "queues, topics")),
 )
 _ARROWS: Final = (
     "M270 62 H342", "M600 62 H672", "M810 104 V140 H610 V167",
-    "M210 236 H262", "M460 236 H512", "M700 236 H752",
+    "M210 229 H262", "M460 229 H512", "M700 229 H752",
 )  # fmt: skip
 
 

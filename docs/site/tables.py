@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from textwrap import dedent
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -120,7 +121,7 @@ def attribute_texts(of: type | ModuleType) -> dict[str, str]:
     if isinstance(body[0], ast.ClassDef):
         body = body[0].body
     texts = {}
-    for one, below in zip(body, body[1:], strict=False):
+    for one, below in pairwise(body):
         target = one.target if isinstance(one, ast.AnnAssign) else None
         if isinstance(one, ast.Assign):
             target = one.targets[0]  # type: ignore[assignment]
