@@ -18,8 +18,8 @@ from docs.site.pages import DOCS, ROOT, documentation, links
 
 SITE: Final = ROOT / "build" / "site"
 _NAMES: Final = re.compile(r"<!-- names -->\n.*<!-- /names -->", re.DOTALL)
-_VIEWER: Final = "<!-- viewer --><!-- /viewer -->"
-_VIEWED: Final = "[all calls](http-api.html), [OpenAPI document](openapi.json)."
+_VIEWER: Final = "<!-- viewer -->"
+_VIEWED: Final = "[All calls on one page](http-api.html), [OpenAPI document](openapi.json)."
 
 _OTHER_HOST: Final = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?(https?://[^\"' >]+)")
 

@@ -54,7 +54,7 @@ def links(text: str) -> list[str]:
     >>> links("See [the way](pictures/way.svg), not `[a](b)`.")
     ['pictures/way.svg']
     """
-    return _LINK.findall(_INLINE.sub("``", _without_code(text)))
+    return _LINK.findall(_INLINE.sub("``", without_code(text)))
 
 
 def anchors(text: str) -> set[str]:
@@ -64,7 +64,7 @@ def anchors(text: str) -> set[str]:
     ['a-queue-by-ids', 'a-queue-by-ids-1', 'get--put']
     """
     found: set[str] = set()
-    for heading in _HEADING.findall(_without_code(text)):
+    for heading in _HEADING.findall(without_code(text)):
         anchor = slug(heading)
         number = 0
         while (name := f"{anchor}-{number}" if number else anchor) in found:
@@ -92,10 +92,11 @@ def broken_links(page: Path) -> Iterator[str]:
             yield target
 
 
+def without_code(text: str) -> str:
+    """Return a page without its code blocks."""
+    return _FENCE.sub("", text)
+
+
 @cache
 def _anchors_of(path: Path) -> set[str]:
     return anchors(path.read_text(encoding="utf-8"))
-
-
-def _without_code(text: str) -> str:
-    return _FENCE.sub("", text)

@@ -21,7 +21,6 @@ import pytest
 from docs.site.pages import DOCS, ROOT, blocks
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.selector.dialect_table import rows
-from tests.support.components import KAFKA
 
 SOURCES = ROOT / "src"
 README = ROOT / "README.md"
@@ -140,7 +139,8 @@ def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
     assert json.loads(line)["deliveries"] == 1
 
 
-@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("kafka")
 def test_the_tutorial_of_kafka_delivers_as_its_page_shows(tmp_path, monkeypatch, kafka):
     page = TUTORIALS / "kafka-to-kafka.md"
     for topic in ("cars", "heavy-cars"):
@@ -156,12 +156,6 @@ def test_the_tutorial_of_kafka_delivers_as_its_page_shows(tmp_path, monkeypatch,
             code = block.code.replace("localhost:9092", kafka.address)
             _run([*BASH, exports + code], tmp_path, timeout=600)
             exports += "".join(line for line in code.splitlines(keepends=True) if line.startswith("export "))
-
-
-for _one in KAFKA:
-    test_the_tutorial_of_kafka_delivers_as_its_page_shows = _one(
-        test_the_tutorial_of_kafka_delivers_as_its_page_shows
-    )
 
 
 RED = b'{"properties": {"color": {"type": "string", "value": "red"}}}\n'
