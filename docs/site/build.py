@@ -40,7 +40,8 @@ def build(to: Path = SITE) -> Path:
     shutil.rmtree(to, ignore_errors=True)
     copy(to / "pages")
     shutil.copy(DOCS / "zensical.toml", to)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     if subprocess.run(command, cwd=to, env=environment, check=False).returncode:
         raise BuildError("the site was not built: see above; pip install -c constraints.txt '.[docs]'")
