@@ -24,20 +24,24 @@ def viewer() -> str:
 def calls() -> str:
     """Return the reference as Markdown: a heading for each tag, and below it one for each call."""
     tags: dict[str, list[str]] = {}
-    for path, operations in document()["paths"].items():
+    whole = document()
+    for path, operations in whole["paths"].items():
         for method, one in operations.items():
-            tags.setdefault(one["tags"][0], []).append("\n".join(_call(method.upper(), path, one)).strip())
+            text = "\n".join(_call(method.upper(), path, one, whole["components"]["schemas"])).strip()
+            tags.setdefault(one["tags"][0], []).append(text)
     return "\n\n".join("\n\n".join([f"## {tag}", *found]) for tag, found in tags.items())
 
 
-def _call(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
+def _call(method: str, path: str, one: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
     yield f"### {one['summary']}"
     yield f"\n`{method} {path}` (role `{one['x-role']}`)\n"
     yield one.get("description", "").strip() + "\n"
     if one.get("parameters"):
-        yield "| parameter | in | |\n|---|---|---|"
+        yield "| parameter | in | values | |\n|---|---|---|---|"
         for given in one["parameters"]:
-            yield f"| `{given['name']}` | {given['in']} | {_cell(given.get('description', ''))} |"
+            values = _values(given.get("schema", {}), schemas)
+            name = f"`{given['name']}`" + (", required" if given.get("required") else "")
+            yield f"| {name} | {given['in']} | {values} | {_cell(given.get('description', ''))} |"
         yield ""
     for media_type, content in one.get("requestBody", {}).get("content", {}).items():
         example = content.get("example")
@@ -47,6 +51,26 @@ def _call(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
     for status, answer in one["responses"].items():
         yield f"| {status} | {_cell(answer['description'])} |"
     yield ""
+
+
+def _values(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return the values that a parameter may have, in words."""
+    if "$ref" in schema:
+        schema = {**schemas[schema["$ref"].rpartition("/")[2]], **schema}
+    if "anyOf" in schema:
+        kinds = [_values(one, schemas) for one in schema["anyOf"] if one.get("type") != "null"]
+        text = " or ".join(kinds)
+    elif "enum" in schema:
+        text = ", ".join(f"`{one}`" for one in schema["enum"])
+    elif schema.get("type") == "array":
+        text = f"{_values(schema.get('items', {}), schemas)}, several times"
+    else:
+        text = schema.get("type", "")
+    if "minimum" in schema and "maximum" in schema:
+        text += f", {schema['minimum']:,} to {schema['maximum']:,}"
+    if (default := schema.get("default")) not in (None, "", []):
+        text += f"; `{default}` unless given"
+    return text
 
 
 def _cell(text: str) -> str:
