@@ -6,7 +6,6 @@ import html
 import re
 from typing import Final
 
-import click
 import typer
 from typer.cli import get_docs_for_click
 
@@ -21,7 +20,7 @@ _EXAMPLE: Final = re.compile(r"(?:selectroute|RUN) .*")
 def commands() -> str:
     """Return the reference as Markdown: a heading for each noun, and below it one for each verb."""
     command = typer.main.get_command(app)
-    context = click.Context(command, info_name="selectroute")
+    context = typer.Context(command, info_name="selectroute")
     text = html.unescape(get_docs_for_click(obj=command, ctx=context, name="selectroute"))
     lines: list[str] = []
     heading, in_code = "selectroute", False

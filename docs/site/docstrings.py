@@ -13,7 +13,7 @@ _SHARED: Final = re.compile(
 )
 
 
-class Docstrings(Extension):
+class Docstrings(Extension):  # type: ignore[misc]
     """Rewrites each docstring before it is parsed."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:

@@ -71,7 +71,6 @@ def settings() -> str:
 
 def formats() -> str:
     """Return the number of each format on disk."""
-    of_jobs = cast(dict[str, int], output_folder._FORMATS)
     rows = [
         ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
@@ -79,7 +78,7 @@ def formats() -> str:
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
         *(
             (f"output folder with {name.capitalize()} tables", str(number), "`_job.json`")
-            for name, number in of_jobs.items()
+            for name, number in output_folder._FORMATS.items()
         ),
         ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
     ]
@@ -132,11 +131,14 @@ def attribute_texts(of: type | ModuleType) -> dict[str, str]:
 
 
 def _metrics(found: Iterable[MetricWrapperBase], rows: Iterable[tuple[str, ...]] = ()) -> str:
-    own = [
-        (f"`{one._name}{'_total' if one._type == 'counter' else ''}{_labels(one._labelnames)}`",
-         one._type, one._documentation)
+    own: list[tuple[str, ...]] = [
+        (
+            f"`{one._name}{'_total' if one._type == 'counter' else ''}{_labels(one._labelnames)}`",
+            one._type or "",
+            one._documentation,
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     return _table(("metric", "type", ""), [*own, *rows])
 
 
