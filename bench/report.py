@@ -21,7 +21,7 @@ from bench.measure import PARTS, Sample
 from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 
 README: Final = Path(__file__).with_name("README.md")
-SCALE_PAGE: Final = Path(__file__).parents[1] / "streaming" / "README.md"
+SCALE_PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
 SCALE: Final = ("cores", "partitions")
 """The benchmarks that the page on scale shows."""
 SHARES_BESIDE: Final = ("streams", "curve")
@@ -66,10 +66,8 @@ def _update(path: Path, text: str) -> None:
     page = path.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN, 1)
     _, after = rest.split(END, 1)
-    # The page on scale lies elsewhere, and its headings are one level further down, as these are.
-    text = (
-        text if path == README else text.replace("](record/", "](../bench/record/").replace("### ", "#### ")
-    )
+    # The page on scale lies elsewhere.
+    text = text if path == README else text.replace("](record/", "](../../bench/record/")
     path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 

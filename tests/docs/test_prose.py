@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src"
+from docs.site.pages import ROOT, documentation, without_code
+
+SOURCES = ROOT / "src"
 OPENINGS = {"The", "What", "How", "One", "Whether"}
 GERMAN = re.compile(
     r"(?<!here )\b(?:is|are|was|were) no (?!longer\b|more\b|other\b|such\b)|\bnobody\b", re.IGNORECASE
@@ -61,3 +62,16 @@ def test_what_is_german_is_found(text):
 )
 def test_what_is_english_is_not(text):
     assert not GERMAN.search(text)
+
+
+OF_THE_PAST = {"CHANGELOG.md", "bench/README.md"}
+"""Pages that keep what was written with a release or a record."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted({path.relative_to(ROOT).as_posix() for path in documentation()} - OF_THE_PAST)
+)
+def test_no_page_is_german_in_english_words(name):
+    text = without_code((ROOT / name).read_text(encoding="utf-8"))
+    found = [text[match.start() :][:60] for wrong in (GERMAN, PRONOUNS) for match in wrong.finditer(text)]
+    assert not found, "\n".join(found)

@@ -141,7 +141,7 @@ def test_the_usage_of_a_conf_file_is_a_command_that_there_is(name):
 def test_the_account_and_the_secret_of_the_manifests_are_those_of_the_page():
     made = list(yaml.safe_load_all((STREAMING / "kubernetes" / "access.yaml").read_text()))
     names = {one["kind"]: one["metadata"]["name"] for one in made}
-    page = (STREAMING / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "clusters.md").read_text(encoding="utf-8")
     [(secret, variables)] = re.findall(r"create secret generic (\S+) --from-env-file=\S+ +# (.*)", page)
     for name in MANIFESTS:
         given = settings(manifest(name))

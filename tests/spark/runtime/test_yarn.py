@@ -91,7 +91,7 @@ def programs(tmp_path_factory):
 
 def shown(yarn, world, archive, *options):
     """The page's commands, with the names of this cluster and more options."""
-    page = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/clusters.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"<!-- yarn: [^>]*-->\n```shell\n(.*?)```", page, re.DOTALL)
     for there, here in {
         "/etc/hadoop/conf": str(yarn.conf),

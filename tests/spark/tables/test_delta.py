@@ -663,13 +663,12 @@ def test_the_batches_after_another_writers_are_appended_as_before(delta):
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("polars", reason="Polars is not installed (the extra `test`)")
     pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `test`)")
-    page = (Path(__file__).parents[3] / "streaming" / "README.md").read_text(encoding="utf-8")
-    section = page.partition("### As Delta tables\n")[2].partition("\n## ")[0]
-    code = section.partition("```python\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "delta-tables.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
     world = World(tmp_path, table_format="delta")
     world.input.mkdir()
     filled(world)
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(compile(code, "streaming/README.md", "exec"), names)
+    exec(compile(code, "delta-tables.md", "exec"), names)
     assert sorted(names["versions"]) == [0, 1, 2]

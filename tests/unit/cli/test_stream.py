@@ -112,8 +112,8 @@ def test_a_reason_or_stage_that_there_is_not_is_wrong_usage(run, output, verb):
 
 
 def test_the_reasons_that_can_be_asked_for_are_those_of_the_page_and_of_the_code():
-    page = Path(__file__).parents[3].joinpath("streaming/README.md").read_text()
-    rows = re.findall(r"^  \| (read|parse|judge|deliver) \| ([^|]*) \|", page, re.M)
+    page = Path(__file__).parents[3].joinpath("docs/reference/errors.md").read_text()
+    rows = re.findall(r"^\| (read|parse|judge|deliver) \| ([^|]*) \|", page, re.M)
     told = {(stage, reason) for stage, cell in rows for reason in re.findall("`([^`]+)`", cell)}
     known = {(stage, reason) for stage, reasons in REASONS.items() for reason in reasons}
     assert told <= known and known - told <= {("judge", "not-of-its-type")}  # of earlier releases

@@ -1,0 +1,171 @@
+"""Tables of the reference, each made of what the code itself reads."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from textwrap import dedent
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from selectroute.arrays import tables
+from selectroute.cli.settings import Settings
+from selectroute.index.folder import manifest
+from selectroute.kafka import repeats
+from selectroute.queues.errors import REASONS
+from selectroute.registry.log import tables as registry_tables
+from selectroute.selector.errors import KINDS
+from selectroute.service.http.problems import PROBLEMS
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.metrics import Metrics
+from selectroute.spark.job import output_folder
+from selectroute.spark.partitions import keys
+from selectroute.spark.stream.metrics import StreamMetrics
+from selectroute.store import head
+
+
+def kinds() -> str:
+    """Return every kind of invalid selector, with an example and a hint."""
+    rows = (
+        (f"`{name}`", _cell(one.sentence), _code(one.example), one.dialect, _cell(one.hint or ""))
+        for name, one in KINDS.items()
+    )
+    return _table(("kind", "what is wrong", "for example", "in", "hint"), rows)
+
+
+def reasons() -> str:
+    """Return every reason code that queues use."""
+    return _table(("code", "name"), ((str(code), f"`MQRC_{name}`") for code, name in sorted(REASONS.items())))
+
+
+def problems() -> str:
+    """Return every type of problem of the service."""
+    rows = ((f"`{name}`", str(row.status), row.title, str(row.mqrc or "")) for name, row in PROBLEMS.items())
+    return _table(("type", "status", "title", "MQRC"), rows)
+
+
+def limits() -> str:
+    """Return every limit of the service, with its default."""
+    texts = attribute_texts(ServiceLimits)
+    rows = (
+        (f"`{name}`", _number(field.default), _cell(texts.get(name, "")))
+        for name, field in ServiceLimits.model_fields.items()
+    )
+    return _table(("setting", "default", ""), rows)
+
+
+def settings() -> str:
+    """Return the settings of the commands."""
+    texts = attribute_texts(Settings)
+    rows = (
+        (f"`{name}`", "" if field.default is None else f"`{field.default}`", _cell(texts.get(name, "")))
+        for name, field in Settings.model_fields.items()
+    )
+    return _table(("setting", "default", ""), rows)
+
+
+def formats() -> str:
+    """Return the number of each format on disk."""
+    rows = [
+        ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
+        ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
+        ("head of a registry", head._FORMAT.rpartition("-")[2], "`DATABASE.head`"),
+        ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
+        *(
+            (f"output folder with {name.capitalize()} tables", str(number), "`_job.json`")
+            for name, number in output_folder._FORMATS.items()
+        ),
+        ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
+    ]
+    return _table(("format", "number", "is in"), rows)
+
+
+def job_metrics() -> str:
+    """Return the metrics of a job."""
+    return _metrics(one for one in vars(StreamMetrics()).values() if isinstance(one, MetricWrapperBase))
+
+
+def service_metrics() -> str:
+    """Return the metrics of a service; those that are read at each scrape have no object of their own."""
+    snapshot = type("Snapshot", (), {"__len__": lambda _: 0, "scanned": {"": 0}, "nbytes": 0})()
+    state = SimpleNamespace(revision=0, lag_seconds=0.0, snapshot=snapshot)
+    metrics = Metrics(cast(Any, SimpleNamespace(state=lambda: state)), lambda: 0)
+    own = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
+    names = {one._name for one in own}
+    read = [one for one in metrics.registry.collect() if one.name not in names]
+    rows = [
+        (f"`{one.name}{_labels(one.samples[0].labels)}`", one.type, one.documentation)
+        for one in read
+        if one.samples
+    ]
+    return _metrics(own, rows)
+
+
+def drawing() -> str:
+    """Return the drawing of a snapshot's arrays, from their module."""
+    text = inspect.getdoc(tables) or ""
+    found = re.search(r"::\n\n((?: {4}.*\n|\n)+)", text)
+    assert found, "the module draws its arrays"
+    return f"```text\n{dedent(found[1]).strip()}\n```"
+
+
+def attribute_texts(of: type | ModuleType) -> dict[str, str]:
+    """Return the texts below the attributes of a class or module, by their names."""
+    body: list[ast.stmt] = ast.parse(dedent(inspect.getsource(of))).body
+    if isinstance(body[0], ast.ClassDef):
+        body = body[0].body
+    texts = {}
+    for one, below in pairwise(body):
+        target = one.target if isinstance(one, ast.AnnAssign) else None
+        if isinstance(one, ast.Assign):
+            target = one.targets[0]  # type: ignore[assignment]
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(target, ast.Name) and isinstance(text, ast.Constant) and isinstance(text.value, str):
+            texts[target.id] = inspect.cleandoc(text.value)
+    return texts
+
+
+def _metrics(found: Iterable[MetricWrapperBase], rows: Iterable[tuple[str, ...]] = ()) -> str:
+    own: list[tuple[str, ...]] = [
+        (
+            f"`{one._name}{'_total' if one._type == 'counter' else ''}{_labels(one._labelnames)}`",
+            one._type or "",
+            one._documentation,
+        )
+        for one in found
+    ]
+    return _table(("metric", "type", ""), [*own, *rows])
+
+
+def _labels(names: Iterable[str]) -> str:
+    listed = ",".join(names)
+    return f"{{{listed}}}" if listed else ""
+
+
+def _number(value: object) -> str:
+    return "none" if value is None else f"{value:,}"
+
+
+def _code(text: str) -> str:
+    shown = text.encode("ascii", "backslashreplace").decode() if not text.isprintable() else text
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(_lines(head, rows))
+
+
+def _lines(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
