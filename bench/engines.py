@@ -116,28 +116,27 @@ class KernelOneEngine(KernelEngine):
         return _one_by_one(self._rows, lambda one: len(match(one).ordinals))
 
 
-class MatchOneEngine(KernelEngine):
+class MatchOneEngine(Engine):
     """`Snapshot.match_one`, one message after another."""
 
     name = "match-one"
 
     def __init__(
-        self, built: Built, batch: pa.RecordBatch, sent: Sequence[sr.Message], checked: int, count: int
+        self, built: Built, sent: Sequence[sr.Message], count: int, checked: int | None = None
     ) -> None:
-        super().__init__(built, [batch], checked)
-        self.bytes_a_rule = 0.0  # the kernel's own are known
-        self.messages = count
+        self._built = built
         self._all = sent[:checked]
         self._sent = sent[:count]
+        self.messages = len(self._sent)
 
     def judge(self) -> Expected:
         """See `Engine`."""
-        found = [self._snapshot.match_one(message).ordinals for message in self._all]
+        found = [self._built.snapshot.match_one(message).ordinals for message in self._all]
         return Expected(sum(map(len, found)), sum(int(self._built.rule_numbers[one].sum()) for one in found))
 
     def run(self) -> Timed:
         """See `Engine`."""
-        match = self._snapshot.match_one
+        match = self._built.snapshot.match_one
         return _one_by_one(self._sent, lambda message: len(match(message).ordinals))
 
 

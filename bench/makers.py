@@ -68,9 +68,7 @@ def makers(benchmark: str, size: Size, built: Built, scratch: Path, fetch: bool)
 
         return {
             "kernel-1": lambda count: KernelOneEngine(built, batches.first(count)[0], checked, count),
-            "match-one": lambda count: MatchOneEngine(
-                built, batches.first(count)[0], first(count), checked, count
-            ),
+            "match-one": lambda count: MatchOneEngine(built, first(count), count, checked),
             "index": lambda count: IndexEngine(built.index, first(count), count, checked),
             "reference": lambda count: ReferenceEngine(
                 list(workload.texts(size.rules)), first(checked), count

@@ -29,6 +29,9 @@ class QueueEngine(Engine):
     chunk = 500
     """How many are taken or put before the clock stands still again."""
 
+    taken_by: str | None = None
+    """By what messages are taken, if not by what the engine is named after."""
+
     def __init__(self, name: str, holder: Holder, size: Size, count: int, clock: Callable[[], int]) -> None:
         self.name = name
         self._holder = holder
@@ -49,14 +52,15 @@ class QueueEngine(Engine):
 
     def _taken(self, numbers: Ints) -> tuple[Ints, int]:
         """Which messages were those asked for, and nanoseconds of taking them; they are there again then."""
-        wanted = self._holder.wanted(self.name, numbers)
+        kind = self.taken_by or self.name
+        wanted = self._holder.wanted(kind, numbers)
         started = self._clock()
         found = self._holder.take(wanted)
         elapsed = self._clock() - started
         got = np.array([int(body) for body in found])
         self._holder.put(self._holder.prepared(got))
         # Of a group that is asked for without a number, any message is right.
-        of = GROUP if self.name == "group-id" else 1
+        of = GROUP if kind == "group-id" else 1
         return got // of == numbers // of, elapsed
 
 
@@ -88,6 +92,8 @@ class SelectEngine(QueueEngine):
 class PutEngine(QueueEngine):
     """Further messages are put, and then taken out again."""
 
+    taken_by = "correl-id"
+
     def run(self) -> Timed:
         """See `Engine`."""
         right = elapsed = 0
@@ -97,20 +103,15 @@ class PutEngine(QueueEngine):
             started = self._clock()
             self._holder.put(prepared)
             elapsed += self._clock() - started
-            found = self._holder.take(self._holder.wanted("correl-id", numbers))
+            found = self._holder.take(self._holder.wanted(self.taken_by, numbers))
             right += sum(int(body) == number for body, number in zip(found, numbers.tolist(), strict=True))
         return Timed(right, elapsed / 1e9)
-
-    def judge(self) -> Expected:
-        """See `QueueEngine`."""
-        self.name, name = "correl-id", self.name
-        found = super().judge()
-        self.name = name
-        return found
 
 
 class DepthEngine(QueueEngine):
     """The depth of the queue is asked for."""
+
+    taken_by = "correl-id"
 
     def run(self) -> Timed:
         """See `Engine`."""
@@ -119,13 +120,6 @@ class DepthEngine(QueueEngine):
         started = self._clock()
         right = sum(holder.queue.depth == holder.size for _ in range(self.messages))
         return Timed(right, (self._clock() - started) / 1e9)
-
-    def judge(self) -> Expected:
-        """See `QueueEngine`."""
-        self.name, name = "correl-id", self.name
-        found = super().judge()
-        self.name = name
-        return found
 
 
 class Queues:

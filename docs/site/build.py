@@ -14,7 +14,7 @@ from typing import Final
 
 from docs.site.calls import document, viewer
 from docs.site.names import directives
-from docs.site.pages import DOCS, ROOT, documentation, links
+from docs.site.pages import DOCS, ROOT, documentation, relative_links
 
 SITE: Final = ROOT / "build" / "site"
 _NAMES: Final = re.compile(r"<!-- names -->\n.*<!-- /names -->", re.DOTALL)
@@ -69,9 +69,8 @@ def copy(to: Path) -> None:
 def _linked() -> Iterator[Path]:
     """Yield the files, other than pages, that pages link to."""
     for page in documentation():
-        for target in links(page.read_text(encoding="utf-8")):
-            path = Path(os.path.normpath(page.parent / target.partition("#")[0]))
-            if not target.startswith(("http:", "https:")) and path.is_file() and path.suffix != ".md":
+        for _, path, _ in relative_links(page):
+            if path.is_file() and path.suffix != ".md":
                 yield path
 
 
@@ -81,11 +80,7 @@ def _page(path: Path) -> str:
     if path == DOCS / "reference" / "python.md":
         text = _NAMES.sub(lambda _: directives(), text)
     text = text.replace(_VIEWER, _VIEWED)
-    for target in set(links(text)):
-        # A folder of the repository has no page of its own.
-        if (
-            not target.startswith(("http:", "https:", "#"))
-            and (path.parent / target.partition("#")[0]).is_dir()
-        ):
+    for target, linked, _ in set(relative_links(path)):
+        if linked.is_dir():  # a folder of the repository has no page of its own
             text = re.sub(rf"\[([^\[\]]*)\]\({re.escape(target)}\)", r"\1", text)
     return text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from docs.site.tables import cell, table
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
-from selectroute.service.pages import docs_page
+from selectroute.service.pages import body_examples, docs_page
 
 
 def document() -> dict[str, Any]:
@@ -37,20 +37,20 @@ def _call(method: str, path: str, one: Mapping[str, Any], schemas: Mapping[str, 
     yield f"\n`{method} {path}` (role `{one['x-role']}`)\n"
     yield one.get("description", "").strip() + "\n"
     if one.get("parameters"):
-        yield "| parameter | in | values | |\n|---|---|---|---|"
-        for given in one["parameters"]:
-            values = _values(given.get("schema", {}), schemas)
-            name = f"`{given['name']}`" + (", required" if given.get("required") else "")
-            yield f"| {name} | {given['in']} | {values} | {_cell(given.get('description', ''))} |"
-        yield ""
-    for media_type, content in one.get("requestBody", {}).get("content", {}).items():
-        example = content.get("example")
-        text = example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
+        rows = (
+            (
+                f"`{given['name']}`" + (", required" if given.get("required") else ""),
+                given["in"],
+                _values(given.get("schema", {}), schemas),
+                cell(given.get("description", "")),
+            )
+            for given in one["parameters"]
+        )
+        yield table(("parameter", "in", "values", ""), rows) + "\n"
+    for media_type, text in body_examples(one):
         yield f"Body, for example, as `{media_type}`:\n\n```\n{text.strip()}\n```\n"
-    yield "| response | |\n|---|---|"
-    for status, answer in one["responses"].items():
-        yield f"| {status} | {_cell(answer['description'])} |"
-    yield ""
+    answers = ((status, cell(answer["description"])) for status, answer in one["responses"].items())
+    yield table(("response", ""), answers) + "\n"
 
 
 def _values(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
@@ -71,7 +71,3 @@ def _values(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     if (default := schema.get("default")) not in (None, "", []):
         text += f"; `{default}` unless given"
     return text
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from docs.site.tables import attribute_texts
+from docs.site.tables import attribute_texts, table
 
 PACKAGES: Final = ("selectroute", "selectroute.spark", "selectroute.kafka")
 """Packages whose names are public."""
@@ -27,7 +26,7 @@ def public(package: str) -> list[str]:
 
 def names() -> str:
     """Return the tables of names, a heading for each package."""
-    return "\n\n".join("\n".join(_package(one)) for one in PACKAGES)
+    return "\n\n".join(map(_package, PACKAGES))
 
 
 def directives() -> str:
@@ -35,10 +34,9 @@ def directives() -> str:
     return "\n\n".join(f"## {one}.{name}\n\n::: {one}.{name}" for one in PACKAGES for name in public(one))
 
 
-def _package(package: str) -> Iterator[str]:
-    yield f"## {package}\n\n{_TEXTS[package]}\n\n| name | |\n|---|---|"
-    for name in public(package):
-        yield f"| `{name}` | {_sentence(package, name)} |"
+def _package(package: str) -> str:
+    rows = ((f"`{name}`", _sentence(package, name)) for name in public(package))
+    return f"## {package}\n\n{_TEXTS[package]}\n\n{table(('name', ''), rows)}"
 
 
 def _sentence(package: str, name: str) -> str:

@@ -80,14 +80,19 @@ def slug(heading: str, separator: str = "-") -> str:
     return kept.strip().replace(" ", separator)
 
 
+def relative_links(page: Path) -> Iterator[tuple[str, Path, str]]:
+    """Yield the links of a page to other files, or within it: the target as it is written, its path, and its
+    anchor, which may be empty.
+    """
+    for target in links(page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            name, _, anchor = target.partition("#")
+            yield target, Path(os.path.normpath(page.parent / name)) if name else page, anchor
+
+
 def broken_links(page: Path) -> Iterator[str]:
     """Yield the relative links of a page that lead to no file or to no heading."""
-    text = page.read_text(encoding="utf-8")
-    for target in links(text):
-        if target.startswith(("http://", "https://", "mailto:")):
-            continue
-        name, _, anchor = target.partition("#")
-        path = Path(os.path.normpath(page.parent / name)) if name else page
+    for target, path, anchor in relative_links(page):
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in _anchors_of(path)):
             yield target
 

@@ -32,41 +32,41 @@ from selectroute.store import head
 def kinds() -> str:
     """Return every kind of invalid selector, with an example and a hint."""
     rows = (
-        (f"`{name}`", _cell(one.sentence), _code(one.example), one.dialect, _cell(one.hint or ""))
+        (f"`{name}`", cell(one.sentence), _code(one.example), one.dialect, cell(one.hint or ""))
         for name, one in KINDS.items()
     )
-    return _table(("kind", "what is wrong", "for example", "in", "hint"), rows)
+    return table(("kind", "what is wrong", "for example", "in", "hint"), rows)
 
 
 def reasons() -> str:
     """Return every reason code that queues use."""
-    return _table(("code", "name"), ((str(code), f"`MQRC_{name}`") for code, name in sorted(REASONS.items())))
+    return table(("code", "name"), ((str(code), f"`MQRC_{name}`") for code, name in sorted(REASONS.items())))
 
 
 def problems() -> str:
     """Return every type of problem of the service."""
     rows = ((f"`{name}`", str(row.status), row.title, str(row.mqrc or "")) for name, row in PROBLEMS.items())
-    return _table(("type", "status", "title", "MQRC"), rows)
+    return table(("type", "status", "title", "MQRC"), rows)
 
 
 def limits() -> str:
     """Return every limit of the service, with its default."""
     texts = attribute_texts(ServiceLimits)
     rows = (
-        (f"`{name}`", _number(field.default), _cell(texts.get(name, "")))
+        (f"`{name}`", _number(field.default), cell(texts.get(name, "")))
         for name, field in ServiceLimits.model_fields.items()
     )
-    return _table(("setting", "default", ""), rows)
+    return table(("setting", "default", ""), rows)
 
 
 def settings() -> str:
     """Return the settings of the commands."""
     texts = attribute_texts(Settings)
     rows = (
-        (f"`{name}`", "" if field.default is None else f"`{field.default}`", _cell(texts.get(name, "")))
+        (f"`{name}`", "" if field.default is None else f"`{field.default}`", cell(texts.get(name, "")))
         for name, field in Settings.model_fields.items()
     )
-    return _table(("setting", "default", ""), rows)
+    return table(("setting", "default", ""), rows)
 
 
 def formats() -> str:
@@ -82,7 +82,7 @@ def formats() -> str:
         ),
         ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
     ]
-    return _table(("format", "number", "is in"), rows)
+    return table(("format", "number", "is in"), rows)
 
 
 def job_metrics() -> str:
@@ -139,7 +139,7 @@ def _metrics(found: Iterable[MetricWrapperBase], rows: Iterable[tuple[str, ...]]
         )
         for one in found
     ]
-    return _table(("metric", "type", ""), [*own, *rows])
+    return table(("metric", "type", ""), [*own, *rows])
 
 
 def _labels(names: Iterable[str]) -> str:
@@ -156,11 +156,13 @@ def _code(text: str) -> str:
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return a text as it stands in a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table as Markdown."""
     return "\n".join(_lines(head, rows))
 
 

@@ -38,6 +38,8 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Bool = Annotated[Array, np.bool_]
+Int8 = Annotated[Array, np.int8]
 Int32 = Annotated[Array, np.int32]
 Int64 = Annotated[Array, np.int64]
 UInt8 = Annotated[Array, np.uint8]

@@ -8,7 +8,7 @@ bytes, the address and the shape of each; compiled code makes the arrays from it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -30,6 +30,20 @@ class Kind(NamedTuple):
     dtype: np.dtype[Any]
     dimensions: int = 1
     readonly: bool = False
+
+
+MATRIX: Final = "two dimensions"
+READONLY: Final = "only read"
+"""Annotations of an array, after its type of elements: ``Annotated[t.Int64, MATRIX]``."""
+
+
+def kinds_of(group: type[tuple[Any, ...]]) -> dict[str, Kind]:
+    """Return the types of a NamedTuple's arrays, from its annotations."""
+    kinds = {}
+    for name, hint in get_type_hints(group, include_extras=True).items():
+        elements, *more = hint.__metadata__
+        kinds[name] = Kind(np.dtype(elements), 2 if MATRIX in more else 1, READONLY in more)
+    return kinds
 
 
 class Described:

@@ -76,8 +76,8 @@ def judge_extended_message(
     for place in np.flatnonzero(~keep).tolist():
         selector = snapshot.subscriptions["selector"][int(ordinals[place])].as_py()
         if selector not in verdicts:
-            known = usable_provider() is not None and provider_reads(selector) is not None
-            verdicts[selector] = provider_matches(selector, message) if known else None
+            readable = provider_reads(selector) is not None
+            verdicts[selector] = provider_matches(selector, message) if readable else None
         keep[place] = verdicts[selector] is True
         if verdicts[selector] is None:
             refused.append(place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, TopicLevels, lane
+from selectroute.match.described import MATRIX
 from selectroute.match.encode import encode, find_prefixes, hash_strings
 from selectroute.match.fields import field_lane
 from selectroute.match.verdicts import (
@@ -28,19 +29,21 @@ from selectroute.topics.levels import TOPIC, derivation
 class Columns(NamedTuple):
     """Arrays of a batch for the kernel, one row of each for each attribute of the segment."""
 
-    tags: t.Array  # int8[attributes, rows]
-    codes: t.Array  # int32[attributes, rows], of attributes with ``codes``
-    bits: t.Array  # int64[attributes, rows], of attributes with ``values``; for a string its offset in `text`
-    reals: t.Array  # float64, the same bits
-    sizes: t.Array  # int32[attributes, rows], of strings with ``values``
-    text: t.Array  # uint8, the bytes of all strings with ``values``
-    invalid_names: t.Array  # bool[rows], messages whose property names break a rule
-    prefixed: t.Array  # int32[n, rows], the longest prefix of a value for each attribute with prefixes, or -1
-    anchors: t.Array  # int64[n], attributes of the batch whose codes lead to leaves
-    strings: t.Array  # these and the next are `Verdicts`
-    patterns: t.Array
-    pattern: t.Array
-    cells: t.Array
+    tags: Annotated[t.Int8, MATRIX]  # [attributes, rows]
+    codes: Annotated[t.Int32, MATRIX]  # [attributes, rows], of attributes with ``codes``
+    bits: Annotated[t.Int64, MATRIX]  # [attributes, rows], of attributes with ``values``; of a string its
+    # offset in `text`
+    reals: Annotated[t.Float64, MATRIX]  # the same bits
+    sizes: Annotated[t.Int32, MATRIX]  # [attributes, rows], of strings with ``values``
+    text: t.UInt8  # the bytes of all strings with ``values``
+    invalid_names: t.Bool  # [rows], messages whose property names break a rule
+    prefixed: Annotated[t.Int32, MATRIX]  # [n, rows], the longest prefix of a value for each attribute with
+    # prefixes, or -1
+    anchors: t.Int64  # [n], attributes of the batch whose codes lead to leaves
+    strings: Annotated[t.Int32, MATRIX]  # this and the next three are `Verdicts`
+    patterns: Annotated[t.Int64, MATRIX]
+    pattern: t.Int32
+    cells: t.UInt8
 
 
 class AttributeLanes:

@@ -7,7 +7,7 @@ matches, and clears the row.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.compiled import compiled
-from selectroute.match.described import WORD, Described, Kind
+from selectroute.match.described import MATRIX, READONLY, WORD, Described, Kind, kinds_of
 from selectroute.match.encode import encode, find_prefixes, hash_strings
 from selectroute.match.kernel import collect
 from selectroute.match.lanes import Columns
@@ -24,43 +24,32 @@ from selectroute.match.verdicts import no_verdicts
 _ORDINALS = 256
 """Matches for which there is room at first."""
 
-_INT8, _INT32, _INT64 = Kind(np.dtype(np.int8)), Kind(np.dtype(np.int32)), Kind(np.dtype(np.int64))
-_UINT8, _UINT64, _BOOL = Kind(np.dtype(np.uint8)), Kind(np.dtype(np.uint64)), Kind(np.dtype(np.bool_))
-_FLOAT64 = Kind(np.dtype(np.float64))
-
 
 class _Row(NamedTuple):
     """Arrays of a segment for the matching of one message."""
 
-    values: t.Array  # int64[values, 3]: attribute of the snapshot << 8 | tag, bits or place in `data`, bytes
-    data: t.Array  # uint8, the strings
-    places: t.Array  # int32[attributes of the snapshot], the attribute of the segment, or -1
-    coded: t.Array  # bool[attributes], whether values are looked up among the constants
-    null_keyed: t.Array  # int64[n], attributes with NULL among their keys
-    prefixing: t.Array  # int64[n], attributes with prefixes
-    anchors: t.Array  # int64[attributes], room for `Columns.anchors`
-    hashes: t.Array  # uint64[1]
-    terms: t.Array  # int32, see `Segment.scan_terms`
-    single: t.Array  # this and the next two: see `Segment.single_terms`
-    always: t.Array
-    never: t.Array
-    tags: t.Array  # this and the next four: the stack of `judge`
-    bits: t.Array
-    reals: t.Array
-    sizes: t.Array
-    memo: t.Array
-    seen: t.Array  # int64[subscriptions], the message that last matched a subscription of several clauses
-    dead: t.Array  # uint64, see `Snapshot.dead_entries`; empty without any
-    counters: t.Array  # int64[3], see `kernel`
-    ordinals: t.Array  # int32, the result
-
-
-def _readonly(kind: Kind) -> Kind:
-    return kind._replace(readonly=True)
-
-
-def _of_rows(kind: Kind) -> Kind:
-    return kind._replace(dimensions=2)
+    values: Annotated[t.Int64, MATRIX]  # [values, 3]: attribute of the snapshot << 8 | tag, bits or place in
+    # `data`, bytes
+    data: Annotated[t.UInt8, READONLY]  # the strings
+    places: t.Int32  # [attributes of the snapshot], the attribute of the segment, or -1
+    coded: t.Bool  # [attributes], whether values are looked up among the constants
+    null_keyed: t.Int64  # [n], attributes with NULL among their keys
+    prefixing: t.Int64  # [n], attributes with prefixes
+    anchors: t.Int64  # [attributes], room for `Columns.anchors`
+    hashes: t.UInt64  # [1]
+    terms: t.Int32  # see `Segment.scan_terms`
+    single: Annotated[t.Int32, READONLY]  # this and the next two: see `Segment.single_terms`
+    always: Annotated[t.UInt8, READONLY]
+    never: Annotated[t.UInt8, READONLY]
+    tags: t.Int8  # this and the next four: the stack of `judge`
+    bits: t.Int64
+    reals: t.Float64
+    sizes: t.Int32
+    memo: t.Int64
+    seen: t.Int64  # [subscriptions], the message that last matched a subscription of several clauses
+    dead: t.UInt64  # see `Snapshot.dead_entries`; empty without any
+    counters: t.Int64  # [3], see `kernel`
+    ordinals: t.Int32  # the result
 
 
 # The types are those of a batch, for which the kernel is compiled.
@@ -68,50 +57,7 @@ _TABLES = Described(
     t.Tables,
     {name: Kind(dtype, len(t.SHAPES.get(name, (-1,))), readonly=True) for name, dtype in t.DTYPES.items()},
 )
-_COLUMNS = Described(
-    Columns,
-    {
-        "tags": _of_rows(_INT8),
-        "codes": _of_rows(_INT32),
-        "bits": _of_rows(_INT64),
-        "reals": _of_rows(_FLOAT64),
-        "sizes": _of_rows(_INT32),
-        "text": _UINT8,
-        "invalid_names": _BOOL,
-        "prefixed": _of_rows(_INT32),
-        "anchors": _INT64,
-        "strings": _of_rows(_INT32),
-        "patterns": _of_rows(_INT64),
-        "pattern": _INT32,
-        "cells": _UINT8,
-    },
-)
-_ROW = Described(
-    _Row,
-    {
-        "values": _of_rows(_INT64),
-        "data": _readonly(_UINT8),
-        "places": _INT32,
-        "coded": _BOOL,
-        "null_keyed": _INT64,
-        "prefixing": _INT64,
-        "anchors": _INT64,
-        "hashes": _UINT64,
-        "terms": _INT32,
-        "single": _readonly(_INT32),
-        "always": _readonly(_UINT8),
-        "never": _readonly(_UINT8),
-        "tags": _INT8,
-        "bits": _INT64,
-        "reals": _FLOAT64,
-        "sizes": _INT32,
-        "memo": _INT64,
-        "seen": _INT64,
-        "dead": _UINT64,
-        "counters": _INT64,
-        "ordinals": _INT32,
-    },
-)
+_COLUMNS, _ROW = (Described(group, kinds_of(group)) for group in (Columns, _Row))
 _ROW_WORDS = _TABLES.words + _COLUMNS.words
 _columns_from, _row_from = WORD * _TABLES.words, WORD * _ROW_WORDS
 _tables_at, _columns_at, _row_at = _TABLES.reader(), _COLUMNS.reader(), _ROW.reader()
@@ -155,8 +101,10 @@ def _match(address, count, first, shared_terms, mark):
         given.tags, given.codes, given.bits, given.reals, given.sizes, given.text, given.invalid_names,
         given.prefixed, row.anchors[:anchored], given.strings, given.patterns, given.pattern, given.cells,
     )  # fmt: skip
+    # Not the number 1: for a literal numba would compile the kernel once more.
+    rows = len(given.invalid_names)
     runs, offsets = collect(
-        1, tables, columns, row.terms, shared_terms, (row.single, row.always, row.never),
+        rows, tables, columns, row.terms, shared_terms, (row.single, row.always, row.never),
         (row.tags, row.bits, row.reals, row.sizes, row.memo), row.seen, mark, row.counters,
     )  # fmt: skip
     for value in range(count):

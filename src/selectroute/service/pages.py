@@ -71,14 +71,20 @@ def _operation(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
             about = _inline(given.get("description", ""))
             yield f"<tr><td><code>{escape(given['name'])}</code><td>{escape(given['in'])}<td>{about}"
         yield "</table>"
-    for media_type, content in one.get("requestBody", {}).get("content", {}).items():
-        example = content.get("example")
-        text = example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
+    for media_type, text in body_examples(one):
         yield f"<p>Body, for example, as <code>{escape(media_type)}</code>:<pre>{escape(text)}</pre>"
     yield "<table><tr><th>response<th>"
     for status, answer in one["responses"].items():
         yield f"<tr><td>{escape(status)}<td>{_inline(answer['description'])}"
     yield "</table></section>"
+
+
+def body_examples(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the media types of an operation's bodies, each with an example as text."""
+    for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        example = content.get("example")
+        text = example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
+        yield media_type, text
 
 
 def _text(text: str) -> str:

@@ -2,11 +2,12 @@
 
 import threading
 
+import pyarrow as pa
 import pytest
 
 import selectroute as sr
 from selectroute.index.change.delta import Add, Remove, Replace
-from selectroute.match import encode, kernel, one_message
+from selectroute.match import encode, kernel, one_message, one_row
 
 REGISTRY = [
     ("equal", "color = 'red'"),
@@ -184,11 +185,15 @@ def test_threads_match_at_once():
     assert not wrong
 
 
-def test_the_kernel_is_compiled_once_for_batches_and_messages():
+def test_a_message_has_the_kernel_that_is_compiled_for_batches():
+    functions = (kernel.collect, encode.encode, encode.hash_strings, encode.find_prefixes)
     snapshot = index_of(REGISTRY).freeze()
+    row = {"color": "red", "name": "abc", "weight": 7, "JMSType": "car"}
+    snapshot.match(pa.RecordBatch.from_pylist([row]), missing="ignore")
+    compiled_for = [set(function.signatures) for function in functions]
     snapshot.match_one(MESSAGES[1])
-    for function in (kernel.collect, encode.encode, encode.hash_strings, encode.find_prefixes):
-        assert len(function.signatures) <= 1, function
+    one_row._match.recompile()  # loaded from the cache, it would not look for what it calls
+    assert [set(function.signatures) for function in functions] == compiled_for
 
 
 def test_other_things_than_a_message_are_rejected():

@@ -170,8 +170,6 @@ _after_held(
     f"CREATE TRIGGER queue_held_moved AFTER UPDATE OF queue, owner ON queue_message BEGIN {_gone} {_put} END",
     "CREATE TRIGGER queue_held_created AFTER INSERT ON queue BEGIN"
     " INSERT INTO queue_held (queue, messages, in_units) VALUES (NEW.id, 0, 0); END",
-    "CREATE TRIGGER queue_held_deleted AFTER DELETE ON queue BEGIN"
-    " DELETE FROM queue_held WHERE queue = OLD.id; END",
     # The messages of a database of an earlier release.
     "INSERT INTO queue_held (queue, messages, in_units) SELECT id,"
     " (SELECT count(*) FROM queue_message WHERE queue = queue.id),"

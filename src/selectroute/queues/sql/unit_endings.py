@@ -55,7 +55,7 @@ class UnitEndings:
         self._now = now
         self._released = released
         self._forgotten: deque[tuple[int, int]] = deque()
-        self._cleaned_up = -_CLEAN_UP_SECONDS
+        self._cleaned_up = self._joined = -_CLEAN_UP_SECONDS
 
     def end(self, owner: int, unit: int, *, commit: bool, expected: tuple[int, int] | None = None) -> None:
         """Commit a unit or back it out.
@@ -109,17 +109,20 @@ class UnitEndings:
         with self._store.reading() as connection:
             others = self.owner.others(connection)
             expired = connection.execute(ANY_EXPIRED, now).first() is not None
-            crowded = connection.execute(HELD_ROWS, now).scalar_one() > _MOST_ROWS
         if expired:
             with self._store.writing() as connection:
                 connection.execute(EXPIRE, now)
-        if crowded:
+        if not self._store.is_sqlite and time.monotonic() - self._joined >= _CLEAN_UP_SECONDS:
             self._join_counts(now)
         dead = [id for id in others if self.owner.back_out_if_dead(id)]
         return backed_out or bool(dead)
 
     def _join_counts(self, now: Mapping[str, int]) -> None:
-        """Make one row of the rows that count the queue's messages."""
+        """Make one row of the rows that count the queue's messages, if there are many."""
+        self._joined = time.monotonic()
+        with self._store.reading() as connection:
+            if connection.execute(HELD_ROWS, now).scalar_one() <= _MOST_ROWS:
+                return
         removed, added = JOINED
         with self._store.writing() as connection:
             rows = connection.execute(removed, now).all()
