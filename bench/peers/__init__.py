@@ -1,0 +1,1 @@
+"""Sources of peers in Java, and what runs those of them that are frameworks for jobs from topic to topic."""
