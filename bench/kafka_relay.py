@@ -72,7 +72,7 @@ class JavaEngine(KafkaEngine):
 
     @abstractmethod
     def arguments(self, folder: Path) -> Sequence[str]:
-        """Return what it is given after the broker's address and the workload; its files are in the folder."""
+        """Return its arguments after the broker's address and the workload; its files go into the folder."""
 
     def close(self) -> None:
         """End the process."""

@@ -22,13 +22,16 @@ COMMIT_MILLISECONDS: Final = 5_000
 """How often one that is timed commits: as rarely as a batch of the fan-out ends, about."""
 
 _COMMON: Final = ("TopicPeer.java", "SortedRules.java")
+_HEAP: Final = "-Xmx4g"
+_OPENED: Final = ("lang", "lang.reflect", "util", "util.concurrent", "nio", "net", "io", "text", "time")
+"""What Flink's own configuration opens to it: it looks into the objects that are sent to its tasks."""
 
 
 class FrameworkEngine(JavaEngine):
     """A job of a framework."""
 
     transactional = True
-    options = ("-Xmx4g",)
+    options = (_HEAP,)
     modules: ClassVar[tuple[str, ...]]
     """What it is fetched as."""
     often: ClassVar[int]
@@ -69,6 +72,7 @@ class FlinkEngine(FrameworkEngine):
     to = "delivered-by-flink"
     main = "FlinkPeer"
     sources = ("FlinkPeer.java", "FlinkJob.java", *_COMMON)
+    options = (_HEAP, *(f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in _OPENED))
     modules = (
         # The newest connector for 2.1; it leaves its base to the one who has Flink.
         "org.apache.flink:flink-clients:2.1.3",
