@@ -13,7 +13,7 @@ from bench.engine import SkippedError
 from bench.measure import measure
 from bench.peers import frameworks
 from bench.streamed import Streamed
-from tests.support.components import BROKER
+from tests.support.components import BROKER, missing
 
 pytestmark = BROKER
 
@@ -33,7 +33,7 @@ def made(engine, streamed):
     try:
         return closing(engine(streamed, COUNT))
     except SkippedError as error:
-        pytest.skip(str(error))
+        missing(str(error))
 
 
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda one: one.name)
@@ -76,7 +76,7 @@ def test_its_sources_compile_without_warnings(engine, streamed, tmp_path):
     try:
         jars = [jar for module in engine.modules for jar in jvm.fetched(module, java, True)]
     except SkippedError as error:
-        pytest.skip(str(error))
+        missing(str(error))
     # Functions of a job are serializable, and jars name others that are not here.
     lint = "-Xlint:all,-serial,-path,-classfile,-processing"
     command = [java / "bin" / "javac", "-Werror", lint, "-d", tmp_path, "-cp", ":".join(map(str, jars))]
