@@ -1,10 +1,9 @@
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Properties;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.DeserializationSchema.InitializationContext;
+import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.api.common.state.MapStateDescriptor;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
@@ -13,6 +12,7 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.PipelineOptions;
 import org.apache.flink.configuration.RestartStrategyOptions;
 import org.apache.flink.connector.base.DeliveryGuarantee;
+import org.apache.flink.connector.kafka.sink.HeaderProvider;
 import org.apache.flink.connector.kafka.sink.KafkaRecordSerializationSchema;
 import org.apache.flink.connector.kafka.sink.KafkaSink;
 import org.apache.flink.connector.kafka.sink.TransactionNamingStrategy;
@@ -27,9 +27,9 @@ import org.apache.flink.util.Collector;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerConfig;
-import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /**
  * A job of Flink: the rules in broadcast state, a function that collects a delivery for each match, source and sink of
@@ -87,7 +87,12 @@ record FlinkJob(String servers, String workload, String rules, Path folder, Topi
             .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
             .setTransactionalIdPrefix(job.group())
             .setTransactionNamingStrategy(TransactionNamingStrategy.POOLING)
-            .setRecordSerializer(new WriteDelivery(job.from(), job.to(), job.group()))
+            .setRecordSerializer(KafkaRecordSerializationSchema.<Delivery>builder()
+                .setTopic(job.to())
+                .setKeySerializationSchema(new Key())
+                .setValueSerializationSchema(new Value())
+                .setHeaderProvider(new Headers(job.from(), job.group()))
+                .build())
             .build();
     }
 
@@ -191,16 +196,28 @@ record FlinkJob(String servers, String workload, String rules, Path folder, Topi
         }
     }
 
-    private record WriteDelivery(String from, String to, String group)
-            implements KafkaRecordSerializationSchema<Delivery> {
+    private record Key() implements SerializationSchema<Delivery> {
         @Override
-        public ProducerRecord<byte[], byte[]> serialize(Delivery delivery, KafkaSinkContext context, Long time) {
+        public byte[] serialize(Delivery delivery) {
+            return delivery.message.recordKey;
+        }
+    }
+
+    private record Value() implements SerializationSchema<Delivery> {
+        @Override
+        public byte[] serialize(Delivery delivery) {
+            return delivery.message.value;
+        }
+    }
+
+    private record Headers(String from, String group) implements HeaderProvider<Delivery> {
+        @Override
+        public RecordHeaders getHeaders(Delivery delivery) {
             Message message = delivery.message;
             Header[] own = new Header[message.names.length];
             for (int i = 0; i < own.length; i++) own[i] = new RecordHeader(message.names[i], message.headers[i]);
-            List<Header> all = Arrays.asList(
+            return new RecordHeaders(
                 TopicPeer.headers(own, delivery.rule, group, from, message.partition, message.offset));
-            return new ProducerRecord<>(to, null, message.recordKey, message.value, all);
         }
     }
 }
