@@ -31,7 +31,7 @@ class FrameworkEngine(JavaEngine):
     """A job of a framework."""
 
     transactional = True
-    options = (_HEAP,)
+    options: ClassVar[tuple[str, ...]] = (_HEAP,)
     modules: ClassVar[tuple[str, ...]]
     """What it is fetched as."""
     often: ClassVar[int]
