@@ -125,7 +125,7 @@ def _compiled(name: str, fetch: bool) -> tuple[Path, str]:
     """Return the JDK's folder and the class path of a peer."""
     peer = PEERS[name]
     java = jdk(peer.java)
-    jars = [jar for module in peer.modules for jar in _jars(module, java, fetch)]
+    jars = [jar for module in peer.modules for jar in fetched(module, java, fetch)]
     return java, compiled(name, (*HARNESS, f"{peer.source}.java"), jars, java)
 
 
@@ -152,7 +152,8 @@ def compiled(name: str, sources: Iterable[str], jars: Iterable[Path], java: Path
     return os.pathsep.join([str(classes), path])
 
 
-def _jars(module: str, java: Path, fetch: bool) -> list[Path]:
+def fetched(module: str, java: Path, fetch: bool) -> list[Path]:
+    """Return the jars of a module and of what it depends on. Raises `SkippedError` if they can't be had."""
     folder = _cache_folder() / "jars" / module.replace(":", "_")
     if not folder.is_dir():
         if not fetch:

@@ -13,51 +13,51 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-import numpy as np
-
-from bench.catalogue import WORKLOADS
-from bench.definition import Size
 from bench.engine import SkippedError
 from bench.jvm import compiled, jdk
 from bench.kafka_engines import BATCH, KafkaEngine, Query
-from bench.replies import correlation_ids
 from bench.streamed import Streamed
 
 RELAYED: Final = "relayed"
 """The topic to which relays write."""
 
-_SOURCES: Final = ("Relay.java", "RelayWorker.java", "RelayCommits.java", "RelayRules.java")
+_SOURCES: Final = tuple(
+    f"topics/{name}.java" for name in ("Relay", "RelayWorker", "RelayCommits", "RelayRules")
+)
 _JARS: Final = ("kafka-clients-*.jar", "slf4j-api-*.jar")
 _OLDEST_JAVA: Final = 17
-_OPTIONS: Final = ("-Xmx2g",)
-_CHUNK: Final = 100_000
+_ALWAYS: Final = ("SLF4J:", "WARNING:")
+"""What a process says on its standard error though nothing is wrong."""
 
 
-class RelayEngine(KafkaEngine):
-    """Relay that delivers at least once. Its process lives until `close`."""
+class JavaEngine(KafkaEngine):
+    """Job of a process in Java, which takes lines and answers with lines. It lives until `close`."""
 
-    name = "relay"
-    to = RELAYED
     triggered = False
+    main: ClassVar[str]
+    """The class in `peers/` that is run."""
+    sources: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[str, ...]] = ("-Xmx2g",)
 
     def __init__(self, streamed: Streamed, count: int) -> None:
         """Raises `SkippedError`."""
         java = jdk(_OLDEST_JAVA)
+        jars = self.jars(streamed, java)
         super().__init__(streamed, count)
+        classes = compiled(self.main, self.sources, jars, java)
         folder = streamed.job_folder()
-        jars = [jar for pattern in _JARS for jar in sorted(streamed.broker.jars.glob(pattern))]
-        classes = compiled("relay", _SOURCES, jars, java)
-        rules = folder / "rules"
-        rules.write_text("".join(f"{line}\n" for line in _lines(streamed.size)), encoding="utf-8")
-        self._log = folder / "relay.log"
-        command = [str(java / "bin" / "java"), *_OPTIONS, "-cp", classes, "Relay", streamed.broker.address]
+        self._log = folder / "java.log"
+        command = [str(java / "bin" / "java"), *self.options, "-cp", classes, self.main]
+        command += [streamed.broker.address, streamed.size.workload, *self.arguments(folder)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [*command, streamed.size.workload, str(rules)],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -65,15 +65,16 @@ class RelayEngine(KafkaEngine):
             )
         try:
             self.answer()
-        except RelayError as error:
+        except EndedError as error:
             raise SkippedError(str(error)) from error
 
-    def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
-        """See `KafkaEngine`. One that runs until it is stopped commits after each poll."""
-        mode = "transactional" if self.transactional else "at-least-once"
-        interval, until = (BATCH, "available") if trigger_seconds is None else (1, "all")
-        self.tell(f"relay {topic} {self.to} {uuid4()} {mode} {interval} {until}")
-        return RelayQuery(self)
+    @abstractmethod
+    def jars(self, streamed: Streamed, java: Path) -> Sequence[Path]:
+        """Return what it is compiled against and runs with. Raises `SkippedError`."""
+
+    @abstractmethod
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """Return its arguments after the broker's address and the workload; its files go into the folder."""
 
     def close(self) -> None:
         """End the process."""
@@ -97,17 +98,43 @@ class RelayEngine(KafkaEngine):
     def answer(self) -> dict[str, Any]:
         """Return the next line of the process.
 
-        Raises `RelayError` if it has ended.
+        Raises `EndedError` if it has ended.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self.close()
             lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-            said = next((one for one in lines if not one.startswith("SLF4J:")), "no message")
-            raise RelayError(f"the relay ended with code {self._process.returncode}: {said}")
+            said = next((one for one in lines if not one.startswith(_ALWAYS)), "no message")
+            raise EndedError(f"{self.name} ended with code {self._process.returncode}: {said}")
         found: dict[str, Any] = json.loads(line)
         return found
+
+
+class RelayEngine(JavaEngine):
+    """Relay that delivers at least once."""
+
+    name = "relay"
+    to = RELAYED
+    main = "Relay"
+    sources = _SOURCES
+
+    def jars(self, streamed: Streamed, java: Path) -> Sequence[Path]:
+        """See `JavaEngine`."""
+        return [jar for pattern in _JARS for jar in sorted(streamed.broker.jars.glob(pattern))]
+
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """See `JavaEngine`."""
+        rules = folder / "rules"
+        rules.write_text("".join(f"{line}\n" for line in self.streamed.decisive()), encoding="utf-8")
+        return [str(rules)]
+
+    def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
+        """See `KafkaEngine`. One that runs until it is stopped commits after each poll."""
+        mode = "transactional" if self.transactional else "at-least-once"
+        interval, until = (BATCH, "available") if trigger_seconds is None else (1, "all")
+        self.tell(f"relay {topic} {self.to} {uuid4()} {mode} {interval} {until}")
+        return JavaQuery(self)
 
 
 class TransactionalRelayEngine(RelayEngine):
@@ -117,12 +144,12 @@ class TransactionalRelayEngine(RelayEngine):
     transactional = True
 
 
-class RelayQuery(Query):
-    """A job of a relay."""
+class JavaQuery(Query):
+    """A job of such a process."""
 
     seconds = 0.0
 
-    def __init__(self, engine: RelayEngine) -> None:
+    def __init__(self, engine: JavaEngine) -> None:
         self._engine = engine
 
     def wait(self) -> None:
@@ -135,8 +162,8 @@ class RelayQuery(Query):
         self.wait()
 
 
-class RelayError(Exception):
-    """End of a relay's process before that of its job."""
+class EndedError(Exception):
+    """End of a process before that of its job."""
 
 
 def makers(streamed: Streamed) -> Mapping[str, Callable[[int], KafkaEngine]]:
@@ -145,15 +172,3 @@ def makers(streamed: Streamed) -> Mapping[str, Callable[[int], KafkaEngine]]:
         one.name: lambda count, one=one: one(streamed, count)  # type: ignore[misc]
         for one in (RelayEngine, TransactionalRelayEngine)
     }
-
-
-def _lines(size: Size) -> Iterator[str]:
-    """Yield what decides in each rule: a correlation id, or type, color and weight."""
-    triples = WORKLOADS[size.workload].triples
-    if triples is None:
-        for start in range(0, size.rules, _CHUNK):
-            yield from correlation_ids(np.arange(start, min(start + _CHUNK, size.rules)))
-        return
-    rules = triples(size.rules)
-    for one in zip(rules.type.tolist(), rules.color.tolist(), rules.weight.tolist(), strict=True):
-        yield "t{}\tc{}\t{}".format(*one)

@@ -28,6 +28,7 @@ from bench.definition import Size
 from bench.engine import SkippedError
 from bench.opened import Opened
 from bench.oracle import Expected
+from bench.replies import correlation_ids
 from bench.workloads import BODY, Ints
 from selectroute.kafka.headers import COUNT
 
@@ -106,6 +107,25 @@ class Streamed(Opened):
         table = pa.table({"id": ids, "selector": selectors, "destination": to})
         sr.publish(sr.build_snapshot(table), self.folder / name)
         return self.folder / name
+
+    def decisive(self) -> Iterator[str]:
+        """Yield what decides in each rule: a correlation id, or type, color and weight parted by tabs."""
+        triples = WORKLOADS[self.size.workload].triples
+        if triples is None:
+            for start in range(0, self.size.rules, _CHUNK):
+                yield from correlation_ids(np.arange(start, min(start + _CHUNK, self.size.rules)))
+            return
+        rules = triples(self.size.rules)
+        for one in zip(rules.type.tolist(), rules.color.tolist(), rules.weight.tolist(), strict=True):
+            yield "t{}\tc{}\t{}".format(*one)
+
+    @cached_property
+    def rules(self) -> str:
+        """The topic that has what decides in each rule, under the id that it has in `snapshots`."""
+        topic = self.create(f"rules-{self.size.workload}-{self.size.rules}")
+        records = ((n % PARTITIONS, b"r%d" % n, line.encode(), ()) for n, line in enumerate(self.decisive()))
+        self.broker.produce(topic, records)
+        return topic
 
     @cached_property
     def snapshot(self) -> sr.Snapshot:

@@ -205,6 +205,7 @@ class Tour:
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
         from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay, table_engines
+        from bench.peers.topics import frameworks
 
         try:
             _ = streamed.broker
@@ -216,7 +217,11 @@ class Tour:
         if benchmark.name in table_engines.GIVEN:
             self._measure(benchmark, size, table_engines.makers(benchmark.name, spark, streamed))
             return
-        make = {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
+        make = {
+            **kafka_engines.makers(spark, streamed),
+            **kafka_relay.makers(streamed),
+            **frameworks.makers(streamed),
+        }
         seconds = benchmark.messages(benchmark.engines[0], size, self._quick)
         if benchmark.name == kafka_latency.NAME:
             counts = dict.fromkeys(benchmark.engines, CYCLE)

@@ -111,7 +111,7 @@ def test_one_that_was_killed_goes_on_where_it_stopped(streamed):
         while sum(streamed.ends(first.to)) == sum(before):
             time.sleep(0.01)
         first._process.kill()
-        with pytest.raises(kafka_relay.RelayError, match="ended with code -9"):
+        with pytest.raises(kafka_relay.EndedError, match="ended with code -9"):
             first.answer()
         second.tell(f"relay {topic} {first.to} killed transactional 50 available")
         second.answer()
@@ -126,7 +126,7 @@ def test_a_relay_that_cannot_go_on_says_why(streamed):
     streamed.broker.produce("heavy", [(0, b"k", b"body", headers)])
     with closing(kafka_relay.RelayEngine(streamed, COUNT)) as relay:
         query = relay.start("heavy", 1, None)
-        with pytest.raises(kafka_relay.RelayError, match=r'ended with code 1.*"heavy"'):
+        with pytest.raises(kafka_relay.EndedError, match=r'ended with code 1.*"heavy"'):
             query.wait()
 
 

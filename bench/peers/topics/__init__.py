@@ -1,0 +1,1 @@
+"""Peers that run from topic to topic of Kafka: a relay by hand, and jobs of frameworks."""
