@@ -14,10 +14,10 @@ def canonical(*fields: str | int | None) -> bytes:
     >>> canonical("add", None, 7)
     b'3:add-1:7'
     """
-    parts = []
-    for field in fields:
-        text = field if type(field) is str else None if field is None else str(field)
-        parts.append("-" if text is None else f"{len(text)}:{text}")
+    parts = [
+        "-" if field is None else f"{len(text := field if type(field) is str else str(field))}:{text}"
+        for field in fields
+    ]
     return "".join(parts).encode(errors="surrogatepass")
 
 

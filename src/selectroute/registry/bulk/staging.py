@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -29,8 +29,8 @@ from selectroute.registry.errors import (
     TooLargeError,
 )
 from selectroute.registry.log.revision import new_id
-from selectroute.registry.log.rows import body_of
-from selectroute.registry.model import Status, SubscriptionSpec, registered
+from selectroute.registry.log.rows import body_of, from_body, topic_key
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
@@ -48,14 +48,21 @@ _Numbered = tuple[int, str | bytes]
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """Staged line: its number in the import, its status if given, and its subscription."""
 
     number: int
     status: str | None
+    id: str
+    name: str
+    topic_key: str | None
+    dialect: str
+    labels: dict[str, str]
     body: str
-    data: dict[str, Any]
+
+    def subscription(self, revision: int) -> Subscription:
+        """Return the subscription, as of a revision."""
+        return from_body(self.body, revision)
 
 
 @dataclass(slots=True)
@@ -167,12 +174,12 @@ def _stage_block(
     if wrong:
         return
     now = datetime.now(UTC)
-    texts = []
-    for one, seltype in zip(found, types, strict=True):
-        made = registered(one.spec, one.id, seltype, one.status or Status.ACTIVE, 0, now, now)
-        texts.append(f"{one.number}\t{one.status or ''}\t{body_of(made)}\n")
+    made = (
+        registered(one.spec, one.id, seltype, one.status or Status.ACTIVE, 0, now, now)
+        for one, seltype in zip(found, types, strict=True)
+    )
     try:
-        stage.file.writelines(texts)
+        stage.file.writelines(map(_text, found, made))
         stage.file.flush()
     except OSError as error:
         raise _no_room(error) from error
@@ -261,6 +268,28 @@ def _checked_alone(lines: list[_Line], limits: Limits, budget: Budget) -> list[A
     return types
 
 
+def _text(line: _Line, one: Subscription) -> str:
+    """Return a line of the file. Ids, names and keys of topics have no control characters; an empty topic is
+    not none.
+    """
+    topic = topic_key(one.topic)
+    fields = (
+        str(line.number),
+        line.status or "",
+        one.id,
+        one.name,
+        "" if topic is None else f"={topic}",
+        one.dialect,
+        json.dumps(dict(one.labels)) if one.labels else "",
+        body_of(one),
+    )
+    return "\t".join(fields) + "\n"
+
+
 def _staged(line: str) -> Staged:
-    number, status, body = line.rstrip("\n").split("\t", 2)
-    return Staged(int(number), status or None, body, json.loads(body))
+    """Invert `_text`."""
+    number, status, id, name, topic, dialect, labels, body = line[:-1].split("\t", 7)
+    key = topic[1:] if topic else None
+    return Staged(
+        int(number), status or None, id, name, key, dialect, json.loads(labels) if labels else {}, body
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import Connection, and_, delete, exists, insert, select, tuple_
+from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.errors import MAX_REPORTED, LineProblem
@@ -19,17 +19,18 @@ from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSp
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
+    ViewRow,
     batched,
     body_of,
     checked_body,
     subscription_of,
     subscriptions_with_state,
-    topic_key,
     view_row,
 )
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Status, Subscription
+from selectroute.store.inserts import insert_rows
 
 Progress = Callable[[int, int], None]
 
@@ -44,7 +45,7 @@ def import_stage(
         raise InvalidSpecError("/mode", "the mode of an import must be add or replace")
     done = 0
     for block in stage.blocks(BLOCK):
-        ids = [one.data["id"] for one in block] if mode == "replace" else []
+        ids = [one.id for one in block] if mode == "replace" else []
         _import_block(revision, block, _existing(revision.connection, ids))
         done += len(block)
         if progress is not None:
@@ -60,17 +61,17 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
     hidden = [
         LineProblem(one.number, _id_taken(old.id))
         for one in block
-        if (old := existing.get(one.data["id"])) is not None and not revision.by.sees(old.topic)
+        if (old := existing.get(one.id)) is not None and not revision.by.sees(old.topic)
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, existing)])
+    since = _paused_at(connection, [one.id for one in block if _resumes(one, existing)])
     for one in block:
-        id, old = one.data["id"], existing.get(one.data["id"])
+        id, old = one.id, existing.get(one.id)
         if old is None:
             changes.append(LogRow("add", id, one.body))
         else:
-            kept = replace(Subscription.from_json({**one.data, "revision": 0}), created=old.created)
+            kept = replace(one.subscription(0), created=old.created)
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
             # A changed status is a separate change: readers of the log find each pause and resume.
             if one.status not in (None, old.status):
@@ -81,33 +82,27 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
                     changes.append(LogRow("resume", id, now, "latest", since[id]))
         last.append(len(changes) - 1)
     positions = revision.log_rows(changes)
-    rows = [_view_row(one.data, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
-    labels = [
-        {"name": name, "value": value, "id": one.data["id"]}
-        for one in block
-        for name, value in one.data["labels"].items()
-    ]
+    rows = [_view_row(one, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
+    labels = [(name, value, one.id) for one in block for name, value in one.labels.items()]
     for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
     try:
         with connection.begin_nested():
-            connection.execute(insert(subscription), rows)
+            insert_rows(connection, subscription, rows)
     except IntegrityError as error:
         raise _taken(connection, block) from error
-    if labels:
-        connection.execute(insert(label), labels)
+    insert_rows(connection, label, labels)
 
 
-def _view_row(data: dict[str, Any], last: LogRow, position: tuple[int, int]) -> dict[str, Any]:
+def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
     assert last.body is not None, "an import removes nothing"
-    status = data["status"] if last.op == "add" else json.loads(last.body)["status"]
-    topic = topic_key(data["topic"])
-    return view_row(data["id"], data["name"], topic, data["dialect"], status, position, last.body)
+    status = one.status or Status.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
+    return view_row(one.id, one.name, one.topic_key, one.dialect, status, position, last.body)
 
 
 def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
-    old = existing.get(one.data["id"])
+    old = existing.get(one.id)
     return old is not None and old.status is Status.PAUSED and one.status == Status.ACTIVE
 
 
@@ -134,7 +129,7 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
     ids: set[str] = set()
     names: set[str] = set()
     for one in block:
-        number, id, name = one.number, one.data["id"], one.data["name"]
+        number, id, name = one.number, one.id, one.name
         if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
             wrong.append(LineProblem(number, _id_taken(id)))
         elif (

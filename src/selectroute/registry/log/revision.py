@@ -6,7 +6,7 @@ import secrets
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from sqlalchemy import Connection
 
@@ -20,7 +20,7 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.rows import body_of
-from selectroute.registry.log.transaction import LogHead, LogRow, Transaction, chained_row
+from selectroute.registry.log.transaction import LoggedRow, LogHead, LogRow, Transaction, chained_row
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
@@ -160,7 +160,7 @@ class Revision:
         logged = [self._next_row(row) for row in rows]
         self._transaction.log_many(logged)
         self._subscriptions += sum(row.op == "add" for row in rows)
-        return [(row["revision"], row["seq"]) for row in logged]
+        return [(row.revision, row.seq) for row in logged]
 
     # ---- rows
 
@@ -204,9 +204,9 @@ class Revision:
     def _log(self, row: LogRow, one: Subscription | None) -> None:
         self._transaction.log(row, one, self._next_row(row))
 
-    def _next_row(self, row: LogRow) -> dict[str, Any]:
+    def _next_row(self, row: LogRow) -> LoggedRow:
         logged = chained_row(self._digest, self.number, self.seq, row, self._time)
-        self._digest = logged["digest"]
+        self._digest = logged.digest
         self.seq += 1
         self._changes += 1
         return logged

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, Select, and_, select
 
@@ -20,6 +20,7 @@ from selectroute.store.errors import DamagedError
 
 _LONG_KEY: Final = 128
 _CONTROL: Final = re.compile("[\x00-\x1f]")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def topic_key(topic: str | None) -> str | None:
@@ -33,7 +34,7 @@ def body_of(one: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
     data = one.to_json()
     del data["revision"]
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(data)
 
 
 def from_body(body: str, revision: int) -> Subscription:
@@ -41,21 +42,25 @@ def from_body(body: str, revision: int) -> Subscription:
     return Subscription.from_json({**json.loads(body), "revision": revision})
 
 
+class ViewRow(NamedTuple):
+    """Row of the table ``subscription``."""
+
+    id: str
+    name: str
+    topic_key: str | None
+    dialect: str
+    status: str
+    revision: int
+    seq: int
+    seal: bytes
+
+
 def view_row(
     id: str, name: str, topic: str | None, dialect: str, status: str, position: tuple[int, int], body: str
-) -> dict[str, Any]:
-    """Return the row of the table ``subscription`` for a state of the log."""
-    revision, seq = position
-    return {
-        "id": id,
-        "name": name,
-        "topic_key": topic,
-        "dialect": dialect,
-        "status": status,
-        "revision": revision,
-        "seq": seq,
-        "seal": row_digest(id, name, topic, dialect, status, revision, seq, body),
-    }
+) -> ViewRow:
+    """Return the row of the view for a state of the log; `topic` is its `topic_key`."""
+    state = id, name, topic, dialect, status, *position
+    return ViewRow(*state, row_digest(*state, body))
 
 
 def subscriptions_with_state() -> Select[Any]:

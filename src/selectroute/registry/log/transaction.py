@@ -18,11 +18,18 @@ from sqlalchemy import Connection, Select, bindparam, delete, func, insert, sele
 
 from selectroute.registry.changes import From, Op
 from selectroute.registry.log.header_rows import counter_seal, read_counter
-from selectroute.registry.log.rows import subscription_of, subscriptions_with_state, topic_key, view_row
+from selectroute.registry.log.rows import (
+    ViewRow,
+    subscription_of,
+    subscriptions_with_state,
+    topic_key,
+    view_row,
+)
 from selectroute.registry.log.tables import activity, change, counter, label, subscription
 from selectroute.registry.model import Subscription
 from selectroute.registry.permission import Permission
 from selectroute.store.digests import chained
+from selectroute.store.inserts import insert_rows
 
 # Built once: building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
@@ -55,7 +62,18 @@ class LogRow(NamedTuple):
     paused_at: int | None = None
 
 
-_COLUMNS: Final = ("revision", "seq", *LogRow._fields, "time", "digest")
+class LoggedRow(NamedTuple):
+    """Row of the table ``change``: a change and its place in the log."""
+
+    revision: int
+    seq: int
+    op: Op
+    id: str
+    body: str | None
+    resume_from: From | None
+    paused_at: int | None
+    time: str
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +93,7 @@ class _State(NamedTuple):
     body: str
     position: tuple[int, int]
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> ViewRow:
         one = self.subscription
         return view_row(
             one.id, one.name, topic_key(one.topic), one.dialect, one.status, self.position, self.body
@@ -91,7 +109,7 @@ class Transaction:
         self.before: Final = LogHead(row.revision, row.digest, row.changes, row.subscriptions)
         self.head = self.before
         """Newest revision that was taken."""
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[LoggedRow] = []
         self._stored: dict[str, Subscription | None] = {}
         """Subscriptions as the database has them, of the ids that were looked at."""
         self._now: dict[str, _State | None] = {}
@@ -163,7 +181,7 @@ class Transaction:
         """Note that the database has no subscription of this id, which was just generated."""
         self._stored[id] = None
 
-    def log(self, row: LogRow, one: Subscription | None, logged: dict[str, Any]) -> None:
+    def log(self, row: LogRow, one: Subscription | None, logged: LoggedRow) -> None:
         """Record a change: its row of the log, and the subscription after it; None if it is removed."""
         self._rows.append(logged)
         id, before = row.id, self.find(row.id)
@@ -174,17 +192,17 @@ class Transaction:
             self._set(self._removed, id, True)
             return
         assert row.body is not None
-        state = _State(one, row.body, (logged["revision"], logged["seq"]))
+        state = _State(one, row.body, (logged.revision, logged.seq))
         self._set(self._now, id, state)
         self._set(self._names, one.name, id)
         if row.op in ("pause", "add"):
-            self._set(self._paused_at, id, logged["revision"])
+            self._set(self._paused_at, id, logged.revision)
         if self._stored[id] is not None and id not in self._removed:
             self._replaced.append(state)
 
-    def log_many(self, logged: list[dict[str, Any]]) -> None:
+    def log_many(self, logged: list[LoggedRow]) -> None:
         """Write rows of the log at once; the caller changes the view."""
-        self.connection.execute(insert(change), logged)
+        insert_rows(self.connection, change, logged)
 
     def _set(self, entries: dict[Any, Any], key: Any, value: Any) -> None:
         self._undo.append((entries, key, entries.get(key, _ABSENT)))
@@ -200,17 +218,16 @@ class Transaction:
         if self.head == self.before:
             return
         execute = self.connection.execute
-        if self._rows:
-            execute(insert(change), self._rows)
+        insert_rows(self.connection, change, self._rows)
         # Names are unique: first come the rows that give theirs up, in their order.
         if removed := [{"of_id": id} for id in self._removed if self._stored[id] is not None]:
             execute(_DELETE, removed)
             execute(_DELETE_ACTIVITY, removed)
         if self._replaced:
             rows = [one.row() for one in self._replaced]
-            execute(_UPDATE, [{**row, "of_id": row["id"]} for row in rows])
-        if added := [one.row() for one in self._now.values() if one is not None and self._is_new(one)]:
-            execute(insert(subscription), added)
+            execute(_UPDATE, [{**row._asdict(), "of_id": row.id} for row in rows])
+        added = [one.row() for one in self._now.values() if one is not None and self._is_new(one)]
+        insert_rows(self.connection, subscription, added)
         self._write_labels()
         head = self.head
         seal = counter_seal(head.revision, head.digest, head.changes, head.subscriptions)
@@ -247,7 +264,7 @@ class Transaction:
 _ABSENT: Final = object()
 
 
-def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str) -> dict[str, Any]:
+def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str) -> LoggedRow:
     """Return the columns of a change in the log, with the digest that follows `digest`."""
-    values = (revision, seq, *row, time)
-    return dict(zip(_COLUMNS, (*values, chained(digest, *values)), strict=True))
+    values = revision, seq, *row, time
+    return LoggedRow(*values, chained(digest, *values))
