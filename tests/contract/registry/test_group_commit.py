@@ -183,7 +183,7 @@ def test_what_the_database_refuses_is_the_error_of_its_change_alone(registry, mo
     finish = Transaction.finish
 
     def refuses(transaction: Transaction) -> None:
-        if any(row["id"] == "b" for row in transaction._rows):
+        if any(row.id == "b" for row in transaction._rows):
             raise error
         finish(transaction)
 
