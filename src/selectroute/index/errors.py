@@ -62,6 +62,11 @@ class BuildError(SelectRouteError):
         named = id is not None and not isinstance(cause, InvalidIdError | DuplicateSubscriptionError)
         super().__init__(f"subscription {f'{id!r} (row {row:,})' if named else f'in row {row:,}'}: {cause}")
 
+    def moved(self, rows: int) -> BuildError:
+        """Return the error of a part of a table that begins so many rows after its first one."""
+        causes = {row + rows: cause for row, cause in self.causes.items()}
+        return BuildError(self.row + rows, self.cause, causes, self.count, self.id)
+
 
 class SnapshotError(SelectRouteError):
     """Snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""

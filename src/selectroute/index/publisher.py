@@ -18,11 +18,14 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.change.delta import Change, changed
+from selectroute.index.build.build import Row, build, check_unknown, together
+from selectroute.index.change.delta import Change, changed, with_delta
 from selectroute.index.change.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import latest_revision, published, read_segment
+from selectroute.index.folder.format import latest_revision, published, read_segment, write_segment
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.index import Index
 from selectroute.index.snapshot import Snapshot
@@ -100,6 +103,39 @@ class Publisher:
                 after = merged(after, due, merged_part(after, due))
                 due = None
             self._publish(after, revision, done)
+            if due is not None:
+                self._start(due)
+            return self._revision()
+
+    def load(self, parts: Iterable[pa.Table | Iterable[Row]], revision: int | None = None) -> int:
+        """Publish new subscriptions, all of them in one revision, and return it.
+
+        For more subscriptions than fit memory: each part, as `build_snapshot` takes it, is built and written
+        before the next one is asked for. Parts of one to ten million are sensible; a smaller one becomes a
+        segment of its own, too, and each message is looked up in every segment.
+
+        Raises:
+            BuildError: an invalid subscription, by its row in its part, or one whose id exists.
+            SnapshotError: the folder cannot be read or written.
+        """
+        with self._lock:
+            done = self._rolled_in()
+            before: SnapshotState = done or self._snapshot
+            if not before.firsts[-1]:
+                before = together(())
+            after = before
+            number = self._next(revision)
+            for part in parts:
+                state = build(part, limits=self._limits)
+                check_unknown(state, after)
+                for segment, first in zip(state.segments, state.firsts[:-1], strict=True):
+                    rows = state.subscriptions.slice(first, segment.rows)
+                    entry = write_segment(segment, rows, self.folder, number, "delta")
+                    after = with_delta(after, *read_segment(self.folder, entry), ())
+            if after is before:
+                return self._revision()
+            self._publish(after, revision, done)
+            due = merge_due(after)
             if due is not None:
                 self._start(due)
             return self._revision()
@@ -198,7 +234,8 @@ class Publisher:
                 part = merged_part(merge.of, merge.first)
             else:
                 part = self._merged_elsewhere(merge.of, merge.first)
-            Snapshot((part[0],), part[1]).ids.find([""])  # hash the ids here, not in the next change
+            for segment, rows in part:  # hash the ids here, not in the next change
+                Snapshot((segment,), rows).ids.find([""])
             merge.part.set_result(part)
             if self._own_revisions:
                 self.roll_in()
@@ -221,4 +258,4 @@ class Publisher:
         if ended.returncode:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             raise SnapshotError(f"merging {self.folder} failed: {lines[-1] if lines else ended.returncode}")
-        return read_segment(self.folder, json.loads(ended.stdout))
+        return tuple(read_segment(self.folder, entry) for entry in json.loads(ended.stdout))

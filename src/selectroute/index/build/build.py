@@ -11,6 +11,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import NoneType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -50,10 +51,16 @@ COLUMNS: Final = {
 }
 """Columns of subscriptions, and of ``Snapshot.subscriptions``."""
 
+SEGMENT_ROWS: Final = 1 << 24
+"""Maximum subscriptions of a segment that is built: a table of more becomes several segments, each built when
+the one before is done. Building takes about 600 bytes for each subscription of a segment.
+"""
+
 FEW: Final = 24
 """Minimum selectors of one shape that are read as a group (measured: a shape costs as much as 20)."""
 
 _NO_TOPIC: Final = "\x05"
+_EMPTY: Final = {name: pa.array([], type_) for name, type_ in COLUMNS.items()}
 
 Row: TypeAlias = (
     tuple[str, Selector | str | None]
@@ -125,8 +132,39 @@ def built(
     """Return the state of a table without a check of destinations and columns: stored data stays readable.
     `parsed` are selectors of the table that were parsed within their own limits.
     """
+    states: list[SnapshotState] = []
     with paused_collector():
-        return _Build(_normal(rows), progress, limits, parsed).snapshot(revision)
+        for start in range(0, max(len(rows), 1), SEGMENT_ROWS):
+            part = _normal(rows.slice(start, SEGMENT_ROWS))
+            try:
+                state = _Build(part, partial(_told, progress, start), limits, parsed).snapshot(revision)
+                check_unknown(state, together(states))
+            except BuildError as error:
+                raise error.moved(start) from error.cause
+            states.append(state)
+    return states[0] if len(states) == 1 else together(states, revision)
+
+
+def _told(progress: Callable[[int], None], before: int, done: int) -> None:
+    progress(before + done)
+
+
+def together(states: Sequence[SnapshotState], revision: int | None = None) -> SnapshotState:
+    """Return the subscriptions of snapshots as one snapshot, which has all of their segments. Nothing is
+    copied; they must not have an id in common, nor removed subscriptions.
+    """
+    tables = [one.subscriptions for one in states]
+    segments = tuple(segment for one in states for segment in one.segments)
+    return SnapshotState(segments, pa.concat_tables([pa.table(_EMPTY), *tables]), revision)
+
+
+def check_unknown(new: SnapshotState, known: SnapshotState) -> None:
+    """Raise `BuildError` for the first subscription of a snapshot whose id another one has. O(ids)."""
+    rows = new.ids.shared(known.ids)
+    ids = new.ids.take(rows).to_pylist()
+    for row in rows[known.find(ids) >= 0].tolist():
+        id = new.ids[row].as_py()
+        raise BuildError(row, DuplicateSubscriptionError(id), id=id)
 
 
 def freeze(subscriptions: Iterable[Subscription], revision: int | None = None) -> SnapshotState:

@@ -15,7 +15,7 @@ invariant: an ordinal is removed at most once, by a later segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -186,7 +186,7 @@ def with_delta(
     snapshot: SnapshotState,
     segment: Segment,
     rows: pa.Table,
-    removed: Array | list[int],
+    removed: Array | Sequence[int],
     revision: int | None = None,
 ) -> SnapshotState:
     """Return a snapshot with one more segment, which removes these ordinals; without it if it is empty."""

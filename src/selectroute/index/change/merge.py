@@ -8,6 +8,10 @@ invariant: after a merge that was due, each segment has at least `RATIO` times a
 all later segments together. So there are O(log n) segments, and a subscription is only rewritten into a
 segment at least half as large again as its old one: O(log n) times in its life, for any order of changes. If
 there would be more than `MOST_SEGMENTS`, the last ones are rewritten earlier.
+
+Segments with `FULL_ROWS` and more, and those before them, are left alone and don't count: merging does not
+take more memory in a larger snapshot. They are rewritten only when a quarter of all ordinals is dead, piece
+by piece.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +27,7 @@ import pyarrow as pa
 
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.build.build import rebuilt
+from selectroute.index.build.build import SEGMENT_ROWS, rebuilt
 from selectroute.index.change.delta import with_delta
 from selectroute.index.folder.format import open_snapshot, write_segment
 from selectroute.storage import Location
@@ -32,8 +37,10 @@ MOST_SEGMENTS = 8
 DEAD_SHARE = 4
 """At most one ordinal in this number is dead after a merge that was due."""
 
-Part = tuple[Segment, pa.Table]
-"""Segment and its subscriptions."""
+FULL_ROWS = SEGMENT_ROWS // 2
+
+Part = tuple[tuple[Segment, pa.Table], ...]
+"""Segments and their subscriptions; the first segment has the tombstones for earlier ones."""
 
 
 def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
@@ -44,6 +51,8 @@ def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
     sizes = [segment.rows + len(segment.removed) for segment in snapshot.segments]
     if not sealed and sum(snapshot.deaths) * DEAD_SHARE > snapshot.firsts[-1]:
         return 0
+    full = [number for number, segment in enumerate(snapshot.segments) if segment.rows >= FULL_ROWS]
+    sealed = max(sealed, full[-1] + 1 if full else 0)
     due: int | None = None
     newer = 0
     for number in reversed(range(sealed, len(sizes))):
@@ -62,28 +71,38 @@ def merge_size(snapshot: SnapshotState, first: int) -> int:
 
 
 def merged_part(snapshot: SnapshotState, first: int) -> Part:
-    """Return the segments from ``first`` on as one segment, with their tombstones for earlier segments.
-    O(size of their selectors).
+    """Return the segments from ``first`` on as one segment, or as several if they have more than
+    `SEGMENT_ROWS`, with their tombstones for earlier segments. O(size of their selectors).
     """
-    start = snapshot.firsts[first]
-    rows = snapshot.subscriptions.slice(start)
-    if snapshot.dead is not None:
-        rows = rows.filter(pa.array(~snapshot.dead[start:]))
-    made = rebuilt(rows)
-    [segment] = made.segments
+    return tuple(_segments(snapshot, first))
+
+
+def _segments(snapshot: SnapshotState, first: int) -> Iterator[tuple[Segment, pa.Table]]:
+    """Yield the segments of `merged_part`, each when it is built."""
+    start, end = int(snapshot.firsts[first]), int(snapshot.firsts[-1])
     removed = np.concatenate([segment.removed for segment in snapshot.segments[first:]])
-    return replace(segment, removed=np.sort(removed[removed < start])), made.subscriptions
+    tombstones = np.sort(removed[removed < start])
+    for begin in range(start, max(end, start + 1), SEGMENT_ROWS):
+        stop = min(begin + SEGMENT_ROWS, end)
+        rows = snapshot.subscriptions.slice(begin, stop - begin)
+        if snapshot.dead is not None:
+            rows = rows.filter(pa.array(~snapshot.dead[begin:stop]))
+        made = rebuilt(rows)
+        [segment] = made.segments
+        yield replace(segment, removed=tombstones), made.subscriptions
+        tombstones = tombstones[:0]
 
 
 def merged(snapshot: SnapshotState, first: int, part: Part, revision: int | None = None) -> SnapshotState:
     """Return the snapshot with the segments from ``first`` on replaced by their `merged_part`."""
-    segment, rows = part
     if not first:
-        return SnapshotState((segment,), rows, revision)
+        segments, tables = zip(*part, strict=True)
+        return SnapshotState(segments, pa.concat_tables(tables), revision)
     before = snapshot.subscriptions.slice(0, snapshot.firsts[first])
-    return with_delta(
-        SnapshotState(snapshot.segments[:first], before), segment, rows, segment.removed, revision
-    )
+    result = SnapshotState(snapshot.segments[:first], before, revision)
+    for segment, rows in part:
+        result = with_delta(result, segment, rows, segment.removed, revision)
+    return result
 
 
 def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -> SnapshotState:
@@ -111,12 +130,16 @@ def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -
 
 
 def main(folder: str, revision: str, first: str) -> None:
-    """Merge in a separate process: write the merged part to the folder and its entry to standard output."""
+    """Merge in a separate process: write the merged part to the folder and its entries to standard output."""
     os.nice(10)  # matching has priority
     snapshot = open_snapshot(folder, int(revision))
-    segment, rows = merged_part(snapshot, int(first))
     kind = "delta" if int(first) else "base"
-    json.dump(write_segment(segment, rows, Location.of(folder), int(revision), kind), sys.stdout)
+    # Written one by one: they need not fit memory together.
+    entries = [
+        write_segment(segment, rows, Location.of(folder), int(revision), kind)
+        for segment, rows in _segments(snapshot, int(first))
+    ]
+    json.dump(entries, sys.stdout)
 
 
 if __name__ == "__main__":
