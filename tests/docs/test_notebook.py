@@ -27,7 +27,9 @@ def test_the_outputs_have_no_warning_and_no_path_of_a_machine():
 
 
 def test_each_picture_is_small_and_says_what_it_shows():
-    with_picture = [cell for cell in CODE if any("image/png" in one.get("data", {}) for one in cell["outputs"])]
+    with_picture = [
+        cell for cell in CODE if any("image/png" in one.get("data", {}) for one in cell["outputs"])
+    ]
     assert with_picture and all(len(cell["metadata"]["alt"]) > 80 for cell in with_picture)
     assert notebook.PATH.stat().st_size < 100_000
 
