@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from docs.site import build, generated, picture
+from docs.site import build, generated, notebook, picture
 from docs.site.pages import ROOT
 
 
@@ -13,9 +13,15 @@ def main() -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m docs.site", description="Build the documentation.")
     parser.add_argument("--write", action="store_true", help="write what is generated into the pages")
-    if parser.parse_args().write:
+    parser.add_argument("--run-notebook", action="store_true", help="run the notebook, and store its outputs")
+    given = parser.parse_args()
+    if given.run_notebook:
+        for path in notebook.write():
+            print(path.relative_to(ROOT))
+    if given.write:
         for path in [*generated.write(), *picture.write()]:
             print(path.relative_to(ROOT))
+    if given.write or given.run_notebook:
         return 0
     try:
         print(build.build().relative_to(ROOT))

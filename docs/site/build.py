@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from docs.site import notebook
 from docs.site.calls import document, viewer
 from docs.site.names import directives
 from docs.site.pages import DOCS, ROOT, documentation, relative_links
@@ -61,6 +62,7 @@ def copy(to: Path) -> None:
             target.write_text(_page(path), encoding="utf-8")
         else:
             shutil.copy(path, target)
+    notebook.write_page(to / "docs" / "tutorials")
     reference = to / "docs" / "reference"
     (reference / "openapi.json").write_text(json.dumps(document(), indent=2), encoding="utf-8")
     (reference / "http-api.html").write_text(viewer(), encoding="utf-8")
@@ -79,7 +81,7 @@ def _page(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path == DOCS / "reference" / "python.md":
         text = _NAMES.sub(lambda _: directives(), text)
-    text = text.replace(_VIEWER, _VIEWED)
+    text = notebook.linked(text.replace(_VIEWER, _VIEWED))
     for target, linked, _ in set(relative_links(path)):
         if linked.is_dir():  # a folder of the repository has no page of its own
             text = re.sub(rf"\[([^\[\]]*)\]\({re.escape(target)}\)", r"\1", text)

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import typer
 
-from docs.site import picture
+from docs.site import notebook, picture
 from docs.site.pages import DOCS, ROOT, blocks, broken_links, documentation
 from selectroute.cli import app
 
@@ -66,7 +66,8 @@ def test_every_page_is_in_the_contents_of_the_site():
                 yield from listed(value) if isinstance(value, list) else [value]
 
     found = list(listed(config["project"]["nav"]))
-    assert sorted(found) == sorted(page.relative_to(ROOT).as_posix() for page in documentation())
+    pages = [*documentation(), notebook.PAGE]
+    assert sorted(found) == sorted(page.relative_to(ROOT).as_posix() for page in pages)
 
 
 def test_every_page_of_docs_is_found_from_its_index():
@@ -130,7 +131,10 @@ def test_the_site_is_built_offline_without_a_warning(tmp_path):
     from docs.site.build import build
 
     first = build(tmp_path / "site")
-    assert "Your first fan-out" in first.read_text(encoding="utf-8")
+    index = first.read_text(encoding="utf-8")
+    assert "Your first fan-out" in index and 'href="tutorials/notebook.html"' in index
+    notebook_page = (first.parent / "tutorials" / "notebook.html").read_text(encoding="utf-8")
+    assert 'src="notebook-1.png"' in notebook_page and 'href="notebook.ipynb"' in notebook_page
     reference = first.parent / "reference"
     assert (reference / "openapi.json").exists() and (reference / "http-api.html").exists()
     assert "selectroute.Index.add" in (reference / "python.html").read_text(encoding="utf-8")

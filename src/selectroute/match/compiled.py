@@ -2,7 +2,8 @@
 
 numba executes the machine code in its cache unchecked. So no other user may write there: the cache is in an
 own directory of mode 0700, in the user's cache directory or else in the system's temporary directory. Without
-either, nothing is cached and each process compiles.
+either, nothing is cached and each process compiles. Of a chosen cache that can only be read, as in an image,
+that directory has a copy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -34,13 +36,42 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 def _cache() -> str | None:
     """Return the cache of this version of the code: numba notices changes only in a function's own file."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")  # the user's own choice and responsibility
-    folder = Path(chosen) if chosen else next(private_folders(CLOSED), None)
-    if folder is None:
-        return None
     sources = [path for room in ROOMS for path in sorted((Path(__file__).parents[1] / room).rglob("*.py"))]
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    return str(folder / f"kernel-{version}")
+    name = f"kernel-{version}"
+    chosen = os.environ.get("NUMBA_CACHE_DIR")  # the user's own choice and responsibility
+    kept = Path(chosen) / name if chosen else None
+    if kept is not None and _is_writable(kept):
+        return str(kept)
+    own = next(private_folders(CLOSED), None)
+    if own is None:
+        return None
+    return str(own / name if kept is None else _copied(kept, own / name))
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether a folder, which is created if it is missing, can be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _copied(kept: Path, to: Path) -> Path:
+    """Return a private copy of a cache that can only be read, as in an image: numba refuses such a one."""
+    if kept.is_dir() and not to.exists():
+        half = to.with_name(f"{to.name}.{os.getpid()}")
+        for path in kept.rglob("*"):
+            if path.is_file():
+                target = half / path.relative_to(kept)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        try:
+            half.rename(to)
+        except OSError:  # another process was faster
+            shutil.rmtree(half, ignore_errors=True)
+    return to
 
 
 _CACHE = _cache()
@@ -97,7 +128,7 @@ def _first_call(what: str) -> Iterator[None]:
                         locks.enter_context(FileLock(path))
                     finally:
                         told.cancel()
-            except OSError:  # a cache that can only be read, as in an image, or a file system without locks
+            except OSError:  # a file system without locks
                 pass
         yield
     _loaded.add(what)

@@ -108,3 +108,29 @@ def test_where_nothing_can_be_kept_it_says_so(monkeypatch):
     assert "in every process" in compiled._sentence() and "NUMBA_CACHE_DIR" in compiled._sentence()
     assert compiled.cache_folder() is None
     assert "not kept" in str(sr.Warmed(None, 30.0, 60))
+
+
+def test_a_cache_that_can_only_be_read_is_copied_once_to_a_private_folder(tmp_path, monkeypatch):
+    """numba refuses to use a cache that it cannot write to."""
+    image, own = tmp_path / "image", tmp_path / "own"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(image))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own))
+    kept = Path(compiled._cache())
+    assert kept.parent == image
+    (kept / "kernel").mkdir()
+    (kept / "kernel" / "match.nbi").write_bytes(b"code")
+    monkeypatch.setattr(compiled.os, "access", lambda *_: False)  # who runs as root may write everywhere
+    for _ in range(2):
+        copied = Path(compiled._cache())
+        assert own in copied.parents and copied.parent.stat().st_mode & 0o077 == 0
+        assert (copied / "kernel" / "match.nbi").read_bytes() == b"code"
+        (kept / "kernel" / "match.nbi").write_bytes(b"changed later")
+    assert [path.name for path in copied.parent.iterdir()] == [kept.name]
+
+
+def test_where_the_chosen_cache_is_missing_and_cannot_be_made_the_private_one_serves(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = Path(compiled._cache())
+    assert tmp_path in found.parents and "file" not in found.parts and not found.exists()
