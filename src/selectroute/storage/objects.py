@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 from selectroute.storage.errors import (
     ChangedError,
@@ -224,7 +225,7 @@ def _opened(root: str, process: int) -> Any:
     try:
         from obstore.store import from_url
     except ImportError as error:
-        raise StorageError(f"{root} needs the extra `storage`: pip install 'selectroute[storage]'") from error
+        raise StorageError(f"{root} needs {the_extra('storage')}") from error
     options: dict[str, Any] = {
         "retry_config": {"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
         "client_options": {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)},
@@ -292,7 +293,7 @@ def _profile() -> Any | None:
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise StorageError("the profiles of ~/.aws need boto3: pip install boto3") from error
+        raise StorageError(f"the profiles of ~/.aws need {the_extra('storage')}") from error
     return Boto3CredentialProvider()
 
 
