@@ -95,7 +95,9 @@ def _stated(found: Distribution) -> Iterator[str]:
     yield metadata.get("License-Expression", "")
     text = metadata.get("License", "")
     yield _NAMES.get(text, text) if len(text) <= 20 and text != "BSD" else ""
-    kinds = [one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier", []) if one.startswith("License")]
+    kinds = [
+        one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier", []) if one.startswith("License")
+    ]
     yield " OR ".join(sorted({_NAMES.get(one, one) for one in kinds}))
     for path in found.files or ():
         if re.search(r"\.dist-info/sboms/.*\.json$", str(path)):

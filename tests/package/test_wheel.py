@@ -83,7 +83,16 @@ def environment(folder, *arguments):
     venv.create(folder / "venv", symlinks=True)
     (folder / "elsewhere").mkdir()
     made = Environment(folder / "venv", folder / "elsewhere")
-    command = [sys.executable, "-m", "pip", "--python", made.root / "bin" / "python", "install", "-q", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        made.root / "bin" / "python",
+        "install",
+        "-q",
+        *arguments,
+    ]
     ran = subprocess.run(command, cwd=made.folder, capture_output=True, text=True)
     if ran.returncode:
         missing(f"the wheel can't be installed here: {ran.stderr[-1000:]}")
@@ -217,13 +226,17 @@ def test_spark_without_its_extra_says_what_to_install(base):
 )
 def test_command_without_its_extra_says_what_to_install(base, command, extra):
     printed, sentence = base.run("selectroute", *command.split(), code=1)
-    assert re.fullmatch(rf"selectroute: \w+ is not installed; it comes with {re.escape(the_extra(extra))}\n", sentence)
+    assert re.fullmatch(
+        rf"selectroute: \w+ is not installed; it comes with {re.escape(the_extra(extra))}\n", sentence
+    )
     assert printed == ""
 
 
 def test_commands_that_need_no_extra_run(base):
     assert base.run("selectroute", "--version")[0] == f"selectroute {selectroute.__version__}\n"
-    assert base.run("python", "-m", "selectroute", "--version")[0] == f"selectroute {selectroute.__version__}\n"
+    assert (
+        base.run("python", "-m", "selectroute", "--version")[0] == f"selectroute {selectroute.__version__}\n"
+    )
     base.run("selectroute", "selector", "check", "JMSType = 'car' AND weight > 2500")
     (base.folder / "subscriptions.jsonl").write_text('{"id": "a", "selector": "weight > 2500"}\n')
     base.run("selectroute", "index", "build", "subscriptions.jsonl", "snapshots")
@@ -261,7 +274,13 @@ def checked(module, folder, *arguments):
 
 
 def test_mypy_sees_types_from_outside(base, typed):
-    options = ["--strict", "--config-file=", "--cache-dir=.mypy", "--python-executable", base.root / "bin" / "python"]
+    options = [
+        "--strict",
+        "--config-file=",
+        "--cache-dir=.mypy",
+        "--python-executable",
+        base.root / "bin" / "python",
+    ]
     found = checked("mypy", base.folder, *options, typed)
     assert re.findall(r'Revealed type is "(.*)"', found) == [
         "list[str]", "selectroute.selector.message.Message", "selectroute.index.snapshot.Snapshot",
@@ -271,7 +290,9 @@ def test_mypy_sees_types_from_outside(base, typed):
 
 
 def test_pyright_sees_types_from_outside(base, typed):
-    found = checked("basedpyright", base.folder, "--pythonpath", base.root / "bin" / "python", "--level", "error", typed)
+    found = checked(
+        "basedpyright", base.folder, "--pythonpath", base.root / "bin" / "python", "--level", "error", typed
+    )
     assert re.findall(r'information: Type of ".*" is "(.*)"', found) == [], found
 
 
