@@ -39,7 +39,7 @@ _EXTRA: Final = re.compile(r"^(?P<name>[\w-]+) = \[$")
 
 
 class Requirement(NamedTuple):
-    """Package that pyproject.toml asks for: its extra, empty for a plain dependency, and the reason given there."""
+    """Package that pyproject.toml asks for: its extra (empty for a plain dependency) and the reason given."""
 
     extra: str
     name: str
@@ -47,14 +47,19 @@ class Requirement(NamedTuple):
 
 
 def licences() -> str:
-    """Return the packages of each extra with licence and reason. A package that is not installed here keeps the
-    licence that the page has.
+    """Return the packages of each extra with licence and reason. A package that is not installed here keeps
+    the licence that the page has.
     """
     kept = written()
     rows = (
-        (f"`{one.extra}`" if one.extra else "", one.name, licence(one.name) or kept.get(one.name, UNSTATED), cell(one.reason))
+        (
+            f"`{one.extra}`" if one.extra else "",
+            one.name,
+            licence(one.name) or kept.get(one.name, UNSTATED),
+            cell(one.reason),
+        )
         for one in requirements()
-    )  # fmt: skip
+    )
     return table(("extra", "package", "licence", "why it is needed"), rows)
 
 
@@ -71,7 +76,7 @@ def requirements() -> Iterator[Requirement]:
 
 
 def licence(name: str) -> str | None:
-    """Return the licence that an installed package states, as SPDX writes it where it can be told; None if the
+    """Return the licence that an installed package states, as SPDX writes it where that is known; None if the
     package is not installed.
 
     Sources, the first that there is: ``License-Expression``, a short ``License``, classifiers, the bill of
@@ -95,9 +100,8 @@ def _stated(found: Distribution) -> Iterator[str]:
     yield metadata.get("License-Expression", "")
     text = metadata.get("License", "")
     yield _NAMES.get(text, text) if len(text) <= 20 and text != "BSD" else ""
-    kinds = [
-        one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier", []) if one.startswith("License")
-    ]
+    classifiers = metadata.get_all("Classifier", [])
+    kinds = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License")]
     yield " OR ".join(sorted({_NAMES.get(one, one) for one in kinds}))
     for path in found.files or ():
         if re.search(r"\.dist-info/sboms/.*\.json$", str(path)):

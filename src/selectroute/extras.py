@@ -1,4 +1,4 @@
-"""Extras of the package: which of them brings a module that is not installed, and the sentence that says so."""
+"""Extras of the package: which one brings a module that is not installed, and the sentence that says so."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from selectroute.selector.errors import SelectRouteError
 
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "anyio": "service",
         "boto3": "storage",
         "confluent_kafka": "kafka",
         "deltalake": "delta",
@@ -32,6 +33,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "psycopg": "service",
         "py4j": "spark",
         "pydantic": "service",
+        "pydantic_core": "service",
         "pydantic_settings": "service",
         "pyspark": "spark",
         "sqlalchemy": "service",

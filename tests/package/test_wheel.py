@@ -38,7 +38,7 @@ class Environment(NamedTuple):
     folder: Path
 
     def run(self, command, *arguments, code=0, timeout=600):
-        """Run a command; return its output and errors. Nothing of the environment of the tests leads to the sources."""
+        """Run a command; return its output and errors. No variable of the tests leads it to the sources."""
         left_out = ("PYTHON", "SELECTROUTE_", "VIRTUAL_ENV")
         variables = {name: text for name, text in os.environ.items() if not name.startswith(left_out)}
         variables["PATH"] = f"{self.root / 'bin'}{os.pathsep}{os.environ['PATH']}"

@@ -34,7 +34,7 @@ except Exception as error:
 
 
 def without(absent, code):
-    """The error of some code where these modules are absent: its type, whether it is an ImportError, its text."""
+    """The error of some code where these modules are absent: its type, if it is an ImportError, its text."""
     code = WITHOUT.format(absent=set(absent), code=code)
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return found.stdout.strip()
@@ -44,6 +44,7 @@ def name(requirement):
     return re.match(r"[\w-]+", requirement)[0].replace("_", "-").lower()
 
 
+POSTGRESQL = "import selectroute as sr; sr.Registry.open('postgresql+psycopg://h/d')"
 KAFKA = "from selectroute.spark import kafka_cluster; kafka_cluster('localhost:1').wire()"
 SCHEMAS = "import selectroute.kafka as k; k.SchemaRegistry('http://localhost:1').client()"
 
@@ -56,7 +57,7 @@ SCHEMAS = "import selectroute.kafka as k; k.SchemaRegistry('http://localhost:1')
         (["sqlalchemy"], "import selectroute as sr; sr.Registry", "sqlalchemy", "service"),
         (["sqlalchemy"], "from selectroute import SqlQueue", "sqlalchemy", "service"),
         (["httpx"], "import selectroute as sr; sr.connect('http://localhost:1')", "httpx", "service"),
-        (["psycopg"], "import selectroute as sr; sr.Registry.open('postgresql+psycopg://h/d')", "psycopg", "service"),
+        (["psycopg"], POSTGRESQL, "psycopg", "service"),
         (["kafka"], KAFKA, "kafka", "kafka"),
         (["confluent_kafka"], SCHEMAS, "confluent_kafka", "schemas"),
         (["fastavro"], SCHEMAS, "fastavro", "schemas"),
@@ -94,6 +95,7 @@ def test_missing_module_of_this_package_is_not_blamed_on_an_extra():
 def test_every_module_that_the_sources_import_is_a_dependency_or_of_an_extra():
     base = {"llvmlite", "numba", "numpy", "pyarrow", "rich", "sortedcontainers", "typer"}
     assert base == {name(one) for one in PROJECT["dependencies"]}
+    unknown = []
     known = {*sys.stdlib_module_names, *base, "selectroute", *EXTRAS}
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -104,13 +106,15 @@ def test_every_module_that_the_sources_import_is_a_dependency_or_of_an_extra():
             else:
                 continue
             for one in names:
-                assert known & {one.partition(".")[0], ".".join(one.split(".")[:2])}, f"{path}: {one}"
+                if not known & {one.partition(".")[0], ".".join(one.split(".")[:2])}:
+                    unknown.append(f"{path.relative_to(ROOT)}: {one}")
+    assert not unknown
 
 
 def test_extra_of_each_module_has_its_distribution():
     distributions = packages_distributions()
     direct = {"google.protobuf": "protobuf", "psycopg": "psycopg"}
-    transitive = {"fastavro", "google.protobuf", "py4j", "pydantic", "starlette"}
+    transitive = {"anyio", "fastavro", "google.protobuf", "py4j", "pydantic", "pydantic_core", "starlette"}
     for module, extra in EXTRAS.items():
         assert extra in PARTS
         if module in transitive or (module not in distributions and module not in direct):
