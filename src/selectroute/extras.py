@@ -71,13 +71,11 @@ def importing(extra: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except MissingExtraError:
-        raise
     except ModuleNotFoundError as error:
         module = error.name or ""
-        brings = EXTRAS.get(module)
-        if extra is not None and "." not in module:
-            brings = extra
+        if isinstance(error, MissingExtraError) and extra is None:
+            raise
+        brings = EXTRAS.get(module) if extra is None or "." in module else extra
         if brings is None or module == "selectroute":
             raise
         raise MissingExtraError(module, brings) from error

@@ -86,6 +86,15 @@ def test_module_that_no_extra_brings_stays_what_it_is():
     assert not isinstance(error.value, MissingExtraError)
 
 
+def test_extra_of_a_whole_part_goes_before_that_of_one_of_its_modules():
+    with (
+        pytest.raises(MissingExtraError, match=r"^pyspark is .* the extra `demo` ") as error,
+        importing("demo"),
+    ):
+        raise MissingExtraError("pyspark", "spark")
+    assert error.value.name == "pyspark"
+
+
 def test_missing_module_of_this_package_is_not_blamed_on_an_extra():
     with pytest.raises(ModuleNotFoundError) as error, importing("demo"):
         import selectroute.no_such_module  # noqa: F401
