@@ -97,9 +97,9 @@ def written() -> dict[str, str]:
 
 def _stated(found: Distribution) -> Iterator[str]:
     metadata = found.metadata
-    yield metadata.get("License-Expression", "")
-    text = metadata.get("License", "")
-    yield _NAMES.get(text, text) if len(text) <= 20 and text != "BSD" else ""
+    yield from metadata.get_all("License-Expression", [])
+    short = [one for one in metadata.get_all("License", []) if len(one) <= 20]  # others are whole texts
+    yield from (_NAMES.get(one, one) for one in short)
     classifiers = metadata.get_all("Classifier", [])
     kinds = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License")]
     yield " OR ".join(sorted({_NAMES.get(one, one) for one in kinds}))
