@@ -1,7 +1,7 @@
 """The wheel as a stranger gets it: built, installed where there is no checkout, imported, typed and run.
 
-One environment has the wheel and its plain dependencies. The other one has the wheel, too, and finds all else
-where these tests run, so that a gigabyte is not installed again.
+The environment has the wheel and its plain dependencies. For the demo it finds all else where these tests
+run, so that a gigabyte is not installed again.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ PACKAGE = ROOT / "src" / "selectroute"
 
 
 class Environment(NamedTuple):
-    """Virtual environment, and a folder outside of the checkout in which its commands run."""
+    """Virtual environment, a folder outside of the checkout for its commands, and their PYTHONPATH."""
 
     root: Path
     folder: Path
+    path: Path | None = None
 
     def run(self, command, *arguments, code=0, timeout=600):
         """Run a command; return its output and errors. No variable of the tests leads it to the sources."""
         left_out = ("PYTHON", "SELECTROUTE_", "VIRTUAL_ENV")
         variables = {name: text for name, text in os.environ.items() if not name.startswith(left_out)}
+        if self.path is not None:
+            variables["PYTHONPATH"] = str(self.path)
         variables["PATH"] = f"{self.root / 'bin'}{os.pathsep}{os.environ['PATH']}"
         ran = subprocess.run(
             [self.root / "bin" / command, *map(str, arguments)],
@@ -79,44 +82,34 @@ def wheel(built):
     return found
 
 
-def environment(folder, *arguments):
-    """Make an environment, and install into it by pip with these arguments."""
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, wheel):
+    """The wheel and its plain dependencies, without an extra."""
+    folder = tmp_path_factory.mktemp("base")
     venv.create(folder / "venv", symlinks=True)
     (folder / "elsewhere").mkdir()
     made = Environment(folder / "venv", folder / "elsewhere")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        made.root / "bin" / "python",
-        "install",
-        "-q",
-        *arguments,
-    ]
-    ran = subprocess.run(command, cwd=made.folder, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pip", "--python", made.root / "bin" / "python", "install", "-q"]
+    ran = subprocess.run(
+        [*command, "-c", ROOT / "constraints.txt", wheel], cwd=made.folder, capture_output=True, text=True
+    )
     if ran.returncode:
         missing(f"the wheel can't be installed here: {ran.stderr[-1000:]}")
     return made
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory, wheel):
-    """The wheel and its plain dependencies, without an extra."""
-    return environment(tmp_path_factory.mktemp("base"), "-c", ROOT / "constraints.txt", wheel)
+def everything(tmp_path_factory, base):
+    """The same environment, in which the dependencies that these tests have are found, too, behind its own.
 
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory, wheel):
-    """The wheel, with the dependencies that these tests have. A line of a ``.pth`` file puts them behind the
-    wheel on the path; the ``.pth`` files among them, one of which may lead to a checkout, are not read.
+    They are not added as a folder of packages, whose ``.pth`` files would be read: one may lead to a
+    checkout.
+    Its kernel is compiled already.
     """
-    made = environment(tmp_path_factory.mktemp("everything"), "--no-deps", wheel)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    here = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    path = made.root / "lib" / version / "site-packages" / "dependencies.pth"
-    path.write_text("".join(f"{one}\n" for one in here), encoding="utf-8")
-    return made
+    folder = tmp_path_factory.mktemp("dependencies")
+    here = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.path += {here}\n", encoding="utf-8")
+    return base._replace(path=folder)
 
 
 def contents(path):
@@ -302,7 +295,7 @@ def test_pyright_sees_types_from_outside(base):
 
 
 def test_demo_runs_from_the_wheel(everything, java):
-    where = everything.python("import selectroute, pyspark; print(selectroute.__file__)")
+    where, _ = everything.run("python", "-c", "import pyspark, selectroute; print(selectroute.__file__)")
     assert Path(where).is_relative_to(everything.root)
     printed, _ = everything.run(
         "selectroute", "demo", "--messages", "2000", "--subscriptions", "300", "--cores", "1", "--out", "out"
