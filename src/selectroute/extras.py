@@ -48,9 +48,6 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
 class MissingExtraError(SelectRouteError, ModuleNotFoundError):
     """Absence of a module that an extra of this package brings; the message says what to install."""
 
-    def __init__(self, module: str, extra: str) -> None:
-        super().__init__(f"{module} is not installed; it comes with {the_extra(extra)}", name=module)
-
 
 def the_extra(name: str) -> str:
     """Return the end of a sentence that names an extra, and the command that installs it.
@@ -78,4 +75,5 @@ def importing(extra: str | None = None) -> Iterator[None]:
         brings = EXTRAS.get(module) if extra is None or "." in module else extra
         if brings is None or module == "selectroute":
             raise
-        raise MissingExtraError(module, brings) from error
+        sentence = f"{module} is not installed; it comes with {the_extra(brings)}"
+        raise MissingExtraError(sentence, name=module) from error

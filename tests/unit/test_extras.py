@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import subprocess
 import sys
@@ -87,12 +88,17 @@ def test_module_that_no_extra_brings_stays_what_it_is():
 
 
 def test_extra_of_a_whole_part_goes_before_that_of_one_of_its_modules():
-    with (
-        pytest.raises(MissingExtraError, match=r"^pyspark is .* the extra `demo` ") as error,
-        importing("demo"),
-    ):
-        raise MissingExtraError("pyspark", "spark")
+    sentence = "^pyspark is .* the extra `demo` "
+    with pytest.raises(MissingExtraError, match=sentence) as error, importing("demo"), importing():
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     assert error.value.name == "pyspark"
+
+
+def test_error_crosses_processes_whole():
+    with pytest.raises(MissingExtraError) as error, importing("demo"):
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+    there = pickle.loads(pickle.dumps(error.value))  # noqa: S301
+    assert (str(there), there.name) == (str(error.value), "pyspark")
 
 
 def test_missing_module_of_this_package_is_not_blamed_on_an_extra():
