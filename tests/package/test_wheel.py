@@ -192,8 +192,7 @@ print(json.dumps(found))
 def test_public_names_are_there_or_say_what_to_install(base):
     found = json.loads(base.python(NAMES, "selectroute"))
     assert set(found) == {
-        "Operation", "Registry", "RemoteQueue", "RemoteRegistry", "SqlQueue",
-        "Subscription", "SubscriptionRegistry", "SubscriptionSpec", "connect",
+        "Registry", "RemoteQueue", "RemoteRegistry", "SqlQueue", "SubscriptionRegistry", "connect",
     }  # fmt: skip
     for sentence in found.values():
         assert sentence.endswith(f"it comes with {the_extra('service')}")
