@@ -11,6 +11,7 @@ from typing import Final
 from docs.site import tables
 from docs.site.calls import calls
 from docs.site.commands import commands
+from docs.site.licences import licences
 from docs.site.names import names
 from docs.site.pages import DOCS
 from selectroute.selector.dialect_table import to_markdown
@@ -26,6 +27,7 @@ PARTS: Final[Mapping[tuple[str, str], Callable[[], str]]] = MappingProxyType(
         ("reference/errors.md", "kinds"): tables.kinds,
         ("reference/errors.md", "reasons"): tables.reasons,
         ("reference/errors.md", "problems"): tables.problems,
+        ("reference/licences.md", "licences"): licences,
         ("reference/limits.md", "limits"): tables.limits,
         ("reference/metrics.md", "job"): tables.job_metrics,
         ("reference/metrics.md", "service"): tables.service_metrics,

@@ -163,7 +163,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        from selectroute.extras import importing
+
+        with importing():
+            module = import_module(_LATER[name])
+        value = globals()[name] = getattr(module, name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

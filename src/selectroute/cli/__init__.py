@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from selectroute import __version__
 from selectroute.cli.commands import (
     dead_letter,
     index,
@@ -31,6 +32,7 @@ from selectroute.cli.exit_codes import CONFLICT, EPILOG, FAILURE, INVALID_SELECT
 from selectroute.cli.help import readable
 from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible
+from selectroute.extras import importing
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -81,9 +83,7 @@ _MQ_SENTENCES: Final = {
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
-
-        typer.echo(f"selectroute {version('selectroute')}")
+        typer.echo(f"selectroute {__version__}")
         raise typer.Exit
 
 
@@ -104,7 +104,8 @@ def main() -> None:
     interruptible()
     try:
         try:
-            app(prog_name="selectroute")
+            with importing():
+                app(prog_name="selectroute")
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # report a full disk here, not at the interpreter's exit

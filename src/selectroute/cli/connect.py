@@ -36,10 +36,8 @@ def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str,
 
 
 def _settings_of(name: str, **options: str | None) -> tuple[str, Settings]:
-    try:
-        from selectroute.cli.settings import Settings, config_file, settings_of
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
+    from selectroute.cli.settings import Settings, config_file, settings_of
+
     found = settings_of(Settings, **options)
     url: str | None = getattr(found, name) or found.registry
     if url is None:
@@ -56,10 +54,8 @@ def connected(registry: str | None, *, create: bool = False) -> Iterator[Subscri
     digests as they are read, all of them only by `registry verify`.
     """
     url, found = registry_settings(registry)
-    try:
-        from selectroute.client.connect import Registry, connect
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
+    from selectroute.client.connect import Registry, connect
+
     if is_service(url):
         token = None if found.token is None else found.token.get_secret_value()
         with connect(url, token=token, timeout_seconds=found.timeout) as remote:
@@ -78,10 +74,8 @@ def opened_database(registry: str | None, what: str) -> Iterator[Registry]:
             f"{what} needs the database itself; {url.partition('://')[0]}:// is a service",
             param_hint="--registry",
         )
-    try:
-        from selectroute.registry.registry import Registry
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
+    from selectroute.registry.registry import Registry
+
     with Registry.open(url, create=False, limits=selector_limits(), verify=False) as opened:
         yield opened
 
@@ -100,13 +94,3 @@ def selector_limits() -> Limits:
 def is_service(url: str) -> bool:
     """Return whether a URL is that of a service."""
     return url.lower().startswith(("http://", "https://"))
-
-
-def missing(error: ModuleNotFoundError, extra: str = "service") -> typer.Exit:
-    """Print the extra to install; return the exit to raise."""
-    typer.echo(
-        f"selectroute: {error.name} is missing: this needs the extra `{extra}` of selectroute (in a clone of "
-        f"it: pip install '.[{extra}]')",
-        err=True,
-    )
-    return typer.Exit(1)

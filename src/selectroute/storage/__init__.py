@@ -10,8 +10,8 @@ without asking, and a ``lease`` is a lock where storage has none.
     Location.of("s3://bucket/out") / "_commits" / "7.json"
         .read()  .put(data)  .put_new(data)  .replace(data, version)  .entries()  .delete()
 
-Imports `durable` and `selector` only; the clients of object stores and of HDFS (extra ``storage``) are
-imported when a URL needs them.
+Imports `durable`, `extras` and `selector` only; the clients of object stores and of HDFS (extra ``storage``)
+are imported when a URL needs them.
 """
 
 from selectroute.storage.errors import (

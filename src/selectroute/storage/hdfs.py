@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from selectroute.extras import the_extra
 from selectroute.storage.errors import ChangedError, DeniedError, StorageError, UnreachableError
 from selectroute.storage.protocol import Entry
 
@@ -221,7 +222,7 @@ def _opened(root: str, process: int) -> Any:
     try:
         from hdfs_native import Client
     except ImportError as error:
-        raise StorageError(f"{root} needs the extra `storage`: pip install 'selectroute[storage]'") from error
+        raise StorageError(f"{root} needs {the_extra('storage')}") from error
     try:
         return Client(root, _SETTINGS)
     except Exception as error:

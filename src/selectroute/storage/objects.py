@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 from selectroute.storage.errors import (
     ChangedError,
@@ -218,13 +219,20 @@ def _version(meta: Any) -> str:
     return json.dumps({name: meta[name] for name in ("e_tag", "version") if meta.get(name)})
 
 
+def _client(url: str) -> Any:
+    """Return the package that speaks to stores. Raises StorageError if it is not installed."""
+    try:
+        import obstore.exceptions
+        import obstore.store
+    except ImportError as error:
+        raise StorageError(f"{url} needs {the_extra('storage')}") from error
+    return obstore
+
+
 @lru_cache(maxsize=64)
 def _opened(root: str, process: int) -> Any:
     """Return the client of a bucket for this process; its threads do not survive a fork."""
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise StorageError(f"{root} needs the extra `storage`: pip install 'selectroute[storage]'") from error
+    from_url = _client(root).store.from_url
     options: dict[str, Any] = {
         "retry_config": {"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
         "client_options": {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)},
@@ -292,15 +300,14 @@ def _profile() -> Any | None:
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise StorageError("the profiles of ~/.aws need boto3: pip install boto3") from error
+        raise StorageError(f"the profiles of ~/.aws need {the_extra('storage')}") from error
     return Boto3CredentialProvider()
 
 
 @contextmanager
 def _as_ours(what: str, url: str) -> Iterator[None]:
     """Raise the client's errors as ours. ``what`` is what could not be done, such as ``read``."""
-    from obstore import exceptions as they
-
+    they = _client(url).exceptions
     try:
         yield
     except (SelectRouteError, OSError) as error:

@@ -30,6 +30,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateColumn
 
 from selectroute.durable import disk
+from selectroute.extras import importing
 from selectroute.store.errors import (
     BusyError,
     DamagedError,
@@ -406,7 +407,8 @@ def _engine(
     after each connection is opened, and its error closes the connection.
     """
     if not is_sqlite:
-        return create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True)
+        with importing():  # the driver
+            return create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True)
     path = quote(os.path.abspath(url.database or ""))
     mode = "rwc" if creates else "rw"
 

@@ -31,6 +31,7 @@ from typing import Final
 from pyspark import __version__ as SPARK_VERSION
 
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
+from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.runtime import java
 
@@ -81,7 +82,7 @@ def spark_jars() -> Path:
     spec = find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
     if folder is None or not folder.is_dir():
-        raise JarError("PySpark, whose Ivy fetches jars, is not installed: install the extra `spark`")
+        raise JarError(f"jars are fetched by PySpark's Ivy, which needs {the_extra('spark')}")
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from selectroute.cli.connect import missing
+from selectroute.extras import importing
 
 
 def demo(
@@ -29,12 +29,10 @@ def demo(
 ) -> None:
     """Route a year of real flights to 100,000 subscribers through Spark, and check the result."""
     # Not at the top: other commands must not wait for the import of Spark and Arrow.
-    try:
+    with importing("demo"):
         from selectroute.demo.progress import Progress
         from selectroute.demo.report import show
         from selectroute.demo.run import Options, run
-    except ModuleNotFoundError as error:
-        raise missing(error, "demo") from error
     outcome = run(Options(messages, subscriptions, seed, out, verify, cores), Progress())
     show(outcome, Console(highlight=False))
     if outcome.check.differences:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from selectroute.cli.connect import missing
 from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.output import Output, OutputOption, records
 from selectroute.cli.queue_text import as_data, paragraph, print_messages, stayed_sentences, write_body
@@ -130,10 +129,8 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
 
 def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues[Any]]:
     """Open the queues of a command."""
-    try:
-        from selectroute.cli.queue_access import opened_queues
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
+    from selectroute.cli.queue_access import opened_queues
+
     return opened_queues(queues, manager)
 
 

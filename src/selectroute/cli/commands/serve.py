@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selectroute.cli.connect import RegistryOption, is_service, missing, registry_settings
+from selectroute.cli.connect import RegistryOption, is_service, registry_settings
 
 if TYPE_CHECKING:
     from selectroute.service.jobs.job_output import JobOutput
@@ -93,16 +93,13 @@ def serve(
     url, _ = registry_settings(registry)
     if is_service(url):
         raise typer.BadParameter("a service serves a database, not another service", param_hint="--registry")
-    try:
-        from sqlalchemy import make_url
+    from sqlalchemy import make_url
 
-        from selectroute.cli.settings import Settings, settings_of
-        from selectroute.registry.registry import Registry
-        from selectroute.service.limits import ServiceLimits
-        from selectroute.service.logs import FORMS, LEVELS, configure
-        from selectroute.service.server import bind_address, bound
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
+    from selectroute.cli.settings import Settings, settings_of
+    from selectroute.registry.registry import Registry
+    from selectroute.service.limits import ServiceLimits
+    from selectroute.service.logs import FORMS, LEVELS, configure
+    from selectroute.service.server import bind_address, bound
 
     class ServeSettings(Settings, env_nested_delimiter="__"):
         host: str = "127.0.0.1"
@@ -162,10 +159,8 @@ def _jobs(given: list[str]) -> dict[str, JobOutput]:
     """
     if not given:
         return {}
-    try:
-        from selectroute.spark.serving.job_folder import JobFolder
-    except ModuleNotFoundError as error:
-        raise missing(error, "all") from error
+    from selectroute.spark.serving.job_folder import JobFolder
+
     found: dict[str, JobOutput] = {}
     for one in given:
         name, equals, output = one.partition("=")

