@@ -43,7 +43,7 @@ class Warmed:
 def warm() -> Warmed:
     """Compile the matching kernel ahead of the first match, for this user and machine.
 
-    Takes about half a minute once, then under a second. The code is cached in ``NUMBA_CACHE_DIR``, or
+    Takes about a minute once, then under a second. The code is cached in ``NUMBA_CACHE_DIR``, or
     else ``XDG_CACHE_HOME``, or else ``~/.cache``. Of several processes one compiles, and the others wait.
     """
     start, before = time.perf_counter(), compilations()

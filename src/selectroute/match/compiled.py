@@ -136,7 +136,7 @@ def _first_call(what: str) -> Iterator[None]:
 
 class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
     """Counter of the functions that this process compiles instead of loading; it logs the first one, because
-    the first match on a machine waits for half a minute.
+    the first match on a machine waits for about a minute.
     """
 
     def __init__(self) -> None:
@@ -160,11 +160,11 @@ class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
 def _sentence() -> str:
     if _CACHE is None:
         return (
-            "compiling the matching kernel, about half a minute in every process: there is no private "
+            "compiling the matching kernel, about a minute in every process: there is no private "
             "directory for its cache; set NUMBA_CACHE_DIR to one"
         )
     return (
-        "compiling the matching kernel, once on this machine: about half a minute "
+        "compiling the matching kernel, once on this machine: about a minute "
         f"(kept in {_CACHE}; `selectroute warm` does it ahead)"
     )
 

@@ -9,7 +9,7 @@ from selectroute.cli.output import Output, OutputOption
 
 
 def warm(output: OutputOption = Output.table) -> None:
-    """Compile the matching kernel ahead of time, for this user and machine: about half a minute once.
+    """Compile the matching kernel ahead of time, for this user and machine: about a minute once.
 
     Otherwise the first match compiles, with one line of output. For a container image, run this during the
     build, as the user of the service. The code is stored in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache, in
