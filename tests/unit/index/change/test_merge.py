@@ -7,6 +7,9 @@ from random import Random
 import pytest
 
 import selectroute as sr
+from selectroute.index.build import build as build_module
+from selectroute.index.build.build import SEGMENT_ROWS
+from selectroute.index.change import merge as merge_module
 from selectroute.index.change.delta import Add, Remove, Replace
 from selectroute.index.change.merge import (
     DEAD_SHARE,
@@ -31,8 +34,16 @@ def of(count, prefix="s"):
     return index.freeze(1)
 
 
+@pytest.fixture(params=[SEGMENT_ROWS, 8])
+def most_rows(request, monkeypatch):
+    """The most rows of a segment: more than there are here, and few."""
+    monkeypatch.setattr(build_module, "SEGMENT_ROWS", request.param)
+    monkeypatch.setattr(merge_module, "SEGMENT_ROWS", request.param)
+    return request.param
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_a_merge_of_any_segments_changes_no_match(seed):
+def test_a_merge_of_any_segments_changes_no_match(seed, most_rows):
     chance = Random(seed)
     live: dict[str, tuple[str, str | None]] = {}
     snapshot = sr.Index().freeze()
@@ -43,7 +54,8 @@ def test_a_merge_of_any_segments_changes_no_match(seed):
     for first in range(len(snapshot.segments)):
         one = merged(snapshot, first, merged_part(snapshot, first))
         verify_snapshot(one)
-        assert len(one.segments) <= first + 1
+        made = [segment.rows for segment in one.segments[first:]]
+        assert len(made) <= -(-len(snapshot.ids) // most_rows) and max(made, default=0) <= most_rows
         assert live_ids(one) == sorted(live)
         assert found(one, messages) == wanted
     whole = merge(snapshot, 5)
@@ -51,7 +63,7 @@ def test_a_merge_of_any_segments_changes_no_match(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_changes_during_a_merge_is_rolled_in(seed):
+def test_what_changes_during_a_merge_is_rolled_in(seed, most_rows):
     chance = Random(seed)
     live: dict[str, tuple[str, str | None]] = {}
     then = sr.Index().freeze()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pyarrow as pa
 import pytest
 
@@ -11,11 +9,11 @@ import selectroute as sr
 from selectroute.index.build import build as build_module
 from selectroute.index.change import merge as merge_module
 from selectroute.index.change.delta import Add, Remove
-from selectroute.index.change.merge import merge_due, merged, merged_part, rolled_in
+from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.folder.format import revisions
 from selectroute.index.publisher import Publisher
 from selectroute.index.verify.verify import verify_snapshot
-from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages
+from tests.unit.index.changing import live_ids
 
 ROWS = 8
 """As many as a segment may have here."""
@@ -72,31 +70,6 @@ def test_progress_counts_all_rows(monkeypatch):
     told: list[int] = []
     sr.build_snapshot(table(30_000), progress=told.append)
     assert told == [10_000, 20_000, 30_000]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_merges_into_several_segments_change_no_match(seed):
-    chance = Random(seed)
-    live: dict[str, tuple[str, str | None]] = {}
-    then = sr.Index().freeze()
-    for _ in range(5):
-        then = then.changed(random_changes(chance, live, chance.choice([1, 9, 30])))
-    messages = random_messages(chance, 25)
-    wanted = [expected(live, message) for message in messages]
-    for first in range(len(then.segments)):
-        one = merged(then, first, merged_part(then, first))
-        verify_snapshot(one)
-        assert max(sizes(one)[first:], default=0) <= ROWS
-        assert live_ids(one) == sorted(live)
-        assert found(one, messages) == wanted
-    now = then
-    for _ in range(3):
-        now = now.changed(random_changes(chance, live, chance.choice([1, 9])))
-    first = chance.randrange(len(then.segments))
-    result = rolled_in(then, first, merged_part(then, first), now)
-    verify_snapshot(result)
-    assert live_ids(result) == sorted(live)
-    assert found(result, messages) == [expected(live, message) for message in messages]
 
 
 def test_full_segments_are_not_merged_until_a_quarter_is_dead():
