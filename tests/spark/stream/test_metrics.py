@@ -27,7 +27,7 @@ def shown(metrics):
 
 
 def report(batch=0, **more):
-    counts = Counts(10, 6, 3, 1, 20, refused=2, queued=5, reasons={"not-json": 1})
+    counts = Counts(10, 6, 3, 1, 20, refused=2, queued=5, sent=4, reasons={"not-json": 1})
     return BatchReport(batch, 7, 1, counts, {"pin": 0.25, "match": 0.5}, **more)
 
 
@@ -44,6 +44,7 @@ def test_a_batch_is_counted_once(tmp_path):
         ("deliveries_total",): 20,
         ("refused_total",): 2,
         ("queued_total",): 5,
+        ("sent_total",): 4,
         ("batches_total", "stream"): 1,
         ("registry_revision",): 7,
         ("batch_seconds_sum",): 0.75,

@@ -58,6 +58,7 @@ class StreamMetrics:
         self._deliveries = counter("deliveries_total", "Deliveries to subscriptions.")
         self._refused = counter("refused_total", "Deliveries that could not be judged or were refused.")
         self._queued = counter("queued_total", "Deliveries put to queues.")
+        self._sent = counter("sent_total", "Deliveries sent to Kafka.")
         self._batches = counter("batches_total", "Batches committed.", "kind")
         self._batch_seconds = histogram("batch_seconds", "Duration of a batch from pin to accounting.")
         self._match_seconds = histogram("match_seconds", "Duration of reading and matching a batch.")
@@ -86,6 +87,7 @@ class StreamMetrics:
         self._deliveries.inc(counts.deliveries)
         self._refused.inc(counts.refused)
         self._queued.inc(counts.queued)
+        self._sent.inc(counts.sent)
         self._batch_seconds.observe(sum(report.seconds.values()))
         self._match_seconds.observe(report.seconds.get("match", 0.0))
         if report.kind != "stream":  # its messages were counted before
