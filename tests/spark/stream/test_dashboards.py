@@ -36,6 +36,26 @@ def known(tmp_path):
     return found
 
 
+class OnceLoader(yaml.SafeLoader):
+    """Loader that refuses a key that is there twice, as Prometheus and Kubernetes do."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        assert len(set(keys)) == len(keys), f"{sorted(keys)}{node.start_mark}"
+        return super().construct_mapping(node, deep)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.name)
+def test_no_key_of_a_yaml_file_is_there_twice(path):
+    assert list(yaml.load_all(path.read_text(), OnceLoader))
+
+
+def test_every_alert_has_a_name():
+    (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+    names = [rule["alert"] for rule in group["rules"]]
+    assert "SelectrouteDeadLetters" in names and len(set(names)) == len(names)
+
+
 def test_every_alert_names_metrics_that_there_are_and_says_what_to_do(known):
     (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
     for rule in group["rules"]:

@@ -172,8 +172,8 @@ def deliveries(
 
     selectroute stream deliveries out --subscription heavy --kafka-servers host:9092
 
-    Records of Kafka are read with --kafka-servers, which starts Spark's Java; without it only their positions
-    are shown. Exit code 1 if there are no deliveries.
+    Records of Kafka are read with --kafka-servers; without it only their positions are shown. Exit code 1 if
+    there are no deliveries.
     """
     from selectroute.spark.audit.deliveries import deliveries_of
     from selectroute.spark.job.job import job_record

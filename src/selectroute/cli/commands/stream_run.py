@@ -517,8 +517,8 @@ def run(
     for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to --kafka-servers.
 
     The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
-    start again to continue. Every option can also be set in the environment: --max-files-per-trigger is
-    SELECTROUTE_MAX_FILES_PER_TRIGGER.
+    start again to continue. Every option but --bind can also be set in the environment:
+    --max-files-per-trigger is SELECTROUTE_MAX_FILES_PER_TRIGGER.
     """
     options = _JobOptions.of(locals())
     how = available_now, trigger_seconds, (metrics_host, metrics_port)
