@@ -41,6 +41,13 @@ def without(absent, code):
     return found.stdout.strip()
 
 
+def test_the_extra_spark_is_enough_for_streams():
+    others = {module for module, extra in EXTRAS.items() if extra != "spark"}
+    rooms = "audit.status, audit.deliveries, replay.replay, stream.fan_out"
+    code = "; ".join(f"import selectroute.spark.{room}" for room in rooms.split(", "))
+    assert without(others, f"{code}; import selectroute.cli.commands.stream_run") == ""
+
+
 def name(requirement):
     return re.match(r"[\w-]+", requirement)[0].replace("_", "-").lower()
 

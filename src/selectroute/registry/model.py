@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from selectroute.index.destination import destination_text
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.selector.message import Message
 from selectroute.selector.selector_type import EXTENDED, Seltype
 from selectroute.selector.suggestion import unknown_field
 
@@ -226,6 +228,20 @@ class Page:
 
     items: list[Subscription]
     next_cursor: str | None
+
+
+MAX_SAMPLED: Final = 8_192
+"""Characters of a message in the sample of recent messages, as JSON."""
+
+
+def sampled_form(message: Message) -> dict[str, Any]:
+    """Return a message in the wire form, without its body."""
+    return {name: part for name, part in message.to_json().items() if name != "body"}
+
+
+def sampled_text(message: Mapping[str, Any]) -> str:
+    """Return a message of the sample as it is stored."""
+    return json.dumps(message, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)  # all subscriptions of an import have the same time

@@ -16,16 +16,12 @@ from sqlalchemy import Connection, Row, delete, insert, select, tuple_
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.tables import sample
-from selectroute.registry.model import time_of, time_text
-from selectroute.selector.message import Message
+from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text
 from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
 
 KEPT: Final = 10_000
 """Messages that are kept of all queries together."""
-
-MAX_CHARACTERS: Final = 8_192
-"""Characters of one message as JSON."""
 
 Key = tuple[str, str, int]
 """Time at which a message was reported, query, and number in its report.
@@ -71,9 +67,9 @@ def note_messages(
     time = time_text(now)
     rows = []
     for number, message in enumerate(messages[-KEPT:]):
-        body = as_text(message)
-        if len(body) > MAX_CHARACTERS:
-            raise InvalidSpecError("/messages", f"a message has at most {MAX_CHARACTERS:,} characters")
+        body = sampled_text(message)
+        if len(body) > MAX_SAMPLED:
+            raise InvalidSpecError("/messages", f"a message has at most {MAX_SAMPLED:,} characters")
         seal = row_digest(time, query, number, body)
         rows.append({"time": time, "query": query, "number": number, "body": body, "seal": seal})
     connection.execute(insert(sample), rows)
@@ -95,16 +91,6 @@ def messages_after(connection: Connection, key: Key | None) -> list[SampledMessa
             raise DamagedError(f"a message of the sample, of {row.query!r}, is damaged")
         found.append(SampledMessage((row.time, row.query, row.number), json.loads(row.body)))
     return found
-
-
-def sampled_form(message: Message) -> dict[str, Any]:
-    """Return a message in the wire form, without its body."""
-    return {name: part for name, part in message.to_json().items() if name != "body"}
-
-
-def as_text(message: Mapping[str, Any]) -> str:
-    """Return a message as it is stored."""
-    return json.dumps(message, separators=(",", ":"))
 
 
 def sample_seal(row: Row[Any]) -> bytes:

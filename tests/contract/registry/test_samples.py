@@ -66,7 +66,7 @@ def test_the_newest_of_all_queries_are_kept(registry, monkeypatch):
 
 
 def test_a_message_that_is_too_long_is_refused_and_none_of_its_report_is_kept(registry):
-    long = {"properties": {"text": "x" * samples.MAX_CHARACTERS}}
+    long = {"properties": {"text": "x" * samples.MAX_SAMPLED}}
     with pytest.raises(InvalidSpecError, match="at most 8,192 characters"):
         registry.note_messages("q", [*of(1), long])
     assert list(registry.recent_messages()) == []

@@ -10,8 +10,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.registry.errors import NotFoundError
+from selectroute.registry.model import MAX_SAMPLED
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.registry.samples import MAX_CHARACTERS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.spark import Job, JobError, start_fanout
@@ -50,7 +50,7 @@ def sampler(found, each=3):
 
 
 def test_the_newest_batch_of_a_second_is_sampled_without_bodies():
-    long = Message(properties={"text": "x" * MAX_CHARACTERS})
+    long = Message(properties={"text": "x" * MAX_SAMPLED})
     made, source, now = sampler([RED, long])
     registry = Registry()
     made.send(registry, "q")

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.samples import MAX_CHARACTERS, as_text, sampled_form
+from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 
@@ -66,7 +66,7 @@ class Sampler:
             return
         self._inputs, self._sent = None, now
         read = map(sampled_form, self._read(inputs))
-        messages = [one for one in read if len(as_text(one)) <= MAX_CHARACTERS]
+        messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
         if not messages:
             return
         try:

@@ -54,7 +54,7 @@ def test_the_newest_messages_come_first_and_without_their_bodies(client):
         ([car(1)] * 201, "invalid-body", "/messages"),
         ([car(1), {"properties": {"a": [1]}}], "invalid-message", "/messages/1"),
         ([{"colour": "red"}], "invalid-message", "/messages/0"),
-        ([car(1, text="x" * samples.MAX_CHARACTERS)], "invalid-subscription", "/messages"),
+        ([car(1, text="x" * samples.MAX_SAMPLED)], "invalid-subscription", "/messages"),
     ],
 )
 def test_a_wrong_report_is_refused_whole(client, messages, kind, pointer):
