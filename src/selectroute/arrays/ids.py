@@ -100,13 +100,13 @@ class Ids:
             found = np.where(rows >= 0, first + rows, found)
         return found
 
-    def shared(self, other: Ids) -> Array:
-        """Return the ordinals whose ids others have, too; int64[found], ascending. O(ids of both), where
-        looking for each id would miss the caches for each.
+    def alike(self, other: Ids) -> Array:
+        """Return the ordinals of all ids that others have, too, and perhaps of a few more, whose hashes are
+        equal; int64[found], ascending. O(ids of both), where looking for each id would miss the caches.
         """
         found = [np.zeros(0, np.int64)]
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
-            found += [first + part.shared(one) for one in other._parts]
+            found += [first + part.alike(one) for one in other._parts]
         return np.unique(np.concatenate(found))
 
 
@@ -141,13 +141,14 @@ class Part:
             place[waiting] += 1
         return result
 
-    def shared(self, other: Part) -> Array:
-        """Return the rows whose ids another part has, too; int64[found]. O(rows of both)."""
+    def alike(self, other: Part) -> Array:
+        """Return the rows whose hashes another part has, too; int64[found]. O(rows of both)."""
         (hashes, order), (known, _) = self._sorted, other._sorted
-        place = np.minimum(np.searchsorted(known, hashes), max(len(known) - 1, 0))
-        rows = order[known[place] == hashes] if len(known) else order[:0]
-        wanted = self.strings.take(pa.array(rows))
-        return rows[other.find(wanted, string_hashes(wanted)) >= 0].astype(np.int64)
+        if not len(known):
+            return np.zeros(0, np.int64)
+        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        rows: Array = order[known[place] == hashes].astype(np.int64)
+        return rows
 
 
 _parts: WeakKeyDictionary[Segment, Part] = WeakKeyDictionary()

@@ -160,7 +160,7 @@ def together(states: Sequence[SnapshotState], revision: int | None = None) -> Sn
 
 def check_unknown(new: SnapshotState, known: SnapshotState) -> None:
     """Raise `BuildError` for the first subscription of a snapshot whose id another one has. O(ids)."""
-    rows = new.ids.shared(known.ids)
+    rows = new.ids.alike(known.ids)
     ids = new.ids.take(rows).to_pylist()
     for row in rows[known.find(ids) >= 0].tolist():
         id = new.ids[row].as_py()

@@ -29,7 +29,7 @@ from selectroute.registry.errors import (
     TooLargeError,
 )
 from selectroute.registry.log.revision import new_id
-from selectroute.registry.log.rows import body_of, from_body, topic_key
+from selectroute.registry.log.rows import body_of, topic_key
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
@@ -59,10 +59,6 @@ class Staged(NamedTuple):
     dialect: str
     labels: dict[str, str]
     body: str
-
-    def subscription(self, revision: int) -> Subscription:
-        """Return the subscription, as of a revision."""
-        return from_body(self.body, revision)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from selectroute.registry.log.rows import (
     batched,
     body_of,
     checked_body,
+    from_body,
     subscription_of,
     subscriptions_with_state,
     view_row,
@@ -71,7 +72,7 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
         if old is None:
             changes.append(LogRow("add", id, one.body))
         else:
-            kept = replace(one.subscription(0), created=old.created)
+            kept = replace(from_body(one.body, 0), created=old.created)
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
             # A changed status is a separate change: readers of the log find each pause and resume.
             if one.status not in (None, old.status):
