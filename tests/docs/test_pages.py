@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from docs.site import notebook, picture
-from docs.site.pages import DOCS, ROOT, blocks, broken_links, documentation
+from docs.site.pages import DOCS, ROOT, blocks, broken_links, documentation, relative_links
 from selectroute.cli import app
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in documentation()]
@@ -28,6 +28,13 @@ def parts():
 @pytest.mark.parametrize("page", PAGES)
 def test_links_and_anchors_lead_somewhere(page):
     assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_link_to_pages_that_the_site_has(page):
+    # A Markdown file that is not a page is not copied to the site: it is named, not linked to.
+    linked = {path for _, path, _ in relative_links(page) if path.suffix == ".md"}
+    assert linked <= set(documentation())
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
