@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pyarrow as pa
@@ -215,7 +216,7 @@ def test_a_refused_delivery_whose_message_can_no_longer_be_judged_stays_one(sqli
 def test_inputs_that_are_gone_are_named_and_are_replayed_when_they_are_back(world):
     router = too_long(world, [LONG], [LONG])
     taken = Location.of(world.input / "0.jsonl")
-    content = taken.read()
+    content, before = taken.read(), taken.entry()
     taken.delete()
     ask(world)
     (report,) = replay(router)
@@ -224,9 +225,21 @@ def test_inputs_that_are_gone_are_named_and_are_replayed_when_they_are_back(worl
     assert committed(world, -1)["replay"]["missing"][0]["files"] == ["0.jsonl"]
     assert waiting(world.output) == []
     taken.put(content)
+    if taken.is_local:
+        os.utime(taken.path, (before.modified, before.modified))
     ask(world)
     replay(router)
     assert world.deliveries() == Counter([("0.jsonl", 0, "red", 1), ("1.jsonl", 0, "red", 1)])
+
+
+def test_a_file_that_was_changed_without_a_change_of_its_size_is_not_replayed(world):
+    router = too_long(world, [LONG], [LONG])
+    path = world.input / "0.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"red", b"rot"))
+    ask(world)
+    (report,) = replay(router)
+    assert report.missing == ("of batch 0, removed or changed since it was routed: 0.jsonl",)
+    assert world.deliveries() == Counter([("1.jsonl", 0, "red", 1)])
 
 
 def test_a_file_whose_name_is_no_text_is_replayed_too(world):

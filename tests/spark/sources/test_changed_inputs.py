@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import datetime
 
 import pytest
 
@@ -12,7 +13,12 @@ from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.batch.changed_inputs import ChangeWatch, changed_files
+from selectroute.spark.inputs.read_files import read_files
+from selectroute.storage import Location
 from tests.spark.replay.test_replay import begin
+
+WRITTEN = 1_700_000_000.25
+"""Time of change of the files that were read, in seconds since 1970."""
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 
@@ -25,9 +31,8 @@ def read(world):
     paths = [world.drop_json("a.jsonl", RED), world.drop_json("b.jsonl", RED)]
     router = world.router()
     for batch, path in enumerate(paths):
+        os.utime(path, (WRITTEN, WRITTEN))
         router.route(batch, [path], "q")
-    for path in paths:  # written well before they were read
-        os.utime(path, (time.time() - 60, time.time() - 60))
     return world
 
 
@@ -46,16 +51,24 @@ def test_files_that_stay_or_go_are_no_changes(read):
     assert status(read.output).changed == ()
 
 
-@pytest.mark.parametrize("length", ["another", "same"])
-def test_a_file_that_is_replaced_is_named_by_status_audit_and_a_running_job_once(read, length):
-    read.drop_json("a.jsonl", *([BLUE, BLUE] if length == "another" else [RED]))
-    later = time.time() + 60
-    os.utime(read.input / "a.jsonl", (later, later))
+@pytest.mark.parametrize(
+    ("messages", "seconds", "what"),
+    [
+        ([BLUE, BLUE], 0, "it has 68 bytes, and had 33"),
+        ([RED], 1, "it was written later"),
+        ([RED], -1, "it was replaced by an older file"),
+    ],
+)
+def test_a_file_that_is_replaced_is_named_by_status_audit_and_a_running_job_once(
+    read, messages, seconds, what
+):
+    path = read.drop_json("a.jsonl", *messages)
+    os.utime(path, (WRITTEN + seconds, WRITTEN + seconds))
     assert changes(read) == [("a.jsonl", 0)]
     assert status(read.output).changed == ("a.jsonl",)
     (finding,) = findings(read)
     assert (
-        finding.startswith("a.jsonl was changed after batch 0 had read it (")
+        finding.startswith(f"a.jsonl was changed after batch 0 had read it ({what})")
         and "under another name" in finding
     )
     said, now = [], [0.0]
@@ -67,6 +80,24 @@ def test_a_file_that_is_replaced_is_named_by_status_audit_and_a_running_job_once
     now[0] = 60.0
     watch.look()
     assert len(said) == 2, "it changed once more"
+
+
+@pytest.mark.parametrize("time", [WRITTEN, int(WRITTEN)])
+def test_a_file_that_is_restored_with_its_time_is_the_same(read, time):
+    path = read.drop_json("a.jsonl", RED)
+    os.utime(path, (time, time))  # an archive keeps whole seconds
+    assert changes(read) == []
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(-60, 0), (60, 1)])
+def test_without_a_time_in_the_commit_a_file_must_not_be_newer_than_it(read, seconds, found):
+    path = read.output / "_commits" / "0.json"
+    commit = json.loads(path.read_text())
+    del commit["inputs"]["modified"]
+    committed = datetime.fromisoformat(commit["committed"]).timestamp()
+    os.utime(read.input / "a.jsonl", (committed + seconds, committed + seconds))
+    (file,) = read_files(commit)
+    assert (file.change(Location.of(read.input / "a.jsonl").entry()) is not None) == found
 
 
 def test_many_changes_are_counted_and_the_newest_files_alone_are_looked_at(world, monkeypatch):

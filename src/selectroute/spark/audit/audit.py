@@ -25,6 +25,7 @@ from selectroute.spark.audit.report import Audit, listed_briefly
 from selectroute.spark.audit.source_check import check_source
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.inputs.read_files import read_files
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.unrouted import KEEP
 from selectroute.spark.sinks.counts import Counts
@@ -191,16 +192,13 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], foun
 
 def _recount(input: str, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
     """Read the inputs of a batch again, if none was changed, and count their messages."""
-    batch, sizes = commit["batch"], commit["inputs"].get("sizes")
-    if batch < 0 or sizes is None:
+    batch, inputs = commit["batch"], read_files(commit)
+    if batch < 0 or "sizes" not in commit["inputs"]:
         return
     folder = Location.of(input)
-    files = {folder / name: size for name, size in sizes.items()}
-    entries = {file: file.entry() for file in files}
-    if any(
-        size is None or (entry := entries[file]) is None or entry.size != size for file, size in files.items()
-    ):
+    if not all(one.is_same((folder / one.source).entry()) for one in inputs):
         return
+    files = {folder / one.source: one.size or 0 for one in inputs}
     messages = 0
     if folder.is_local:
         tasks = plan([file.path for file in files], folder.path, file_format, 1)

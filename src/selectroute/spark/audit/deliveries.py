@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.kafka.record import Record
-from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.read_files import ReadFile, read_files
 from selectroute.spark.job.job import job_record
 from selectroute.spark.sinks.schemas import DELIVERIES
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
@@ -70,9 +70,9 @@ def deliveries_of(
     found = [commits.read(number) for number in numbers if since is None or number >= since]
     committed = [one for one in found if one is not None]
     newest = sorted(committed, key=lambda one: (one["committed"], one["batch"]))
-    sizes: dict[str, int | None] = {}
+    files: dict[str, ReadFile] = {}
     for commit in newest:
-        sizes |= commit["inputs"].get("sizes", {})
+        files |= {one.source: one for one in read_files(commit)}
     taken: list[Delivery] = []
     for commit in reversed(newest):
         left = limit - len(taken)
@@ -80,7 +80,7 @@ def deliveries_of(
             break
         rows: deque[dict[str, Any]] = deque(maxlen=left)
         rows.extend(_rows(commits, commit, subscription))
-        taken[:0] = [_delivery(record["input"], commit["batch"], row, sizes) for row in rows]
+        taken[:0] = [_delivery(record["input"], commit["batch"], row, files) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
         records = fetch([(one.source, one.partition, one.offset) for one in taken])
         taken = [_with_record(one, records.get((one.source, one.partition, one.offset))) for one in taken]
@@ -162,14 +162,14 @@ def _rows(commits: Commits, commit: Mapping[str, Any], subscription: str) -> Ite
         yield from batch.filter(mask).to_pylist()
 
 
-def _delivery(origin: str, batch: int, row: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Delivery:
-    text, missing = _message(origin, row, sizes)
+def _delivery(origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]) -> Delivery:
+    text, missing = _message(origin, row, files)
     kept = {name: row[name] for name in _COLUMNS if name != "subscription"}
     return Delivery(batch=batch, **kept, message=text, missing=missing)
 
 
 def _message(
-    origin: str, row: Mapping[str, Any], sizes: Mapping[str, int | None]
+    origin: str, row: Mapping[str, Any], files: Mapping[str, ReadFile]
 ) -> tuple[str | None, str | None]:
     """Return the message from its source and None, or None and the reason why it is missing."""
     source, offset = row["source"], row["offset"]
@@ -178,12 +178,11 @@ def _message(
     if origin.startswith(FRAME):
         return None, "rows of a DataFrame can be read only while their batch is routed"
     path = Location.of(origin) / source
-    entry = path.entry()
-    size = None if entry is None else entry.size
-    if size is None:
+    if (entry := path.entry()) is None:
         return None, f"{path} is gone"
-    if sizes.get(source, size) != size:
-        return None, f"{path} was changed: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
+    known = files.get(source)
+    if known and not known.is_same(entry) and (change := known.change(entry)) is not None:
+        return None, f"{path} was changed: {change}"
     try:
         read = _of_parquet if Path(path.name).suffix.lower() in PARQUET_SUFFIXES else _of_lines
         text = read(path, offset)

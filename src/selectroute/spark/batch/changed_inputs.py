@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.read_files import ReadFile, read_files
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -19,8 +18,6 @@ LOOKED_AT: Final = 2_000
 """Number of newest files that a running job and its status check for changes: some milliseconds."""
 
 _LOOK_SECONDS: Final = 10.0
-_CLOCK_SECONDS: Final = 2.0
-"""Maximum difference between the clocks of a file server and of the driver."""
 
 _MOST: Final = 5
 """Maximum number of warnings at once; the other files are counted in one more."""
@@ -42,33 +39,6 @@ class ChangedFile(NamedTuple):
         )
 
 
-class _ReadFile(NamedTuple):
-    """Input file as a batch has read it: its path below the input folder, its size in bytes (None if that was
-    not noted), and the time by which it had been read, in seconds since 1970.
-    """
-
-    batch: int
-    source: str
-    size: int | None
-    read_by: float
-
-    def change(self, folder: Location) -> ChangedFile | None:
-        """Return the change since; None if it is unchanged, or was removed, which is allowed."""
-        try:
-            entry = (folder / self.source).entry()
-        except OSError:
-            return None
-        if entry is None:
-            return None
-        if self.size is not None and entry.size != self.size:
-            what = f"it has {counted(entry.size, 'byte')}, and had {self.size:,}"
-        elif entry.modified > self.read_by:
-            what = "it was written later"
-        else:
-            return None
-        return ChangedFile(self.batch, self.source, what)
-
-
 def changed_files(commits: Commits, folder: Where, newest: int | None = None) -> Iterator[ChangedFile]:
     """Yield the files that were changed after they were read, those of the newest batches first.
 
@@ -81,22 +51,23 @@ def changed_files(commits: Commits, folder: Where, newest: int | None = None) ->
     """
     for file in islice(_newest_files(commits, commits.batches()), newest):
         # Only now: the name of topics, which have no files, is not a location.
-        if (change := file.change(Location.of(folder))) is not None:
+        if (change := _change(file, Location.of(folder))) is not None:
             yield change
 
 
-def _newest_files(commits: Commits, batches: Sequence[int]) -> Iterator[_ReadFile]:
+def _newest_files(commits: Commits, batches: Sequence[int]) -> Iterator[ReadFile]:
     for batch in reversed(batches):
-        yield from _files(batch, commits.read(batch) or {})
+        yield from read_files(commits.read(batch) or {})
 
 
-def _files(batch: int, commit: Mapping[str, Any]) -> Iterator[_ReadFile]:
-    """Yield the files that a batch has read; none for records of Kafka."""
-    sizes = commit.get("inputs", {}).get("sizes", {})
-    if sizes:
-        read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
-        for source, size in sizes.items():
-            yield _ReadFile(batch, source, size, read_by)
+def _change(file: ReadFile, folder: Location) -> ChangedFile | None:
+    """Return the change of a file; None if it is unchanged, or was removed, which is allowed."""
+    try:
+        entry = (folder / file.source).entry()
+    except OSError:
+        return None
+    what = None if entry is None else file.change(entry)
+    return None if what is None else ChangedFile(file.batch, file.source, what)
 
 
 class ChangeWatch:
@@ -123,7 +94,7 @@ class ChangeWatch:
         self._looked: float | None = None
         self._known: set[ChangedFile] = set()
         # Kept, because to read the commits of so many batches again takes most of a second.
-        self._files: deque[_ReadFile] | None = None
+        self._files: deque[ReadFile] | None = None
         self._batch = -1
 
     def look(self, at_once: bool = False) -> None:
@@ -133,7 +104,7 @@ class ChangeWatch:
             return
         self._looked = now
         folder = Location.of(self._folder)
-        found = [change for file in self._newest() if (change := file.change(folder)) is not None]
+        found = [change for file in self._newest() if (change := _change(file, folder)) is not None]
         new = [one for one in found if one not in self._known]
         self._known = set(found)
         for one in new[:_MOST]:
@@ -144,7 +115,7 @@ class ChangeWatch:
                 "audit` names all of them"
             )
 
-    def _newest(self) -> Iterable[_ReadFile]:
+    def _newest(self) -> Iterable[ReadFile]:
         """Return the files that were read last, the newest first."""
         if self._files is None:
             batches = self._commits.batches()
@@ -152,5 +123,5 @@ class ChangeWatch:
             self._files = deque(islice(_newest_files(self._commits, batches), LOOKED_AT), LOOKED_AT)
         while (commit := self._commits.read(self._batch + 1)) is not None:
             self._batch += 1
-            self._files.extendleft(_files(self._batch, commit))
+            self._files.extendleft(read_files(commit))
         return self._files

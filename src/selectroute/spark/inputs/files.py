@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message
 from selectroute.spark.columns.binding import BY_NAME, Binding
+from selectroute.spark.inputs.read_files import read_files
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner, Work
@@ -31,6 +32,7 @@ from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundEr
 from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
+from selectroute.storage.protocol import Entry
 
 _SAMPLED_BYTES: Final = 1 << 20
 """Bytes of a longer message, which is left out of a sample."""
@@ -92,11 +94,17 @@ class FolderSource(ABC, Generic[Folder, File]):
         return [self._reread(commit, checkpoint) for commit in commits]
 
     def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
-        sizes = commit["inputs"]["sizes"]
-        now = dict(zip(sizes, self._sizes_now(sizes), strict=True))
-        same = {name: size for name, size in sizes.items() if size is not None and now[name] == size}
-        gone = tuple(name for name in sizes if name not in same)
-        return ReplayableInput(commit["batch"], tuple(self._file(*one) for one in same.items()), gone)
+        files = read_files(commit)
+        entries = self._entries(one.source for one in files)
+        same: list[File] = []
+        gone: list[str] = []
+        for one, entry in zip(files, entries, strict=True):
+            if one.is_same(entry):
+                assert one.size is not None, "a file without a size is never the same"
+                same.append(self._file(one.source, one.size))
+            else:
+                gone.append(one.source)
+        return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
     def narrow(self, inputs: Sequence[File], letters: pa.Table) -> tuple[list[File], npt.NDArray[np.bool_]]:
         """Return the files of these letters, and which letters are in them."""
@@ -125,8 +133,10 @@ class FolderSource(ABC, Generic[Folder, File]):
         """Return the name of a file in deliveries."""
 
     @abstractmethod
-    def size_of(self, file: File) -> int | None:
-        """Return the size of a file in bytes; None if it is gone."""
+    def noted(self, file: File) -> tuple[int | None, float | None]:
+        """Return the size of a file in bytes and when it was last changed, in seconds since 1970, for the
+        commit; None for what is not known, or not kept when the file is restored.
+        """
 
     @abstractmethod
     def cut(self, inputs: Sequence[File], tasks: int) -> list[list[Split]]:
@@ -143,8 +153,8 @@ class FolderSource(ABC, Generic[Folder, File]):
         """Return the file of a name and a size in a commit."""
 
     @abstractmethod
-    def _sizes_now(self, names: Iterable[str]) -> list[int | None]:
-        """Return the sizes that files of these names have now; None for those that are gone."""
+    def _entries(self, names: Iterable[str]) -> list[Entry | None]:
+        """Return what the folder has of these names now; None for those that are gone."""
 
 
 class FileSource(FolderSource[Path, Path]):
@@ -163,12 +173,10 @@ class FileSource(FolderSource[Path, Path]):
         """Return the path below the folder."""
         return source_name(file, self.folder)
 
-    def size_of(self, file: Path) -> int | None:
-        """Return the size of a file in bytes; None if it is gone or inaccessible."""
-        try:
-            return file.stat().st_size
-        except OSError:
-            return None
+    def noted(self, file: Path) -> tuple[int | None, float | None]:
+        """Return the size of a file in bytes and when it was last changed; None if it can't be reached."""
+        entry = _entry(file)
+        return (None, None) if entry is None else (entry.size, entry.modified)
 
     def cut(self, inputs: Sequence[Path], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks."""
@@ -177,8 +185,8 @@ class FileSource(FolderSource[Path, Path]):
     def _file(self, name: str, size: int) -> Path:
         return self.folder / name
 
-    def _sizes_now(self, names: Iterable[str]) -> list[int | None]:
-        return [self.size_of(self.folder / name) for name in names]
+    def _entries(self, names: Iterable[str]) -> list[Entry | None]:
+        return [_entry(self.folder / name) for name in names]
 
     def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
         if "sizes" in commit["inputs"]:
@@ -209,10 +217,15 @@ class FileBatchInput:
         self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
-        """Return the number of files, the digest of their names, and the size of each, for `reread`."""
+        """Return the number of files and the digest of their names, and for `reread` the size of each and
+        when it was last changed.
+        """
         source = self._source
-        sizes = {source.name_of(one): source.size_of(one) for one in self._paths}
-        return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
+        noted = {source.name_of(one): source.noted(one) for one in self._paths}
+        sizes = {name: size for name, (size, _) in noted.items()}
+        times = {name: modified for name, (_, modified) in noted.items() if modified is not None}
+        record = {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
+        return record | {"modified": times} if times else record
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the number of tasks, and the digest of their splits."""
@@ -264,6 +277,13 @@ def _route(tasks: list[list[Split]], bound: Bound, settings: TaskSettings, numbe
 
 def _splits_digest(tasks: list[list[Split]]) -> str:
     return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _entry(path: Path) -> Entry | None:
+    try:
+        return Location.of(path).entry()
+    except OSError:
+        return None
 
 
 def check_folder(folder: Where) -> None:

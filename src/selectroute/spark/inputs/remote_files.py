@@ -22,6 +22,7 @@ from selectroute.spark.runtime.tasks import Runner
 from selectroute.spark.sources.files.remote_stream import NAME, PlannedFile, files_source, planned_files
 from selectroute.spark.sources.files.splits import Split, whole_files
 from selectroute.storage import Location
+from selectroute.storage.protocol import Entry
 
 _THREADS: Final = 16
 _MERGED_AFTER: Final = 100
@@ -58,9 +59,9 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         """Return the name below the folder."""
         return file.name
 
-    def size_of(self, file: PlannedFile) -> int:
-        """Return the size that the file had when it was planned, in bytes."""
-        return file.size
+    def noted(self, file: PlannedFile) -> tuple[int, None]:
+        """Return the size with which the file was planned, in bytes; a restored one has another time."""
+        return file.size, None
 
     def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks: each file is one."""
@@ -69,15 +70,15 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
 
     def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
         """Return whether the files have the sizes with which they were planned, by which they are cut."""
-        return self._sizes_now([one.name for one in inputs]) == [one.size for one in inputs]
+        entries = self._entries(one.name for one in inputs)
+        return [one and one.size for one in entries] == [one.size for one in inputs]
 
     def _file(self, name: str, size: int) -> PlannedFile:
         return PlannedFile(name, size)
 
-    def _sizes_now(self, names: Iterable[str]) -> list[int | None]:
+    def _entries(self, names: Iterable[str]) -> list[Entry | None]:
         with ThreadPoolExecutor(_THREADS) as threads:
-            entries = threads.map(lambda name: (self.folder / name).entry(), names)
-            return [None if entry is None else entry.size for entry in entries]
+            return [*threads.map(lambda name: (self.folder / name).entry(), names)]
 
 
 def _read_before(output: Location) -> list[str]:
