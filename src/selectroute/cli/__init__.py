@@ -25,6 +25,8 @@ from selectroute.cli.commands import (
 from selectroute.cli.commands.demo import demo
 from selectroute.cli.commands.queue import create, delete, depth
 from selectroute.cli.commands.serve import serve
+from selectroute.cli.commands.stream_outcomes import deliveries, unrouted
+from selectroute.cli.commands.stream_outcomes import explain as explain_outcome
 from selectroute.cli.commands.stream_run import rerun, run
 from selectroute.cli.commands.subscription import explain, export, import_
 from selectroute.cli.commands.warm import warm
@@ -44,6 +46,9 @@ queue.app.command()(delete)
 queue.app.command()(depth)
 stream.app.command()(run)
 stream.app.command()(rerun)
+stream.app.command()(deliveries)
+stream.app.command()(unrouted)
+stream.app.command("explain")(explain_outcome)
 subscription.app.command("import")(import_)
 subscription.app.command()(export)
 subscription.app.command()(explain)
@@ -145,7 +150,7 @@ def _discard_output() -> None:
 
 def _exit_code(error: SelectRouteError) -> int:
     # Imported here because it loads Arrow, which most commands do not need.
-    from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
+    from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError, UnknownSubscriptionError
     from selectroute.queues.errors import CountChangedError, MQError
     from selectroute.queues.rest.ids import RestError
     from selectroute.registry import errors as registry_errors
@@ -160,14 +165,15 @@ def _exit_code(error: SelectRouteError) -> int:
     codes: dict[tuple[type[SelectRouteError], ...], int] = {
         (InvalidSelectorError,): INVALID_SELECTOR,
         (RestError,): USAGE,
-        (SnapshotNotFoundError, registry_errors.NotFoundError, NoDatabaseError): NOT_FOUND,
+        (SnapshotNotFoundError, UnknownSubscriptionError): NOT_FOUND,
+        (registry_errors.NotFoundError, NoDatabaseError): NOT_FOUND,
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
         (CountChangedError,): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
     if "selectroute.spark.job.job" in sys.modules:  # otherwise it is not an error of a job
-        from selectroute.spark.job.job import JobNotFoundError, OtherJobError
+        from selectroute.spark.job.job import JobNotFoundError, MessageNotFoundError, OtherJobError
 
-        codes[JobNotFoundError,] = NOT_FOUND
+        codes[JobNotFoundError, MessageNotFoundError] = NOT_FOUND
         codes[OtherJobError,] = CONFLICT
     return next((code for kinds, code in codes.items() if isinstance(error, kinds)), FAILURE)

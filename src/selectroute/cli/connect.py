@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selectroute.cli.output import progress
+
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
-    from selectroute.registry.protocol import SubscriptionRegistry
+    from selectroute.registry.protocol import Matcher, SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
 
@@ -20,6 +22,17 @@ RegistryOption = Annotated[
         "--registry",
         metavar="URL",
         help="A database or a service; see `selectroute --help`.",
+        show_default=False,
+    ),
+]
+
+
+SnapshotsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshots",
+        help="A snapshot folder, a path or a URL, instead of a registry.",
+        metavar="FOLDER",
         show_default=False,
     ),
 ]
@@ -94,3 +107,35 @@ def selector_limits() -> Limits:
 def is_service(url: str) -> bool:
     """Return whether a URL is that of a service."""
     return url.lower().startswith(("http://", "https://"))
+
+
+@contextmanager
+def matching(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
+    """Open a matcher of many messages: of a snapshot folder, or of a registry, which is indexed."""
+    if snapshots is not None:
+        yield _of_snapshot(snapshots, registry)
+        return
+    with connected(registry) as connection:
+        with progress("indexing") as advance:
+            matcher = connection.matcher(advance)
+        yield matcher
+
+
+@contextmanager
+def explaining(registry: str | None, snapshots: str | None) -> Iterator[Matcher | SubscriptionRegistry]:
+    """Open what explains single subscriptions: a snapshot folder, or a registry."""
+    if snapshots is not None:
+        yield _of_snapshot(snapshots, registry)
+        return
+    with connected(registry) as connection:
+        yield connection
+
+
+def _of_snapshot(folder: str, registry: str | None) -> Matcher:
+    if registry is not None:
+        raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
+    from selectroute.index.matcher import SnapshotMatcher
+    from selectroute.index.snapshot import Snapshot
+
+    snapshot = Snapshot.open(folder)
+    return SnapshotMatcher(snapshot, snapshot.revision)

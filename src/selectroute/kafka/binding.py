@@ -166,6 +166,24 @@ class KafkaBinding:
             bound[name] = _bound(name, parts.get("type"), parts.get("from"))
         return cls(bound, separator)
 
+    @classmethod
+    def recorded(cls, data: Mapping[str, Any] | None) -> KafkaBinding:
+        """Read what a job recorded of its binding: `to_dict`, and ``schemas`` if bodies have schemas.
+
+        Raises:
+            KafkaBindingError: records cannot be converted by it alone; the text is a clause that says why.
+        """
+        if not data:
+            raise KafkaBindingError("the job has not recorded how it binds its fields")
+        known = {name: value for name, value in data.items() if name != "schemas"}
+        try:
+            found = cls.from_dict(known)
+        except KafkaBindingError as error:  # of a later release
+            raise KafkaBindingError("the job binds its fields in a way unknown here") from error
+        if data.get("schemas") and any(one.source.kind == "body" for one in found.bound.values()):
+            raise KafkaBindingError("its body has a schema, which only the job reads")
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return the binding for ``json.dumps``. The inverse of `from_dict`."""
         fields = {

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, insert
 
 from selectroute.index.build.build import rebuilt
 from selectroute.index.jsonl import read_subscriptions
+from selectroute.index.matcher import SnapshotMatcher
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import explained, index_of_one, judged
 from selectroute.registry import queries, samples
@@ -52,7 +53,6 @@ from selectroute.registry.log.rows import change_of, subscription_of, subscripti
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
-from selectroute.registry.matcher import SnapshotMatcher
 from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.permission import EVERYTHING, Permission

@@ -31,7 +31,7 @@ from selectroute.spark import (
     start_fanout,
 )
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.deliveries import deliveries_of
+from selectroute.spark.audit.outcomes import deliveries_of
 from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
 from selectroute.spark.stream.fan_out import StreamError

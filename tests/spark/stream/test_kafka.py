@@ -261,9 +261,9 @@ def test_a_topic_that_is_named_while_the_job_runs_and_is_not_there_costs_its_sub
     assert audit(pipe.world.output).findings == []
 
 
-def shown(pipe, monkeypatch, capsys, *more):
-    """What `stream deliveries` says of the subscription `heavy`: exit code and standard output."""
-    command = ["stream", "deliveries", str(pipe.world.output), "--subscription", "heavy", *more]
+def shown(pipe, monkeypatch, capsys, *more, verb="deliveries"):
+    """What `stream` with a verb says of the subscription `heavy`: exit code and standard output."""
+    command = ["stream", verb, str(pipe.world.output), "--subscription", "heavy", *more]
     monkeypatch.setattr(sys, "argv", ["selectroute", *command])
     with pytest.raises(SystemExit) as exit_:
         main()
@@ -300,6 +300,33 @@ def test_what_a_subscription_got_is_read_from_kafka_where_it_still_is(pipe, monk
     pipe.broker.delete(pipe.name)
     _, out, _ = shown(pipe, monkeypatch, capsys, *servers)
     assert out.count("is no longer in Kafka") == 4
+
+
+@ON_EVERY_STORAGE
+def test_why_a_record_was_delivered_or_not_is_read_from_kafka(pipe, monkeypatch, capsys):
+    pipe.publish(1, heavy="weight > 5")
+    pipe.broker.produce(pipe.name, [*cars(9), (0, None, b"v", [("weight", b"x")])])
+    pipe.run()
+    servers = ("--kafka-servers", pipe.broker.address)
+
+    def why(partition, offset, *more):
+        place = ("--source", pipe.name, "--partition", str(partition), "--offset", str(offset))
+        return shown(pipe, monkeypatch, capsys, *place, *more, verb="explain")
+
+    code, out, _ = why(1, 2, *servers)
+    first = f"batch 0 read {pipe.name}, partition 1, offset 2, and judged it by revision 1"
+    assert (code, out.splitlines()[:2]) == (0, [first, "heavy got it in batch 0"])
+    code, out, _ = why(1, 1, *servers)
+    assert code == 0 and "heavy did not get it" in out and "weight is int 4" in out
+    code, out, _ = why(0, 3, *servers)
+    assert code == 0 and "the message is a dead letter of batch 0: " in out
+    code, _, err = why(1, 1)
+    assert code == 1 and "say with --kafka-servers where to read it" in err
+    code, _, err = why(1, 3, *servers)
+    assert code == 3 and "no committed batch has read" in err
+    pipe.broker.drop(pipe.name, 1, 3)
+    code, _, err = why(1, 1, *servers)
+    assert code == 3 and "partition 1, offset 1 is no longer in Kafka" in err
 
 
 def test_records_of_another_cluster_are_not_shown(pipe, monkeypatch, capsys):

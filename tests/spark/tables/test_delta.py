@@ -18,7 +18,8 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from selectroute.durable import disk
 from selectroute.spark import Job, JobError, check
-from selectroute.spark.audit.deliveries import busiest, deliveries_of
+from selectroute.spark.audit.busiest import busiest
+from selectroute.spark.audit.outcomes import deliveries_of
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.job import CommitError, OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder

@@ -73,7 +73,7 @@ def test_who_misses_it_by_one_condition(match):
     assert (code, err) == (0, "")
     rows = [" ".join(row.split()) for row in out.splitlines()[3:]]
     assert rows == [
-        "1 other misses it by one condition",
+        "1 other would get it if one condition were otherwise",
         "red every topic color = 'red'",
         "color = 'red' is UNKNOWN; color is NULL",
     ]
@@ -84,9 +84,36 @@ def test_who_misses_it_by_one_condition(match):
     assert one["conditions"] == [{"text": "weight > 2500", "truth": "false", "saw": ["weight is long 3"]}]
     assert "near" not in json.loads(match(CAR, "-o", "json")[1])
     code, out, _ = match('{"topic": "x", "properties": {"color": "red"}}', "--near")
-    assert out.splitlines()[-1] == "no others miss it by one condition"
+    assert out.splitlines()[-1] == "no others would get it if one condition were otherwise"
     _, out, _ = match('{"topic": "cars/eu"}', "--near", "--limit", 1)
     assert out.splitlines()[-1] == "  there may be more; --limit lists more of them"
+
+
+def test_conditions_of_which_each_would_do_are_told_apart_from_one(run, tmp_path):
+    lines = ['{"id": "either", "selector": "color = \'red\' OR weight > 9"}']
+    publish(build_from_lines(lines), tmp_path / "s")
+    out = run("message", "match", '{"properties": {"weight": 1}}', "--snapshots", tmp_path / "s", "--near")[1]
+    assert [line.strip() for line in out.splitlines()[3:]] == [
+        "any of these would do:",
+        "color = 'red' is UNKNOWN; color is NULL",
+        "weight > 9 is FALSE; weight is long 1",
+    ]
+
+
+def test_one_subscription_is_explained_from_a_snapshot_folder(run, tmp_path):
+    publish(
+        build_from_lines(['{"id": "red", "selector": "color = \'red\'", "topic": "cars/+"}']), tmp_path / "s"
+    )
+    code, out, _ = run("subscription", "explain", "red", CAR, "--snapshots", tmp_path / "s")
+    assert (
+        code == 0 and "red does not get the message" in out and "topic filter cars/+ matches cars/eu" in out
+    )
+    code, _, err = run("subscription", "explain", "blue", CAR, "--snapshots", tmp_path / "s")
+    assert (code, err) == (3, "selectroute: there is no subscription 'blue'\n")
+    code, _, err = run(
+        "subscription", "explain", "red", CAR, "--snapshots", tmp_path / "s", "--registry", "sqlite:///x"
+    )
+    assert code == 2 and "not both" in err
 
 
 def test_a_misspelt_field_of_a_message_is_refused(match):

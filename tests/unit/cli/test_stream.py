@@ -95,7 +95,7 @@ def test_what_is_no_job_is_one_sentence(run, tmp_path):
 def test_dead_letters_are_listed_with_their_bytes(run, output):
     code, out, err = run("dead-letter", "list", output)
     assert (code, err) == (0, "")
-    assert "batch 0  parse  not-json  a.jsonl/0:2" in out and "'{'" in out
+    assert "batch 0  parse  not-json  a.jsonl, offset 2\n" in out and "'{'" in out
     code, out, _ = run("dead-letter", "list", output, "-o", "json")
     (letter,) = json.loads(out)
     assert (letter["offset"], letter["raw"], letter["subscription"]) == (2, "{", None)
@@ -235,16 +235,94 @@ def test_what_a_subscription_got_is_shown_with_its_messages(run, output):
     assert {(one["batch"], one["revision"], one["source"]) for one in found} == {(0, 3, "a.jsonl")}
     newest = run("stream", "deliveries", output, "--subscription", "red", "--limit", 1, "-o", "ndjson")[1]
     assert json.loads(newest) == found[-1]
-    assert "batch 0, revision 3, a.jsonl:" in run("stream", "deliveries", output, "--subscription", "red")[1]
+    assert (
+        "batch 0, revision 3, a.jsonl, offset "
+        in run("stream", "deliveries", output, "--subscription", "red")[1]
+    )
     assert run("stream", "deliveries", output, "--subscription", "red", "--since", 1)[0] == 1
     assert run("stream", "deliveries", output, "--subscription", "nobody")[0] == 1
+
+
+def test_who_got_a_message_is_shown_by_its_place(run, output):
+    code, out, _ = run("stream", "deliveries", output, "--source", "a.jsonl", "--offset", 0)
+    assert (code, out.splitlines()[0]) == (0, "batch 0, revision 3, a.jsonl, offset 0 to red")
+    assert run("stream", "deliveries", output)[1] == out
+    code, out, err = run("stream", "deliveries", output, "--source", "a.jsonl", "--offset", 1)
+    assert (code, out, err) == (1, "", "no deliveries\n")
+    for wrong in (["--source", "b.jsonl"], ["--partition", 1]):
+        assert run("stream", "deliveries", output, *wrong)[0] == 1
+
+
+def test_messages_that_no_subscription_got_are_shown(run, output):
+    code, out, _ = run("stream", "unrouted", output)
+    assert (code, out) == (0, 'batch 0, revision 3, a.jsonl, offset 1\n  {"properties": {}}\n')
+    (one,) = json.loads(run("stream", "unrouted", output, "-o", "json")[1])
+    assert (one["subscription"], one["offset"], one["message"]) == (None, 1, '{"properties": {}}')
+    code, out, err = run("stream", "unrouted", output, "--offset", 0)
+    assert (code, out, err) == (1, "", "no unrouted messages\n")
+
+
+def why(run, output, offset, *more, id="red"):
+    place = ("--subscription", id, "--source", "a.jsonl", "--offset", offset)
+    return run("stream", "explain", output, *place, *more)
+
+
+def test_why_a_message_of_the_job_was_delivered_or_not(run, output):
+    code, out, err = why(run, output, 0)
+    assert (code, err) == (0, "")
+    assert out.startswith(
+        "batch 0 read a.jsonl, offset 0, and judged it by revision 3\nred got it in batch 0\n"
+        "red gets the message, at revision 3\n"
+    )
+    code, out, _ = why(run, output, 1)
+    assert code == 0 and "red did not get it\nred does not get the message, at revision 3: " in out
+    assert "color is NULL" in out
+    found = json.loads(why(run, output, 1, "-o", "json")[1])
+    assert (found["batch"], found["revision"], found["deliveries"]) == (0, 3, [])
+    assert (found["verdict"]["matched"], found["verdict"]["selector"]["truth"]) == (False, "unknown")
+
+
+def test_why_names_the_dead_letter_of_a_line(run, output):
+    code, out, _ = why(run, output, 2)
+    assert code == 0 and "the message is a dead letter of batch 0: not-json: " in out
+    found = json.loads(why(run, output, 2, "-o", "json")[1])
+    assert (found["verdict"], [one["reason"] for one in found["dead_letters"]]) == (None, ["not-json"])
+    assert found["unread"]
+
+
+def test_why_judges_by_the_revision_of_the_batch(run, output):
+    index = sr.Index()
+    index.add("red", "color IS NULL")
+    index.add("later", "")
+    sr.publish(index.freeze(4), output.parent / "snapshots")
+    assert "red did not get it\nred does not get the message, at revision 3" in why(run, output, 1)[1]
+    code, out, _ = why(run, output, 1, id="later")
+    assert code == 3 and out.splitlines()[-1] == "revision 3 has no subscription later"
+    (output.parent / "snapshots" / "manifest-3.json").unlink()
+    out = why(run, output, 1)[1]
+    assert "revision 3 is no longer kept; by the newest, 4:\nred gets the message, at revision 4" in out
+
+
+def test_why_of_a_message_that_is_not_there(run, output):
+    code, _, err = run(
+        "stream", "explain", output, *["--subscription", "red", "--source", "b", "--offset", "0"]
+    )
+    assert (code, err) == (3, "selectroute: no committed batch has read b, offset 0\n")
+    code, _, err = why(run, output, 9)
+    assert code == 3 and "has no line or row 9, counted from 0" in err
+    file = output.parent / "in" / "a.jsonl"
+    file.write_text("x")
+    code, _, err = why(run, output, 0)
+    assert code == 3 and "is not as batch 0 read it: it has 1 byte, and had" in err
+    file.unlink()
+    assert "is not as batch 0 read it: it is gone" in why(run, output, 0)[2]
 
 
 def test_the_busiest_subscriptions_are_counted(run, output, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from selectroute.spark.audit import deliveries as delivered
+    from selectroute.spark.audit import busiest as delivered
 
     code, out, err = run("stream", "status", output, "--top", 3)
     assert (code, err) == (0, "") and re.search(r"^busiest     1  red$", out, re.M)
@@ -286,7 +364,7 @@ def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from selectroute.spark.audit.deliveries import _of_parquet
+    from selectroute.spark.audit.outcomes import _of_parquet
 
     pq.write_table(pa.table({"n": list(range(5_000))}), tmp_path / "a.parquet", row_group_size=1_500)
     for row in (0, 1_499, 1_500, 4_999):

@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from dataclasses import asdict, replace
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selectroute.cli.commands.stream import JobFolder
+from selectroute.cli.commands.stream import JobFolder, has_partitions
 from selectroute.cli.output import Output, OutputOption, plain, records
 from selectroute.selector.explain.sentences import counted
 
@@ -111,7 +112,7 @@ def list_(
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
         shown = (_as_json(letter) for letter in islice(found, limit or None))
-        printed = _print(shown, as_, _text)
+        printed = _print(shown, as_, partial(_text, has_partitions(output)))
         rest = sum(1 for _ in found) if limit and printed == limit else 0
         if rest:
             typer.echo(f"and {rest:,} more: --limit 0 prints all", err=True)
@@ -254,9 +255,10 @@ def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def _text(line: dict[str, Any]) -> str:
-    offset = "" if line["offset"] is None else f":{line['offset']}"
-    where = f"{line['source']}/{line['partition']}{offset}"
+def _text(partitions: bool, line: dict[str, Any]) -> str:
+    from selectroute.spark.audit.outcomes import Place
+
+    where = Place(line["source"], line["partition"] if partitions else None, line["offset"])
     whose = f" for {line['subscription']}" if line["subscription"] else ""
     found = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}{whose}\n    {line['message']}"
     raw = line.get("raw") or line.get("raw_base64")

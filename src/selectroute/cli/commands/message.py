@@ -6,17 +6,16 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from selectroute.cli.commands.subscription import as_json_text, as_text
-from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.connect import RegistryOption, SnapshotsOption, matching
 from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
-from selectroute.cli.output import Output, OutputOption, progress
+from selectroute.cli.output import Output, OutputOption
 from selectroute.selector import Message
 from selectroute.selector.explain.sentences import counted, printable
 
@@ -56,14 +55,7 @@ class _Found(NamedTuple):
 @app.command()
 def match(
     messages: MessagesArgument,
-    snapshots: Annotated[
-        str | None,
-        typer.Option(
-            help="A snapshot folder, a path or a URL, instead of a registry.",
-            metavar="FOLDER",
-            show_default=False,
-        ),
-    ] = None,
+    snapshots: SnapshotsOption = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also explain why each gets it, with the values read.")
     ] = False,
@@ -84,14 +76,15 @@ def match(
 
     selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
 
-    A subscription is near a message if its topic filter matches and only one condition keeps its selector
-    from being true. Those with more true conditions come first. At most 10,000 are evaluated for a message;
-    with a million subscriptions that takes a few seconds.
+    A subscription is near a message if its topic filter matches and another truth of a single condition would
+    make its selector true. Those with more true conditions come first. At most 10,000 are evaluated for a
+    message; with a million subscriptions that takes a few seconds. Why one subscription does not get a
+    message, by its topic filter or its selector, says `selectroute subscription explain`.
 
     Exit code 1 if no subscription gets any of the messages.
     """
     matched = False
-    with _opened(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
+    with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
         for one in given:
             found = _Found.of(source.match(one.message, limit, near))
             matched = matched or found.total > 0
@@ -101,24 +94,6 @@ def match(
                 add(_json(source, one.message, one.line, found, explain))
     if not matched:
         raise typer.Exit(FAILURE)
-
-
-@contextmanager
-def _opened(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
-    """Open a matcher: of a snapshot folder, or of a registry."""
-    if snapshots is not None:
-        if registry is not None:
-            raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
-        from selectroute.index.snapshot import Snapshot
-        from selectroute.registry.matcher import SnapshotMatcher
-
-        snapshot = Snapshot.open(snapshots)
-        yield SnapshotMatcher(snapshot, snapshot.revision)
-        return
-    with connected(registry) as connection:
-        with progress("indexing") as advance:
-            matcher = connection.matcher(advance)
-        yield matcher
 
 
 def _text(source: Matcher, message: Message, line: int | None, found: _Found, explain: bool) -> str:
@@ -155,10 +130,13 @@ def _row(id: str, topic: str | None, selector: str) -> list[str]:
 def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
     """Return each subscription, followed by the conditions that fail."""
     if not found:
-        return [f"no others miss it by one condition{'' if complete else ', among those that were judged'}"]
-    lines = [f"{counted(len(found), 'other misses', 'others miss')} it by one condition"]
+        judged = "" if complete else ", among those that were judged"
+        return [f"no others would get it if one condition were otherwise{judged}"]
+    lines = [f"{counted(len(found), 'other')} would get it if one condition were otherwise"]
     for one in found:
         lines += _row(one["id"], one["topic"], one["selector"])
+        if len(one["conditions"]) > 1:
+            lines.append("    any of these would do:")
         for condition in one["conditions"]:
             truth = _TRUTHS.get(condition["truth"], condition["truth"].upper())
             saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition["saw"])

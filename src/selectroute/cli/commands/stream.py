@@ -1,20 +1,17 @@
-"""``selectroute stream status | audit | deliveries``: results of a fan-out job, from its output folder."""
+"""``selectroute stream status | audit``: state of a fan-out job, from its output folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selectroute.cli.output import Output, OutputOption, plain, progress, records
+from selectroute.cli.output import Output, OutputOption, plain, progress
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.kafka.record import Record
-    from selectroute.spark.audit.deliveries import Delivery, Fetch
     from selectroute.spark.audit.report import Audit
     from selectroute.spark.audit.status import Status
     from selectroute.spark.sinks.counts import Counts
@@ -28,6 +25,15 @@ JobFolder = Annotated[
     str,
     typer.Argument(metavar="OUTPUT", help="The output folder of a job: a path or a URL.", show_default=False),
 ]
+
+
+def has_partitions(output: str) -> bool:
+    """Return whether a job's messages are in partitions: those of Kafka and of a DataFrame, not of files."""
+    from selectroute.spark.job.job import job_record
+    from selectroute.spark.sources.kafka.config import PREFIX
+    from selectroute.spark.sources.offset_log import FRAME
+
+    return str(job_record(output)["input"]).startswith((PREFIX, FRAME))
 
 
 @app.command()
@@ -54,7 +60,7 @@ def status(
     found = status_of(output)
     most = None
     if top:
-        from selectroute.spark.audit.deliveries import busiest
+        from selectroute.spark.audit.busiest import busiest
 
         with progress("counting deliveries"):
             most = busiest(output, top)
@@ -131,115 +137,6 @@ def audit(
             console.print(f"WRONG       {where}{finding.sentence}", soft_wrap=True)
     if found.findings:
         raise typer.Exit(1)
-
-
-@app.command()
-def deliveries(
-    output: JobFolder,
-    subscription: Annotated[
-        str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
-    ],
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most to show, the newest.")] = 20,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BATCH", min=0, help="Only of this batch of the stream and later.", show_default=False
-        ),
-    ] = None,
-    kafka_servers: Annotated[
-        str,
-        typer.Option(
-            "--kafka-servers",
-            metavar="HOST:PORT,…",
-            help="Read the messages of a job on topics from Kafka.",
-            show_default=False,
-        ),
-    ] = "",
-    kafka_config: Annotated[
-        str,
-        typer.Option(
-            "--kafka-config",
-            metavar="FILE",
-            help="File with settings of Kafka's clients, name=value a line.",
-            show_default=False,
-        ),
-    ] = "",
-    as_: OutputOption = Output.table,
-) -> None:
-    """Show the deliveries of a subscription, the newest last, with the message if its source still has it.
-
-    selectroute stream deliveries out --subscription heavy --limit 5
-
-    selectroute stream deliveries out --subscription heavy --kafka-servers host:9092
-
-    Records of Kafka are read with --kafka-servers; without it only their positions are shown. Exit code 1 if
-    there are no deliveries.
-    """
-    from selectroute.spark.audit.deliveries import deliveries_of
-    from selectroute.spark.job.job import job_record
-    from selectroute.spark.sources.kafka.config import PREFIX
-
-    record = job_record(output)
-    is_kafka = record["input"].startswith(PREFIX)
-    if (kafka_servers or kafka_config) and not is_kafka:
-        name = "--kafka-servers" if kafka_servers else "--kafka-config"
-        raise typer.BadParameter(f"the job reads files, in {record['input']}", param_hint=name)
-    if kafka_config and not kafka_servers:
-        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
-    fetch = _fetch(kafka_servers, kafka_config, record.get("system")) if kafka_servers else None
-    found = deliveries_of(output, subscription, limit, since, fetch)
-    with records(as_, several=True) as add:
-        for one in found:
-            if as_ is not Output.table:
-                add(json.dumps(asdict(one)))
-                continue
-            named = "" if one.message_id is None else f", {printable(one.message_id)}"
-            place = printable(one.source)
-            if is_kafka:
-                place = f"{place}, partition {one.partition}, offset {one.offset}"
-            elif one.missing is None:
-                place = f"{place}:{one.offset + 1}"
-            add(f"batch {one.batch}, revision {one.revision}, {place}{named}")
-            if one.headers:
-                add(f"  {printable('  '.join(map(_header, one.headers)), 2_000)}")
-            add(f"  {printable(_shown(one, is_kafka and not kafka_servers), 2_000)}")
-    if not found:
-        if as_ is Output.table:
-            typer.echo(f"no deliveries to {printable(subscription)}", err=True)
-        raise typer.Exit(1)
-
-
-def _shown(one: Delivery, unread: bool) -> str:
-    if one.missing is not None:
-        return f"no message: {one.missing}{'; --kafka-servers reads it' if unread else ''}"
-    return "no value" if one.message is None else one.message
-
-
-def _header(header: tuple[str, str | None]) -> str:
-    name, value = header
-    return name if value is None else f"{name}={value}"
-
-
-def _fetch(servers: str, config: str, system: str | None) -> Fetch:
-    """Return a function that reads records of the job's cluster, and refuses other clusters."""
-
-    def fetch(positions: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
-        from selectroute.kafka.client.reading import records_at
-        from selectroute.spark import OtherJobError, kafka_cluster
-
-        cluster = kafka_cluster(servers, config or None)
-        if not positions or cluster is None:
-            return {}
-        with progress(f"reading {counted(len(positions), 'record')} of Kafka"), cluster.wire() as wire:
-            found = wire.cluster_id()
-            if system not in (None, found):
-                raise OtherJobError(
-                    f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
-                    "are those of other records"
-                )
-            return records_at(wire, positions)
-
-    return fetch
 
 
 def _side(found: Status | Audit) -> str:

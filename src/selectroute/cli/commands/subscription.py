@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from selectroute.cli.commands.selector import dialect_name
-from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
+from selectroute.cli.connect import (
+    RegistryOption,
+    SnapshotsOption,
+    connected,
+    explaining,
+    opened_database,
+    registry_settings,
+)
 from selectroute.cli.inputs import (
     MessagesArgument,
     SkipOption,
@@ -596,6 +603,7 @@ def _counted(lines: Iterable[str], advance: Advance) -> Iterator[str]:
 def explain(
     id: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)],
     messages: MessagesArgument,
+    snapshots: SnapshotsOption = None,
     output: OutputOption = Output.table,
     skip_bad: SkipOption = False,
     registry: RegistryOption = None,
@@ -604,12 +612,15 @@ def explain(
 
     selectroute subscription explain heavy '{"topic": "cars/eu", "properties": {"weight": "3000"}}'
 
-    This explains the current version of the subscription: past deliveries used the revision of their batch.
+    selectroute subscription explain heavy messages.jsonl --snapshots subscriptions.jsonl.snapshots
+
+    This explains the newest version of the subscription. Past deliveries used the revision of their batch:
+    see `selectroute stream explain`.
     """
-    with connected(registry) as connection, answering(messages, skip_bad, output) as (found, add):
-        one = connection.get(id)
+    with explaining(registry, snapshots) as source, answering(messages, skip_bad, output) as (found, add):
+        one = source.get(id)
         for given in found:
-            data = connection.explain(id, given.message)
+            data = source.explain(id, given.message)
             line = {} if given.line is None else {"line": given.line}
             add(
                 as_text(one, given.message, data, given.line)

@@ -380,18 +380,11 @@ class _Binding(NamedTuple):
 
 
 def _binding(folder: JobOutput) -> _Binding:
-    data = dict(folder.binding() or {})
-    if not data:
-        return _Binding(None, "it is a Kafka record, and the job has not recorded how it binds its fields")
-    has_schemas = data.pop("schemas", False)
     try:
-        found = KafkaBinding.from_dict(data)
-    except KafkaBindingError:  # of a later release
-        return _Binding(None, "it is a Kafka record, and the job binds its fields in a way unknown here")
-    kinds = {one.source.kind for one in found.bound.values()}
-    if has_schemas and "body" in kinds:
-        return _Binding(None, "its body has a schema, which only the job reads")
-    if "timestamp" in kinds:
+        found = KafkaBinding.recorded(folder.binding())
+    except KafkaBindingError as error:
+        return _Binding(None, f"it is a Kafka record, and {error}")
+    if any(one.source.kind == "timestamp" for one in found.bound.values()):
         return _Binding(None, "the job binds the time of a record, which is not kept with a dead letter")
     return _Binding(found)
 

@@ -64,8 +64,7 @@ class FolderSource(ABC, Generic[Folder, File]):
         spark: SparkSession | None = None,
         binding: Binding = BY_NAME,
     ) -> None:
-        names = binding.columns
-        self.bound: Bound = {name: BoundColumn(binding.column(name), binding.cast(name)) for name in names}
+        self.bound = bound_by(binding)
         self.folder = folder
         self.file_format = file_format
         self.limit = max_files
@@ -277,6 +276,12 @@ def _route(tasks: list[list[Split]], bound: Bound, settings: TaskSettings, numbe
 
 def _splits_digest(tasks: list[list[Split]]) -> str:
     return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def bound_by(binding: Binding) -> Bound:
+    """Return the columns of Parquet files that a binding names."""
+    names = binding.columns
+    return {name: BoundColumn(binding.column(name), binding.cast(name)) for name in names}
 
 
 def _entry(path: Path) -> Entry | None:

@@ -56,6 +56,10 @@ class JobNotFoundError(JobError):
     """Folder that is not the output folder of a job."""
 
 
+class MessageNotFoundError(JobError):
+    """Message that no committed batch has read, or that its source no longer has."""
+
+
 class OtherJobError(JobError):
     """Output folder or checkpoint of another job, or one in use by another process."""
 

@@ -142,7 +142,10 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     said = {
         "it is a Kafka record, and the job binds its fields in a way unknown here": {"later": 1},
         "the job binds the time of a record, which is not kept with a dead letter": bound_to("@timestamp"),
-        "its body has a schema, which only the job reads": {**bound_to("$.a"), "schemas": True},
+        "it is a Kafka record, and its body has a schema, which only the job reads": {
+            **bound_to("$.a"),
+            "schemas": True,
+        },
     }
     for why_not, Whole.bound in said.items():
         (*_, last) = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]

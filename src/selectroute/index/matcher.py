@@ -1,9 +1,10 @@
-"""Subscriptions of one snapshot as a `Matcher`: which get a message, which nearly do, and why."""
+"""Subscriptions of one snapshot by message: which get it, which nearly do, and why one does or does not."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from selectroute.index.errors import UnknownSubscriptionError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import Verdict, explained, judged, nearby
 from selectroute.selector.message import Message
@@ -20,7 +21,7 @@ class SnapshotRow(NamedTuple):
 
 
 class SnapshotMatcher:
-    """Matcher of a snapshot; `revision` is its registry's, None for a snapshot without a registry."""
+    """Matcher of a snapshot, as the `Matcher` of a registry. ``revision`` is what results name."""
 
     def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
         self._snapshot = snapshot
@@ -38,16 +39,22 @@ class SnapshotMatcher:
         return found | (nearby(self._snapshot, message, verdict, limit) if near else {})
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Explain why a subscription gets a message or not; see `Matcher.explain`."""
-        ordinal = int(self._snapshot.find([id])[0])
-        found = explained(self._snapshot, ordinal, message, self._verdict(message))
+        """Explain why a subscription gets a message or not; see `Matcher.explain`. Raises
+        `UnknownSubscriptionError`.
+        """
+        found = explained(self._snapshot, self._ordinal(id), message, self._verdict(message))
         return {"revision": self._revision, **found}
 
     def get(self, id: str) -> SnapshotRow:
-        """Return a subscription."""
-        ordinal = int(self._snapshot.find([id])[0])
-        row = self._snapshot.subscriptions.slice(ordinal, 1).to_pylist()[0]
+        """Return a subscription. Raises `UnknownSubscriptionError`."""
+        row = self._snapshot.subscriptions.slice(self._ordinal(id), 1).to_pylist()[0]
         return SnapshotRow(id, row["topic"], row["selector"] or "", row["dialect"], row["seltype"])
+
+    def _ordinal(self, id: str) -> int:
+        ordinal = int(self._snapshot.find([id])[0])
+        if ordinal < 0:
+            raise UnknownSubscriptionError(id)
+        return ordinal
 
     def _verdict(self, message: Message) -> Verdict:
         """Match a message, once for consecutive calls with the same message."""

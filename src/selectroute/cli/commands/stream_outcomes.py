@@ -1,0 +1,309 @@
+"""``selectroute stream deliveries | unrouted | explain``: what became of messages, from an output folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from selectroute.cli.commands.stream import JobFolder, has_partitions
+from selectroute.cli.commands.stream_run import BindOption
+from selectroute.cli.commands.subscription import as_json_text, as_text
+from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
+from selectroute.cli.output import Output, OutputOption, progress, records
+from selectroute.selector.explain.sentences import counted, printable
+
+if TYPE_CHECKING:
+    from selectroute.kafka.record import Record
+    from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
+    from selectroute.spark.audit.why import Why
+
+_SHOWN = 2_000
+
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="Only of this file or Kafka topic, as listed.", show_default=False
+    ),
+]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Only of this partition.", show_default=False)
+]
+OffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        "--offset", min=0, help="Only at this offset: the line, row or record, from 0.", show_default=False
+    ),
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="The most to show, the newest.")]
+SinceOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BATCH", min=0, help="Only of this batch of the stream and later.", show_default=False
+    ),
+]
+KafkaServersOption = Annotated[
+    str,
+    typer.Option(
+        "--kafka-servers",
+        metavar="HOST:PORT,…",
+        help="Read the messages of a job on topics from Kafka.",
+        show_default=False,
+    ),
+]
+KafkaConfigOption = Annotated[
+    str,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        help="File with settings of Kafka's clients, name=value a line.",
+        show_default=False,
+    ),
+]
+
+
+def deliveries(
+    output: JobFolder,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            "--subscription", metavar="ID", help="Only those to this subscription.", show_default=False
+        ),
+    ] = None,
+    source: SourceOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
+    limit: LimitOption = 20,
+    since: SinceOption = None,
+    kafka_servers: KafkaServersOption = "",
+    kafka_config: KafkaConfigOption = "",
+    as_: OutputOption = Output.table,
+) -> None:
+    """Show the newest deliveries, the newest last, with the message if its source still has it.
+
+    selectroute stream deliveries out --subscription heavy --limit 5
+
+    selectroute stream deliveries out --source a.jsonl --offset 1
+
+    selectroute stream deliveries out --subscription heavy --kafka-servers host:9092
+
+    --source, --partition and --offset select messages: the second example shows who got a line. Records of
+    Kafka are read with --kafka-servers; without it only their positions are shown. Exit code 1 if there are
+    no deliveries.
+    """
+    from selectroute.spark.audit.outcomes import Place, deliveries_of
+
+    records_of = _records_of(output, kafka_servers, kafka_config)
+    place = Place(source, partition, offset)
+    found = deliveries_of(output, subscription, limit, since, records_of.fetch, place)
+    to = "" if subscription is None else f" to {printable(subscription)}"
+    _print(found, as_, f"no deliveries{to}", records_of, named=subscription is None)
+
+
+def unrouted(
+    output: JobFolder,
+    source: SourceOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
+    limit: LimitOption = 20,
+    since: SinceOption = None,
+    kafka_servers: KafkaServersOption = "",
+    kafka_config: KafkaConfigOption = "",
+    as_: OutputOption = Output.table,
+) -> None:
+    """Show the newest messages that no subscription got, the newest last, with the message if its source
+    still has it.
+
+    selectroute stream unrouted out --limit 5
+
+    A job lists them unless it runs with --unrouted drop. Exit code 1 if there are none.
+    """
+    from selectroute.spark.audit.outcomes import Place, unrouted_of
+
+    records_of = _records_of(output, kafka_servers, kafka_config)
+    found = unrouted_of(output, limit, since, records_of.fetch, Place(source, partition, offset))
+    _print(found, as_, "no unrouted messages", records_of, named=False)
+
+
+def explain(
+    output: JobFolder,
+    subscription: Annotated[
+        str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
+    ],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source", metavar="NAME", help="File or Kafka topic of the message.", show_default=False
+        ),
+    ],
+    offset: Annotated[
+        int,
+        typer.Option(
+            "--offset", min=0, help="Line, row or record of the message, from 0.", show_default=False
+        ),
+    ],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="Partition of the message.")] = 0,
+    file_format: Annotated[
+        str, typer.Option("--format", help="Format of the files, as in the job's options.")
+    ] = "auto",
+    bind: BindOption = None,
+    kafka_servers: KafkaServersOption = "",
+    kafka_config: KafkaConfigOption = "",
+    as_: OutputOption = Output.table,
+) -> None:
+    """Explain why a subscription got a message of the job or not, by the revision that judged the message.
+
+    selectroute stream explain out --subscription heavy --source a.jsonl --offset 1
+
+    selectroute stream explain out --subscription heavy --source cars --partition 3 --offset 12345
+    --kafka-servers host:9092
+
+    Shows what became of the message, and the truth of each condition with the values read. The message is
+    read from its source again; columns of Parquet that the job binds must be bound here, too. If the revision
+    is no longer kept, the newest one is used, and the output says so.
+    """
+    from selectroute.spark import Binding
+    from selectroute.spark.audit.outcomes import Place
+    from selectroute.spark.audit.why import why
+
+    records_of = _records_of(output, kafka_servers, kafka_config)
+    place = Place(source, partition if partition or records_of.partitions else None, offset)
+    binding = Binding() if records_of.partitions else Binding.of(bind or [])
+    found = why(output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
+    with records(as_, several=False) as add:
+        add(_why_json(found) if as_ is not Output.table else _why_text(found, subscription, place))
+    if found.unread is None and found.verdict is None:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _why_text(found: Why, id: str, place: Place) -> str:
+    lines = [
+        f"batch {found.batch} read {printable(str(place), _SHOWN)}, and judged it by revision {found.revision}"
+    ]
+    lines += [f"{printable(id)} got it in batch {one.batch}" for one in found.deliveries]
+    for letter in found.letters:
+        whose = "the delivery" if letter.subscription is not None else "the message"
+        said = f"{letter.reason}: {printable(letter.message, _SHOWN)}"
+        lines.append(f"{whose} is a dead letter of batch {letter.batch}: {said}")
+    if not found.deliveries and not found.letters:
+        lines.append(f"{printable(id)} did not get it")
+    if found.unread is not None:
+        lines.append(f"it is not a message: {printable(found.unread, _SHOWN)}")
+    elif found.subscription is None or found.verdict is None or found.message is None:
+        lines.append(f"revision {found.revision} has no subscription {printable(id)}")
+    else:
+        if found.newest:
+            lines.append(
+                f"revision {found.revision} is no longer kept; by the newest, {found.verdict['revision']}:"
+            )
+        lines.append(as_text(found.subscription, found.message, found.verdict, None))
+    return "\n".join(lines)
+
+
+def _why_json(found: Why) -> str:
+    data: dict[str, Any] = {
+        "batch": found.batch,
+        "revision": found.revision,
+        "deliveries": [one.batch for one in found.deliveries],
+        "dead_letters": [
+            {
+                "batch": one.batch,
+                "stage": one.stage,
+                "reason": one.reason,
+                "message": one.message,
+                "subscription": one.subscription,
+            }
+            for one in found.letters
+        ],
+        "unread": found.unread,
+        "newest": found.newest,
+    }
+    if found.verdict is None:
+        return json.dumps(data | {"verdict": None})
+    return f'{json.dumps(data)[:-1]}, "verdict": {as_json_text({}, found.verdict)}}}'
+
+
+class _Records(NamedTuple):
+    """Messages of a job: whether they are in partitions, and how records of Kafka are fetched, if at all.
+    ``hint`` ends the sentence on a message that was not fetched.
+    """
+
+    partitions: bool
+    fetch: Fetch | None
+    hint: str
+
+
+def _records_of(output: str, servers: str, config: str) -> _Records:
+    """Return how the messages of a job are read. Refuses servers for a job that reads no topics."""
+    from selectroute.spark.job.job import job_record
+    from selectroute.spark.sources.kafka.config import PREFIX
+
+    record = job_record(output)
+    is_kafka = record["input"].startswith(PREFIX)
+    if (servers or config) and not is_kafka:
+        name = "--kafka-servers" if servers else "--kafka-config"
+        raise typer.BadParameter(f"the job reads files, in {record['input']}", param_hint=name)
+    if config and not servers:
+        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
+    if servers:
+        return _Records(is_kafka, _fetch(servers, config, record.get("system")), "")
+    hint = "; --kafka-servers reads it" if is_kafka else ""
+    return _Records(has_partitions(output), None, hint)
+
+
+def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
+    """Print outcomes, with their subscriptions if ``named``."""
+    from selectroute.spark.audit.outcomes import Place
+
+    with records(as_, several=True) as add:
+        for one in found:
+            if as_ is not Output.table:
+                add(json.dumps(asdict(one)))
+                continue
+            id = "" if one.message_id is None else f", {printable(one.message_id)}"
+            to = f" to {printable(one.subscription)}" if named and one.subscription is not None else ""
+            place = Place(one.source, one.partition if records_of.partitions else None, one.offset)
+            add(f"batch {one.batch}, revision {one.revision}, {printable(str(place), _SHOWN)}{id}{to}")
+            if one.headers:
+                add(f"  {printable('  '.join(map(_header, one.headers)), _SHOWN)}")
+            add(f"  {printable(_shown(one, records_of.hint), _SHOWN)}")
+    if not found:
+        if as_ is Output.table:
+            typer.echo(none, err=True)
+        raise typer.Exit(FAILURE)
+
+
+def _shown(one: Outcome, hint: str) -> str:
+    if one.missing is not None:
+        return f"no message: {one.missing}{hint}"
+    return "no value" if one.message is None else one.message
+
+
+def _header(header: tuple[str, str | None]) -> str:
+    name, value = header
+    return name if value is None else f"{name}={value}"
+
+
+def _fetch(servers: str, config: str, system: str | None) -> Fetch:
+    """Return a function that reads records of the job's cluster, and refuses other clusters."""
+
+    def fetch(positions: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
+        from selectroute.kafka.client.reading import records_at
+        from selectroute.spark import OtherJobError, kafka_cluster
+
+        cluster = kafka_cluster(servers, config or None)
+        if not positions or cluster is None:
+            return {}
+        with progress(f"reading {counted(len(positions), 'record')} of Kafka"), cluster.wire() as wire:
+            found = wire.cluster_id()
+            if system not in (None, found):
+                raise OtherJobError(
+                    f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
+                    "are those of other records"
+                )
+            return records_at(wire, positions)
+
+    return fetch

@@ -1,0 +1,241 @@
+"""Newest deliveries and unrouted messages from a job's output folder, with the messages."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.kafka.record import Record
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.read_files import ReadFile, read_files
+from selectroute.spark.job.job import job_record
+from selectroute.spark.sinks.schemas import DELIVERIES, SCHEMAS, UNROUTED, as_written
+from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
+from selectroute.spark.sources.kafka.config import PREFIX
+from selectroute.spark.sources.kafka.offsets import ranges_of
+from selectroute.spark.sources.offset_log import FRAME
+from selectroute.storage import Location
+from selectroute.storage.location import Where
+
+MAX_MESSAGE: Final = 1 << 16
+"""Maximum number of characters of a message to return."""
+
+Fetch: TypeAlias = Callable[[list[tuple[str, int, int]]], Mapping[tuple[str, int, int], Record]]
+"""Function that returns the records at these topics, partitions and offsets: `KafkaAdmin.records`."""
+
+_COLUMNS: Final = ("subscription", "revision", "source", "partition", "offset", "message_id")
+
+
+class Place(NamedTuple):
+    """Position of messages: a file or a topic, a partition of it, and a row, line or record, from 0. None is
+    any.
+    """
+
+    source: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        parts = zip(("", "partition ", "offset "), self, strict=True)
+        return ", ".join(f"{name}{value}" for name, value in parts if value is not None)
+
+    def may_be_in(self, commit: Mapping[str, Any]) -> bool:
+        """Return whether a batch may have read messages at this position, by its commit alone."""
+        inputs = commit["inputs"]
+        if self.source is None or commit["batch"] < 0:
+            return True
+        if "sizes" in inputs:
+            return self.source in {as_written(name) for name in inputs["sizes"]}
+        if "end" in inputs:
+            return any(
+                one.topic == self.source
+                and self.partition in (None, one.partition)
+                and (self.offset is None or one.start <= self.offset < one.end)
+                for one in ranges_of(inputs)
+            )
+        return True
+
+    def filter(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a table of outcomes at this position."""
+        for name, value in self._asdict().items():
+            if value is not None:
+                column = rows.column(name)
+                rows = rows.filter(pc.equal(column.cast(pa.string()) if name == "source" else column, value))
+        return rows
+
+
+ANY: Final = Place()
+"""Position of all messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Delivery, or unrouted message, with the message's text, or the reason why it is ``missing``.
+
+    ``subscription`` is None for an unrouted message. ``headers`` are those of a Kafka record; for one without
+    a value, both ``message`` and ``missing`` are None.
+    """
+
+    batch: int
+    subscription: str | None
+    revision: int
+    source: str
+    partition: int
+    offset: int
+    message_id: str | None
+    message: str | None
+    missing: str | None
+    headers: list[tuple[str, str | None]] | None = None
+
+    @property
+    def record(self) -> tuple[str, int, int]:
+        """Topic, partition and offset of a Kafka record."""
+        return self.source, self.partition, self.offset
+
+
+def deliveries_of(
+    output: Where,
+    subscription: str | None,
+    limit: int,
+    since: int | None = None,
+    fetch: Fetch | None = None,
+    place: Place = ANY,
+) -> list[Outcome]:
+    """Return the newest deliveries to a subscription, or to all, the newest last, of committed batches only.
+
+    Reads batches from the newest on until there are enough, each file in pieces. ``since`` is the first batch
+    of the stream to consider, and excludes backfills and replays. ``place`` selects messages. ``fetch`` reads
+    Kafka records; without it only the positions of a Kafka job's messages are returned.
+
+    Raises:
+        JobError: the folder is not a job's.
+    """
+    return _newest(output, DELIVERIES, subscription, limit, since, fetch, place)
+
+
+def unrouted_of(
+    output: Where,
+    limit: int,
+    since: int | None = None,
+    fetch: Fetch | None = None,
+    place: Place = ANY,
+) -> list[Outcome]:
+    """Return the newest messages without a match, as `deliveries_of` returns deliveries."""
+    return _newest(output, UNROUTED, None, limit, since, fetch, place)
+
+
+def _newest(
+    output: Where,
+    sink: str,
+    subscription: str | None,
+    limit: int,
+    since: int | None,
+    fetch: Fetch | None,
+    place: Place,
+) -> list[Outcome]:
+    record = job_record(output)
+    commits = Commits(output)
+    numbers = [*commits.batches(), *(() if since is not None else commits.side_batches())]
+    found = [commits.read(number) for number in numbers if since is None or number >= since]
+    committed = [one for one in found if one is not None]
+    newest = sorted(committed, key=lambda one: (one["committed"], one["batch"]))
+    files: dict[str, ReadFile] = {}
+    for commit in newest:
+        files |= {one.source: one for one in read_files(commit)}
+    taken: list[Outcome] = []
+    for commit in reversed(newest):
+        left = limit - len(taken)
+        if left <= 0:
+            break
+        if not place.may_be_in(commit):
+            continue
+        rows: deque[dict[str, Any]] = deque(maxlen=left)
+        rows.extend(_rows(commits, commit, sink, subscription, place))
+        taken[:0] = [_outcome(record["input"], commit["batch"], row, files) for row in rows]
+    if fetch is not None and record["input"].startswith(PREFIX):
+        records = fetch([one.record for one in taken])
+        taken = [_with_record(one, records.get(one.record)) for one in taken]
+    return taken
+
+
+def _with_record(outcome: Outcome, record: Record | None) -> Outcome:
+    if record is None:
+        return replace(outcome, missing=f"{outcome.missing} is no longer in Kafka")
+    headers = [(name, None if value is None else _text(value)) for name, value in record.headers]
+    message = None if record.value is None else _text(record.value)
+    return replace(outcome, message=message, missing=None, headers=headers)
+
+
+def _text(value: bytes) -> str:
+    return value[:MAX_MESSAGE].decode("utf-8", "replace")
+
+
+def _rows(
+    commits: Commits, commit: Mapping[str, Any], sink: str, subscription: str | None, place: Place
+) -> Iterator[dict[str, Any]]:
+    """Yield the wanted rows of a batch; none of a file that was moved away."""
+    columns = [name for name in SCHEMAS[sink].names if name in _COLUMNS]
+    for batch in commits.tables.rows(sink, commit["batch"], columns, commits.files(commit)):
+        rows = place.filter(batch)
+        if subscription is not None:
+            rows = rows.filter(pc.equal(rows.column("subscription").cast(pa.string()), subscription))
+        yield from rows.to_pylist()
+
+
+def _outcome(origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]) -> Outcome:
+    text, missing = _message(origin, row, files)
+    found = {name: row.get(name) for name in _COLUMNS}
+    return Outcome(batch=batch, **found, message=text, missing=missing)  # type: ignore[arg-type]
+
+
+def _message(
+    origin: str, row: Mapping[str, Any], files: Mapping[str, ReadFile]
+) -> tuple[str | None, str | None]:
+    """Return the message from its source and None, or None and the reason why it is missing."""
+    source, offset = row["source"], row["offset"]
+    if origin.startswith(PREFIX):
+        return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
+    if origin.startswith(FRAME):
+        return None, "rows of a DataFrame can be read only while their batch is routed"
+    path = Location.of(origin) / source
+    if (entry := path.entry()) is None:
+        return None, f"{path} is gone"
+    known = files.get(source)
+    if known and not known.is_same(entry) and (change := known.change(entry)) is not None:
+        return None, f"{path} was changed: {change}"
+    try:
+        read = _of_parquet if Path(path.name).suffix.lower() in PARQUET_SUFFIXES else _of_lines
+        text = read(path, offset)
+    except (OSError, pa.ArrowException) as error:
+        return None, f"{path} cannot be read: {error}"
+    return (None, f"{path} has no such row") if text is None else (text[:MAX_MESSAGE], None)
+
+
+def _of_lines(path: Location, offset: int) -> str | None:
+    with path.open() as file:
+        for number, line in enumerate(file):
+            if number == offset:
+                return line.decode("utf-8", "replace").strip()
+    return None
+
+
+def _of_parquet(path: Location, offset: int) -> str | None:
+    first = 0
+    with path.open() as data, pq.ParquetFile(data) as file:
+        for group in range(file.num_row_groups):
+            count = file.metadata.row_group(group).num_rows
+            if offset < first + count:
+                for batch in file.iter_batches(batch_size=1_024, row_groups=[group]):
+                    if offset < first + len(batch):
+                        return json.dumps(batch.slice(offset - first, 1).to_pylist()[0], default=str)
+                    first += len(batch)
+            first += count
+    return None
