@@ -180,9 +180,8 @@ def explain(
 
 
 def _why_text(found: Why, id: str, place: Place) -> str:
-    lines = [
-        f"batch {found.batch} read {printable(str(place), _SHOWN)}, and judged it by revision {found.revision}"
-    ]
+    where = printable(str(place), _SHOWN)
+    lines = [f"batch {found.batch} read {where}, and judged it by revision {found.revision}"]
     lines += [f"{printable(id)} got it in batch {one.batch}" for one in found.deliveries]
     for letter in found.letters:
         whose = "the delivery" if letter.subscription is not None else "the message"
