@@ -344,3 +344,9 @@ def test_the_verdict_is_that_of_evaluation_in_every_dialect(selector, message):
     assert json.loads(explanation.to_json()) == json.loads(json.dumps(explanation.to_dict()))
     str(explanation).encode()
     assert all(sentence.isprintable() for sentence in explanation.sentences)
+
+
+def test_a_value_of_a_type_that_no_property_has_is_named_as_such():
+    message = Message(properties={}, unlike=["at"])
+    said = str(Selector("at > 5").explain(message))
+    assert "at is of a type that no property has" in said and "UNSUPPORTED" not in said

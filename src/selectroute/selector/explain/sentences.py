@@ -34,6 +34,7 @@ from selectroute.selector.syntax.printer import literal_text
 from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import (
     MISMATCH,
+    UNSUPPORTED,
     Double,
     Float,
     Int,
@@ -128,6 +129,8 @@ def value_text(result: Result) -> str:
         return "NULL"
     if result is MISMATCH:
         return "arithmetic on a non-number"
+    if result is UNSUPPORTED:
+        return "of a type that no property has"
     if isinstance(result, Truth | Void):
         return result.name  # pragma: no cover - a condition is shown by its truth
     if isinstance(result, str):
