@@ -18,6 +18,7 @@ from docs.site.names import directives
 from docs.site.pages import DOCS, ROOT, documentation, relative_links
 
 SITE: Final = ROOT / "build" / "site"
+_STYLE: Final = Path(__file__).parent / "site.css"
 _NAMES: Final = re.compile(r"<!-- names -->\n.*<!-- /names -->", re.DOTALL)
 _VIEWER: Final = "<!-- viewer -->"
 _VIEWED: Final = "[All calls on one page](http-api.html), [OpenAPI document](openapi.json)."
@@ -62,6 +63,7 @@ def copy(to: Path) -> None:
             target.write_text(_page(path), encoding="utf-8")
         else:
             shutil.copy(path, target)
+    shutil.copy(_STYLE, to)
     notebook.write_page(to / "docs" / "tutorials")
     reference = to / "docs" / "reference"
     (reference / "openapi.json").write_text(json.dumps(document(), indent=2), encoding="utf-8")
@@ -69,11 +71,16 @@ def copy(to: Path) -> None:
 
 
 def _linked() -> Iterator[Path]:
-    """Yield the files, other than pages, that pages link to."""
+    """Yield the files, other than pages, that pages link to, with those of linked folders."""
     for page in documentation():
         for _, path, _ in relative_links(page):
-            if path.is_file() and path.suffix != ".md":
-                yield path
+            for file in _files(path) if path.is_dir() else [path]:
+                if file.suffix != ".md":
+                    yield file
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
 
 
 def _page(path: Path) -> str:
@@ -83,6 +90,7 @@ def _page(path: Path) -> str:
         text = _NAMES.sub(lambda _: directives(), text)
     text = notebook.linked(text.replace(_VIEWER, _VIEWED))
     for target, linked, _ in set(relative_links(path)):
-        if linked.is_dir():  # a folder of the repository has no page of its own
-            text = re.sub(rf"\[([^\[\]]*)\]\({re.escape(target)}\)", r"\1", text)
+        if linked.is_dir():  # a folder has no page of its own: its files are linked to
+            files = ", ".join(f"[{one.name}]({target.rstrip('/')}/{one.name})" for one in _files(linked))
+            text = re.sub(rf"\[([^\[\]]*)\]\({re.escape(target)}\)", rf"\1 ({files})", text)
     return text

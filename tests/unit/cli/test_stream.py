@@ -195,7 +195,10 @@ def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run,
     assert (code, err) == (0, "")
     line = json.loads(out)
     assert line["letters"] == 1
+    out = run("stream", "status", output)[1]
+    assert re.search(r"^waiting     1 requested replay, to be made at the next start$", out, re.M)
     (report,) = replay_all(output)
+    assert "waiting" not in run("stream", "status", output)[1]
     assert report.kind == "replay"
     assert disk.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
     code, out, _ = run("stream", "status", output)

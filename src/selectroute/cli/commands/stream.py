@@ -81,6 +81,9 @@ def status(
         "messages": _accounted(found.counts),
         "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
     }
+    if found.waiting:
+        when = "after the running batch" if found.running else "at the next start"
+        rows["waiting"] = f"{counted(len(found.waiting), 'requested replay')}, to be made {when}"
     if found.changed:
         more = len(found.changed) - 3
         named = ", ".join(map(printable, found.changed[:3])) + (f" and {more:,} more" if more > 0 else "")

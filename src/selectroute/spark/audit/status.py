@@ -11,6 +11,7 @@ from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.job.working_copy import read_only_copy
+from selectroute.spark.replay.request import waiting
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import planned_batches
 from selectroute.storage.location import Where
@@ -32,6 +33,7 @@ class Status:
         counts: the counts of all batches of the stream.
         changed: those of the newest 2,000 input files that were changed after they were read, as paths below
             the input folder: the new content is not read.
+        waiting: ids of the requests for a replay that the job has not carried out.
     """
 
     query: str | None
@@ -49,6 +51,7 @@ class Status:
     planned: tuple[int, ...]
     counts: Counts
     changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 def status(output: Where) -> Status:
@@ -87,4 +90,5 @@ def status(output: Where) -> Status:
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
         changed=tuple(one.source for one in changed_files(commits, record["input"], LOOKED_AT)),
+        waiting=tuple(request.stem for request in waiting(output)),
     )
