@@ -25,6 +25,7 @@ PARTS: Final[Mapping[tuple[str, str], Callable[[], str]]] = MappingProxyType(
         ("reference/configuration.md", "settings"): tables.settings,
         ("reference/formats.md", "formats"): tables.formats,
         ("reference/errors.md", "kinds"): tables.kinds,
+        ("reference/errors.md", "warnings"): tables.warnings,
         ("reference/errors.md", "reasons"): tables.reasons,
         ("reference/errors.md", "problems"): tables.problems,
         ("reference/licences.md", "licences"): licences,

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from textwrap import dedent
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from prometheus_client.metrics import MetricWrapperBase
 
 from selectroute.arrays import tables
+from selectroute.clauses import analysis
+from selectroute.clauses.analysis import check
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
 from selectroute.kafka import repeats
@@ -36,6 +38,33 @@ def kinds() -> str:
         for name, one in KINDS.items()
     )
     return table(("kind", "what is wrong", "for example", "in", "hint"), rows)
+
+
+def warnings() -> str:
+    """Return every kind of warning of a selector: an example, what is said of it, and what to do."""
+    rows = []
+    for kind, (example, remedy) in _WARNED.items():
+        (found,) = (one for one in check(example).warnings if one.kind == kind)
+        rows.append((f"`{kind}`", _code(example), cell(found.sentence), remedy))
+    return table(("kind", "for example", "what is said", "what to do"), rows)
+
+
+_WARNED: Final = {
+    analysis.ALWAYS_FALSE: ("JMSPriority > 9", "the subscription gets nothing: mend the selector"),
+    analysis.ALWAYS_TRUE: ("1 = 1", "leave the selector away, if all messages are wanted"),
+    analysis.CONTRADICTORY: ("color = 'red' AND color = 'blue'", "write OR, or IN"),
+    analysis.IMPOSSIBLE: ("color = 'red' OR JMSPriority > 9", "mend the condition, or leave it away"),
+    analysis.NOT_INDEXABLE: (
+        "weight > 5",
+        "a few such selectors are harmless; if there are many, add an equality that their messages have in "
+        "common, such as `JMSType = 'car'`: see "
+        "[Which key a clause gets](../explanation/how-matching-works.md#which-key-a-clause-gets)",
+    ),
+    analysis.COMPARES_PROPERTIES: ("color = red", "quote the string, if one is meant"),
+    analysis.SUBTRACTS_PROPERTIES: ("order-id = 5", "give the property a name without a hyphen"),
+    analysis.DATE_ARITHMETIC: ("day = 2026-11-26", "quote the date"),
+}
+"""Example of a selector for each kind of warning, and a remedy."""
 
 
 def reasons() -> str:
