@@ -46,8 +46,13 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     sent = ids(pipe.broker, out)
     assert len(sent) == 15 and set(sent.values()) == {1}
     assert (status(pipe.world.output).planned, audit(pipe.world.output).findings) == ((), [])
+    written = (pipe.world.output / "_job.json").read_json()
+    unbound = {name: value for name, value in written.items() if name != "system"}
+    (pipe.world.output / "_job.json").put_json(unbound)
     again = rerun(pipe.spark, pipe.job(max_offsets=6), pipe.world.root / "again")
     assert [(one.batch, one.held) for one in again] == [(0, True), (1, True)]
+    assert (pipe.world.output / "_job.json").read_json() == unbound, "a rerun only reads"
+    (pipe.world.output / "_job.json").put_json(written)
     assert ids(pipe.broker, out) == sent
     pipe.publish(2, all=("weight >= 0", out), gone=("weight = 1", out))
     make_request(pipe.world.output, ReplayFilterSpec(reasons=("unknown-topic",)))

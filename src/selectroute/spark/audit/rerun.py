@@ -95,7 +95,7 @@ def rerun(
     folder, source = OutputFolder(job), source_of(spark, job)
     folder.check()
     reruns = Reruns(job, source, into)
-    folder.bind_system(source.connect())
+    folder.check_system(source.connect())
     return reruns.run(first, last, should_stop)
 
 

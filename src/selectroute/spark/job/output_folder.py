@@ -144,16 +144,18 @@ class OutputFolder:
         Raises:
             OtherJobError: the folder is bound to another system, whose offsets are those of other records.
         """
+        self.check_system(system)
         record = self._record.read_json()
-        if system is None or record is None:
-            return
-        if record.get("system") is None:
+        if system is not None and record is not None and record.get("system") is None:
             self._record.put_json(record | {"system": system})
-        elif record["system"] != system:
+
+    def check_system(self, system: str | None) -> None:
+        """Check that the folder is not bound to another system, without writing. Raises OtherJobError."""
+        bound = (self._record.read_json() or {}).get("system")
+        if system is not None and bound not in (None, system):
             raise OtherJobError(
-                f"the output folder {self.job.output} belongs to a job on the Kafka cluster "
-                f"{record['system']}, and this cluster is {system}, with other offsets: choose a new output "
-                "folder"
+                f"the output folder {self.job.output} belongs to a job on the Kafka cluster {bound}, and this "
+                f"cluster is {system}, with other offsets: choose a new output folder"
             )
 
     def identity(self) -> str:
