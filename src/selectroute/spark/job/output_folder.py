@@ -154,8 +154,8 @@ class OutputFolder:
         bound = (self._record.read_json() or {}).get("system")
         if system is not None and bound not in (None, system):
             raise OtherJobError(
-                f"the output folder {self.job.output} belongs to a job on the Kafka cluster {bound}, and this "
-                f"cluster is {system}, with other offsets: choose a new output folder"
+                f"the output folder {self.job.output} belongs to a job on the Kafka cluster {bound}, and "
+                f"this cluster is {system}, with other offsets: choose a new output folder"
             )
 
     def identity(self) -> str:
