@@ -285,6 +285,18 @@ def test_why_a_message_of_the_job_was_delivered_or_not(run, output):
     assert (found["verdict"]["matched"], found["verdict"]["selector"]["truth"]) == (False, "unknown")
 
 
+def test_why_reads_a_message_of_any_size(run, output):
+    text = LINES.replace('{"properties": {}}', '{"properties": {"color": "%s"}}' % ("x" * (1 << 21)))
+    path = output.parent / "in" / "b.jsonl"
+    path.write_text(text)
+    router = Router(job_of(output), FileSource(path.parent, "auto", 1, run_here, 1))
+    router.commits.prepare()
+    router.route(1, [path], "q")
+    place = ("--subscription", "red", "--source", "b.jsonl", "--offset", 1)
+    code, out, _ = run("stream", "explain", output, *place)
+    assert code == 0 and out.startswith("batch 1 read b.jsonl, offset 1,") and "color is string 'xxx" in out
+
+
 def test_why_names_the_dead_letter_of_a_line(run, output):
     code, out, _ = why(run, output, 2)
     assert code == 0 and "the message is a dead letter of batch 0: not-json: " in out

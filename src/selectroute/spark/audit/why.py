@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,7 +33,8 @@ from selectroute.spark.sources.offset_log import FRAME
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
-_BLOCK = 1 << 20
+_ANY_BYTES: Final = 1 << 30
+"""Bytes of a message that is read again: what is too large, the job has decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def _of_file(
     else:
         tasks = whole_files([(path, entry.size)], folder, file_format, 1)
     for split in (split for splits in tasks for split in splits):
-        for part in read(split, (), _BLOCK, True, bound):
+        for part in read(split, (), _ANY_BYTES, True, bound):
             match part:
                 case DeadLetterBatch(rows=None):
                     return part.message
