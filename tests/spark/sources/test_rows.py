@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import chain, pairwise
 
 import numpy as np
@@ -81,6 +82,12 @@ def test_a_row_without_a_position_is_a_dead_letter_with_the_row():
     assert place == ("telemetry", 3)
     assert (dead.reason, dead.count, dead.raw) == ("no-position", 1, b'{"n":2}')
     assert read([rows([1], pa.array([None], pa.int64()), ["{}"])], [OFFSET, LETTER])[0] == []
+
+
+def test_a_row_without_a_position_is_kept_as_far_as_a_message_may_be_long():
+    row = json.dumps({"text": "x" * 2_000})
+    _, [(_, dead)], _ = read([rows([1], pa.array([None], pa.int64()), [row])], [OFFSET, LETTER])
+    assert dead.raw == row.encode()[:1_000]
 
 
 def test_rows_that_are_too_large_or_no_text_are_dead_letters_and_the_others_keep_their_numbers():

@@ -128,7 +128,9 @@ class RowReader:
         place = SourcePartition(self._layout.source(None), self._task)
         for text in letters.drop_null().to_pylist():
             message = "a column of the position is NULL"
-            yield Part(0, place, DeadLetterBatch("read", _NO_POSITION, message, None, text.encode()))
+            # Whole, because the row cannot be read again; but no longer than a message may be.
+            raw = text.encode()[: self._most]
+            yield Part(0, place, DeadLetterBatch("read", _NO_POSITION, message, None, raw))
 
     def _places(self, more: dict[str, Any], rows: int) -> Iterator[tuple[SourcePartition, Ints]]:
         """Yield the rows of each source and partition."""
