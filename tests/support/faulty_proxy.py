@@ -13,8 +13,9 @@ The faults:
 With ``--delay`` each answer takes so many seconds more.
 
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
-credentials that have expired at Amazon's), ``forbid`` (403, as at others) or ``down`` (no connection is
-answered); ``ok`` passes everything on. With ``before N`` or ``after N`` the N-th write from now on is held
+credentials that have expired at Amazon's), ``forbid`` (403, as at others), ``skew`` (403, as to a client
+whose clock is wrong) or ``down`` (no connection is answered); with ``no-writes`` only writes are forbidden;
+``ok`` passes everything on. With ``before N`` or ``after N`` the N-th write from now on is held
 before or after the server has carried it out: it is never answered, and the file ``SWITCH.met`` appears.
 """
 
@@ -49,9 +50,24 @@ _FORBIDDEN = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AuthenticationFailed</Code>'
     b"<Message>The request is not authorized.</Message></Error>"
 )
+_SKEWED = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>RequestTimeTooSkewed</Code>'
+    b"<Message>The difference between the request time and the current time is too large.</Message></Error>"
+)
+_DENIED = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code>'
+    b"<Message>Access Denied</Message></Error>"
+)
 _WRITES = ("PUT", "POST", "DELETE")
 _HELD_SECONDS = 600.0
-_REFUSALS = {"slow down": (503, _SLOW_DOWN), "denied": (400, _EXPIRED), "forbidden": (403, _FORBIDDEN)}
+_REFUSALS = {
+    "slow down": (503, _SLOW_DOWN),
+    "denied": (400, _EXPIRED),
+    "forbidden": (403, _FORBIDDEN),
+    "skewed": (403, _SKEWED),
+    "not writable": (403, _DENIED),
+}
+_HELD = {"deny": "denied", "forbid": "forbidden", "skew": "skewed", "down": "refused"}
 
 
 class Proxy(ThreadingHTTPServer):
@@ -125,9 +141,9 @@ class Passing(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         is_listing = self.command == "GET" and ("list-type" in self.path or "comp=list" in self.path)
         held = self.server.held()
-        fault = {"deny": "denied", "forbid": "forbidden", "down": "refused"}.get(held) or self.server.fault(
-            is_listing
-        )
+        fault = _HELD.get(held) or self.server.fault(is_listing)
+        if held == "no-writes" and self.command in _WRITES:
+            fault = "not writable"
         if fault is not None:
             self.server.say(self.command, self.path, fault, began)
         if fault == "refused":

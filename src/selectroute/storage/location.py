@@ -269,6 +269,14 @@ class RemoteFile(io.RawIOBase):
         return len(data)
 
 
+_CREDENTIALS: Final = re.compile(
+    r"^[^/]*://[^/@]*:[^/@]*@"  # USER:PASSWORD@HOST
+    r"|^(?!abfss?:)[^/]*://[^/@]+@"
+    r"|[?&](?:sig|signature|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid)=",  # signed URLs
+    re.IGNORECASE,
+)
+
+
 @lru_cache(maxsize=1_024)
 def _parsed(text: str) -> tuple[Storage, str]:
     found = _URL.match(text)
@@ -277,6 +285,11 @@ def _parsed(text: str) -> tuple[Storage, str]:
         if found is not None:
             text = unquote(re.sub(r"^file:(//)?", "", text, flags=re.IGNORECASE))
         return LocalStorage(), os.path.abspath(text)
+    if _CREDENTIALS.search(text):
+        raise UnknownSchemeError(
+            f"{scheme}://…: a URL must not have credentials, because it is shown and stored; they come from "
+            "the environment or from files"
+        )
     if scheme not in OBJECT_SCHEMES and scheme != HDFS:
         raise UnknownSchemeError(f"{text}: the scheme {scheme!r} is not known; it is one of {SCHEMES}")
     root, _, key = text.partition("://")[2].partition("/")

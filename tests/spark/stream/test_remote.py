@@ -178,19 +178,35 @@ def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, store, bas
     assert [one.key for one in (base / "out").entries(deep=True)] == []
 
 
-def test_denied_credentials_are_one_sentence_before_the_start(spark, store, base, tmp_path):
+@pytest.mark.parametrize(
+    ("held", "error", "sentence"),
+    [
+        ("deny", DeniedError, "can't be read: the credentials have expired"),
+        ("no-writes", DeniedError, "out.* can't be written: the credentials do not allow it"),
+        ("skew", StorageError, "the clock of this machine is wrong"),
+    ],
+)
+def test_what_a_store_refuses_is_one_sentence_before_the_start(
+    spark, store, base, tmp_path, held, error, sentence
+):
     publish(base, red="color = 'red'")
+    drop(base, "a.jsonl", RED)
+    run(spark, store, job_of(base))
+    drop(base, "b.jsonl", RED)
+    before = {one.key: (base.storage.read(one.key)) for one in base.entries(deep=True)}
     switch = tmp_path / "switch"
-    switch.write_text("deny")
+    switch.write_text(held)
     with (
         faulty_proxy(store.endpoint, tmp_path / "log", switch=switch) as proxy,
         store.behind(proxy).client(),
-        pytest.raises(DeniedError, match="can't be read: the credentials have expired"),
+        pytest.raises(error, match=sentence) as raised,
     ):
-        run(spark, store, job_of(base))
+        run(spark, store.behind(proxy), job_of(base))
+    assert "\n" not in str(raised.value)
+    assert {one.key: (base.storage.read(one.key)) for one in base.entries(deep=True)} == before
 
 
-@CLOUDS
+@EVERY_STORE
 def test_small_files_of_many_batches_are_merged(spark, store, base):
     job = job_of(base, max_files=1, compact_every=4)
     publish(base, red="color = 'red'")

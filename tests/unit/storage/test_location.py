@@ -51,6 +51,29 @@ def test_a_url_that_can_not_be_used_is_named(text, reason):
     assert reason in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://KEY:geheim@bucket/out",
+        "s3://geheim@bucket/out",
+        "hdfs://user:geheim@namenode:8020/out",
+        "abfss://container:geheim@account.dfs.core.windows.net/a",
+        "az://container/out?sv=2026&sig=geheim",
+        "https://account.blob.core.windows.net/container?SIG=geheim",
+        "s3://bucket/out?X-Amz-Credential=a&X-Amz-Signature=geheim",
+    ],
+)
+def test_a_url_with_credentials_is_refused_and_they_are_not_shown(text):
+    with pytest.raises(UnknownSchemeError, match="must not have credentials") as error:
+        Location.of(text)
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/a@b/c?d", "hdfs://namenode:8020/a:b@c", "/data/a:b@c?sig=x"])
+def test_what_only_looks_like_credentials_is_part_of_a_name(text):
+    assert str(Location.of(text)) == text
+
+
 @pytest.mark.parametrize("root", ["/data", "s3://bucket"])
 def test_parts_of_a_location(root):
     file = Location.of(root) / "out" / "_commits/7.json"

@@ -1,8 +1,12 @@
 """Errors of object stores, and what happens when an answer is lost."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
+from selectroute.storage.objects import delta_options
 from selectroute.storage.patient import patient
 from tests.support.s3 import BUCKET, clients_of
 
@@ -28,6 +32,48 @@ def test_a_folder_that_can_be_written_is_left_as_it_was():
     folder = Location.of(f"s3://{BUCKET}/probed")
     folder.check_writable()
     assert [*folder.entries(deep=True)] == []
+
+
+@pytest.fixture
+def asked():
+    """A server that has nothing, and the headers of authorization of the requests that it got."""
+    found = []
+
+    class Empty(BaseHTTPRequestHandler):
+        def do_GET(self):
+            found.append(self.headers["Authorization"])
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", found
+    server.shutdown()
+    server.server_close()
+
+
+def test_credentials_come_from_a_profile_where_the_environment_has_none(asked, tmp_path, monkeypatch):
+    url, found = asked
+    profiles = tmp_path / "credentials"
+    profiles.write_text(
+        "[default]\naws_access_key_id = other\naws_secret_access_key = s\n"
+        "[broker]\naws_access_key_id = profiled\naws_secret_access_key = geheim\n"
+    )
+    with clients_of(url):
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profiles))
+        monkeypatch.setenv("AWS_PROFILE", "broker")
+        with pytest.raises(FileNotFoundError):
+            Location.of(f"s3://{BUCKET}/x").read()
+        options = delta_options(f"s3://{BUCKET}/table")
+        monkeypatch.undo()
+    assert found and all("Credential=profiled/" in one for one in found)
+    assert (options["aws_access_key_id"], options["aws_secret_access_key"]) == ("profiled", "geheim")
 
 
 def test_a_store_that_does_not_answer_is_named():
