@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections import Counter
@@ -559,9 +560,12 @@ def test_a_damaged_plan_stops_the_job_with_one_sentence(world, arriving, damage)
     assert ["offsets/0" in one.sentence for one in audit(world.output).findings] == [True]
 
 
-def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world):
+@pytest.mark.parametrize(
+    ("source", "option", "least"), [("rate-micro-batch", "rowsPerBatch", 25), ("rate", "rowsPerSecond", 1)]
+)
+def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world, source, option, least):
     world.publish(1, even="value >= 0")
-    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    frame = spark.readStream.format(source).option(option, 5).load()
     rates = {
         "frame": frame,
         "snapshots": world.snapshots,
@@ -576,5 +580,29 @@ def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world):
         fan.stop()
         fan.wait()
     found = delivered(world)
-    assert found == {("even", n): 1 for n in range(len(found))} and len(found) >= 25
+    assert found == {("even", n): 1 for n in range(len(found))} and len(found) >= least
+    assert audit(world.output).findings == []
+
+
+def test_lines_of_a_socket_are_routed(spark, world):
+    world.publish(1, red="color = 'red'")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        source = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port)
+        frame = source.load().selectExpr("value AS color")
+        messages, done = Counter(), threading.Event()
+
+        def count(report):
+            messages["read"] += report.counts.messages
+            if messages["read"] == 3:
+                done.set()
+
+        fan = start_fanout(frame=frame, snapshots=world.snapshots, output=world.output, on_batch=count)
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"red\nblue\nred\n")
+            assert done.wait(300)
+            fan.stop()
+            fan.wait()
+    assert Counter(row["subscription"] for row in world.rows("deliveries")) == {"red": 2}
     assert audit(world.output).findings == []
