@@ -658,6 +658,29 @@ def test_the_batches_after_another_writers_are_appended_as_before(delta):
     assert restarted(delta) == []
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_of_two_drivers_one_appends_a_batch(delta, monkeypatch, at_once):
+    router = filled(delta, 2)
+    folder, id = Location.of(delta.output / "deliveries"), router.commits.tables._tables["deliveries"]._id
+    one, other = OutcomeTable(folder, "deliveries"), OutcomeTable(folder, "deliveries")
+    appended = []
+    with monkeypatch.context() as patched:
+        patched.setattr(OutcomeTable, "append", lambda self, append: appended.append((self.sink, append)))
+        add(delta, router, 2)
+    (append,) = (append for sink, append in appended if sink == "deliveries")
+    for driver in (one, other):
+        driver.prepare(id, 24)
+    if at_once:  # between the look of one and its commit the other commits
+        table(delta).alter.set_table_properties({"some.note": "1"}, raise_if_not_exists=False)
+        check = one._check
+        monkeypatch.setattr(one, "_check", lambda *given: (other.append(append), check(*given)))
+    else:
+        other.append(append)
+    one.append(append)
+    assert table(delta).count() == 3 * 3
+    assert len([row for row in table(delta).history() if row.get("selectroute", {}).get("batch") == 2]) == 1
+
+
 # ---- the page
 
 
