@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,13 +21,44 @@ WAITED_FOR: Final = (DeniedError, UnreachableError)
 _RETRY_SECONDS: Final = 0.5
 
 
+class OutageWarning:
+    """Warning of an outage, given once for all calls that meet it; it ends when none has failed for a while.
+
+    Args:
+        warn: called with a sentence.
+        quiet_seconds: time without a failure after which another one is another outage.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        warn: Callable[[str], None],
+        quiet_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._warn = warn
+        self._quiet_seconds = quiet_seconds
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._failed: float | None = None
+
+    def __call__(self, text: str) -> None:
+        """Note a failure; warn with this sentence if it is the first of an outage."""
+        with self._guard:
+            now = self._clock()
+            is_known = self._failed is not None and now - self._failed < self._quiet_seconds
+            self._failed = now
+        if not is_known:
+            self._warn(text)
+
+
 @dataclass(frozen=True, slots=True)
 class PatientStorage:
     """Storage that does not answer, or whose credentials have expired, is asked again; see `Storage`.
 
     Attributes:
         storage: the storage.
-        warn: called with a sentence, once each time that the storage begins to fail.
+        warn: called with a sentence after each try that failed; see `OutageWarning`.
         pause: waits some time; returns whether to give up, and then the error is raised.
         errors: the errors after which it is asked again.
     """
@@ -108,14 +140,11 @@ class PatientStorage:
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """Return what a call returns, when the storage answers."""
-        warned = False
         while True:
             try:
                 return call()
             except self.errors as error:
-                if not warned:
-                    self.warn(f"{error}: the stream waits")
-                    warned = True
+                self.warn(f"{error}: the stream waits")
                 if self.pause():
                     raise
 

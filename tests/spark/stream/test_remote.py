@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 
 import pytest
@@ -132,7 +133,8 @@ def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
 
     def warn(text):
         warnings.append(text)
-        switch.write_text("ok")
+        # Long enough that tasks are tried again and again, and meet the outage at other files.
+        threading.Timer(8.0, switch.write_text, ["ok"]).start()
 
     def one_more(report):
         if report.batch == 1:

@@ -7,7 +7,7 @@ import pytest
 
 from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.objects import delta_options
-from selectroute.storage.patient import patient
+from selectroute.storage.patient import OutageWarning, patient
 from tests.support.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
@@ -117,9 +117,20 @@ class FailingStorage:
 def test_storage_that_does_not_answer_is_waited_for_with_one_warning():
     warnings = []
     storage = FailingStorage([UnreachableError("s3://b/x: busy"), DeniedError("s3://b/x: expired")])
-    file = patient(Location(storage, "x"), warnings.append, lambda: False)
+    file = patient(Location(storage, "x"), OutageWarning(warnings.append), lambda: False)
     assert file.read() == b"data"
     assert warnings == ["s3://b/x: busy: the stream waits"]
+
+
+def test_an_outage_is_warned_of_once_however_long_it_is_and_another_one_again():
+    warnings, now = [], [0.0]
+    outage = OutageWarning(warnings.append, 60.0, lambda: now[0])
+    for now[0] in range(0, 600, 30):
+        outage(f"s3://b/{now[0]} does not answer")
+    assert warnings == ["s3://b/0 does not answer"]
+    now[0] += 60
+    outage("again")
+    assert warnings[1:] == ["again"]
 
 
 def test_waiting_ends_when_the_job_stops():

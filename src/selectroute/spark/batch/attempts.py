@@ -43,6 +43,7 @@ class Attempts:
         queues, kafka: the queues and topics of the job, if it has such destinations.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
+        outage: called with a sentence after each attempt that remote storage did not answer.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Attempts:
         kafka: KafkaTopics | None = None,
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
+        outage: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._kafka = kafka
         of_kinds = {QUEUE: queues, KAFKA: kafka}
         self._waiting = {kind: one.waiting for kind, one in of_kinds.items() if one is not None}
         self._warn = warn
         self._pause = pause
+        self._outage = outage
 
     def complete(
         self,
@@ -86,10 +89,10 @@ class Attempts:
             if sorted(report["task"] for report in reports) != left:
                 raise CommitError(f"{len(left)} tasks were run, and {len(reports)} reported")
             held: Held = {}
-            why = ""
+            why, is_outage = "", False
             for report in reports:
                 if "waits" in report:
-                    why = report["waits"]
+                    why, is_outage = report["waits"], report["outage"]
                 elif of_task := {one: reason for one, reason in _held(report).items() if one not in excluded}:
                     held |= of_task
                     settings.files.discard(report.get("files", ()))
@@ -99,7 +102,9 @@ class Attempts:
                 fenced = fenced + 1 if any(report.get("fenced") for report in reports) else 0
                 if fenced > _FENCED:
                     raise JobError(f"{why}; another process seems to run this job")
-                if why != warned:
+                if is_outage:  # its text has the file, which may be another each time
+                    self._outage(f"{why}: the stream waits")
+                elif why != warned:
                     self._warn(f"{why}: the stream waits")
                     warned = why
             since, looked = looked, time.monotonic()

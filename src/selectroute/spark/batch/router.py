@@ -108,6 +108,7 @@ class Router:
             topics are not looked up.
         warn: called with a sentence, once, for each column of the messages whose type no property has, and
             when something holds the stream back.
+        outage: called with a sentence each time that a task meets remote storage that does not answer.
         pause: waits some time when something holds the stream back; returns whether the job is to stop.
         check_owner: raises an error if another process has taken over the output folder.
         id: the id of the job in its tables, in the place of that in the output folder.
@@ -123,6 +124,7 @@ class Router:
         *,
         destinations: Sequence[str] = (QUEUE, KAFKA),
         warn: Callable[[str], None] = lambda _: None,
+        outage: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
         check_owner: Callable[[], None] = lambda: None,
         id: str | None = None,
@@ -135,7 +137,7 @@ class Router:
         self._check_owner = check_owner
         self.ahead = Ahead()
         self._newest = NewestRevision(job.snapshots)
-        self._attempts = Attempts(queues, kafka, warn, pause)
+        self._attempts = Attempts(queues, kafka, warn, pause, outage)
         senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
         if kafka is not None:
             senders[KAFKA] = StagedRecords(kafka)

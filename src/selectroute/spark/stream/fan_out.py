@@ -12,7 +12,6 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -61,7 +60,7 @@ from selectroute.spark.tables.open_tables import tables_of
 from selectroute.storage import Location
 from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned
-from selectroute.storage.patient import patient, retried
+from selectroute.storage.patient import OutageWarning, patient, retried
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 
@@ -97,7 +96,6 @@ def sentence(error: BaseException) -> SelectRouteError:
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
 
-_WARN_SECONDS = 60.0
 
 _ANSWER_SECONDS = 20.0
 """Time for which a check before the start asks remote storage that does not answer."""
@@ -142,7 +140,8 @@ class FanOut:
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
         waiting = self._on_warning, self._pause
-        job = _patient(job, *waiting)
+        outage = OutageWarning(self._on_warning)
+        job = _patient(job, outage, self._pause)
         self._folder = OutputFolder(job, self._fail, self._watched)
         self._watches = False
         self._queues = None if job.queues is None else JobQueues(job.queues, *waiting, job.destination_wait)
@@ -154,6 +153,7 @@ class FanOut:
             self._queues,
             self._kafka,
             warn=self._on_warning,
+            outage=outage,
             pause=self._pause,
             check_owner=self._folder.check_owner,
             counts_busiest=registry is not None,
@@ -385,27 +385,10 @@ def _check_kinds(spark: object, job: object) -> None:
     check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
 
 
-def _patient(job: Job, warn: Callable[[str], None], pause: Callable[[], bool]) -> Job:
+def _patient(job: Job, outage: OutageWarning, pause: Callable[[], bool]) -> Job:
     """Return the job with folders that are waited for when remote storage does not answer."""
-    say = _at_most_once_a_minute(warn)
-    job = _with_folders(job, lambda folder: patient(folder, say, pause))
+    job = _with_folders(job, lambda folder: patient(folder, outage, pause))
     return replace(job, output=owned(job.output, "_commits", "pins"))
-
-
-def _at_most_once_a_minute(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that warns once of an outage, which concerns all that is read and written."""
-    guard = threading.Lock()
-    warned: list[float] = []
-
-    def say(text: str) -> None:
-        with guard:
-            now = time.monotonic()
-            if warned and now - warned[-1] < _WARN_SECONDS:
-                return
-            warned[:] = [now]
-        warn(text)
-
-    return say
 
 
 def _with_folders(job: Job, change: Callable[[Location], Location]) -> Job:

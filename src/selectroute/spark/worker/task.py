@@ -205,7 +205,8 @@ def run_once(
         fenced = isinstance(error, FencedError | OvertakenError)
         if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
             raise
-        return {"task": task, "waits": str(error), "fenced": fenced}
+        is_outage = isinstance(error, WAITED_FOR)
+        return {"task": task, "waits": str(error), "fenced": fenced, "outage": is_outage}
 
 
 def _attempt(
