@@ -13,8 +13,10 @@ def parts():
         pytest.importorskip(name, reason=f"{name} is not installed")
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["s3", "azure", "gcs"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["s3", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("azure", "gcs"))]
+)
 def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path, kind):
     from tests.crash.programs.object_store import run_two
 
