@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
 
+import selectroute as sr
 from selectroute.spark import JobError
 from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.job.output_folder import LEASE, OutputFolder
 from selectroute.spark.stream.fan_out import FanOut
 from tests.spark.queue_world import A, Queues, numbered
+from tests.support.s3 import BUCKET, SECRET, environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -61,3 +66,25 @@ def test_the_folder_is_released_even_if_something_else_can_not_be_closed(spark, 
     with pytest.raises(JobError, match="it fails here"):
         fan.wait()
     assert (world.output / LEASE).read_json()["released"]
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "code", "sentence"),
+    [
+        ("s3://nothing-here/in", True, 3, "s3://nothing-here/in can't be read: the bucket does not exist"),
+        (f"s3://{BUCKET}/in", False, 1, f"s3://{BUCKET}/in can't be read: the credentials do not allow it"),
+        ("ftp://host/in", True, 2, "ftp://host/in: the scheme 'ftp' is not known"),
+        ("s3://KEY:geheim@bucket/in", True, 2, "s3://…: a URL must not have credentials"),
+    ],
+)
+def test_the_command_says_in_one_sentence_what_can_not_be_used(s3, tmp_path, url, given, code, sentence):
+    sr.publish(sr.build_snapshot([("all", "")]), tmp_path / "snapshots")
+    environ = {**os.environ, **environment(s3)}
+    if not given:
+        del environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"]
+    folders = ["--input", url, "--snapshots", tmp_path / "snapshots", "--output", tmp_path / "out"]
+    command = [sys.executable, "-m", "selectroute", "stream", "run", *folders, "--available-now"]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
+    assert ran.stderr.startswith(f"selectroute: {sentence}") and ran.stderr.count("\n") == 1
+    assert "geheim" not in ran.stderr and SECRET not in ran.stderr
