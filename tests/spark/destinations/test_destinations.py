@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 
@@ -129,8 +130,12 @@ def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite,
     assert sum(got.values()) == 2
     dead = Counter(row["offset"] for row in sqlite.world.rows("dead-letters"))
     assert dead == Counter([1, 3, 4, 5])
+    # With its size and its time, the file counts as the one that was read.
     file = Location.of(path)
+    before = file.entry()
     file.put(file.read().replace(bad.encode(), mended.encode()))
+    if file.is_local:
+        os.utime(file.path, (before.modified, before.modified))
     store = Store(sqlite.url, metadata)
     with store.writing() as connection:
         connection.execute(update(queue).values(max_depth=None))

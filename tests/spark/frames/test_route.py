@@ -342,9 +342,10 @@ def test_a_workers_collections_leave_out_what_it_has_loaded_and_no_other_process
             open_once(ref)
             yield pa.RecordBatch.from_pydict({"id": [gc.get_freeze_count()] * len(batch)})
 
+    before = gc.get_freeze_count()  # from Python 3.12 on some are there from the start
     [row] = spark.range(0, 1, 1, 1).mapInArrow(frozen, "id long").collect()
     assert row.id > 10_000
-    assert open_once(ref) is open_once(ref) and gc.get_freeze_count() == 0
+    assert open_once(ref) is open_once(ref) and gc.get_freeze_count() == before
 
 
 def test_match_files_reads_like_the_fan_out(spark, snapshot, tmp_path):
