@@ -38,34 +38,20 @@ from urllib.parse import urlsplit
 
 FAULTS = ("slow down", "refused", "lost", "cut", "late")
 
-_SLOW_DOWN = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
-    b"<Message>Please reduce your request rate.</Message></Error>"
-)
-_EXPIRED = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
-    b"<Message>The provided token has expired.</Message></Error>"
-)
-_FORBIDDEN = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AuthenticationFailed</Code>'
-    b"<Message>The request is not authorized.</Message></Error>"
-)
-_SKEWED = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>RequestTimeTooSkewed</Code>'
-    b"<Message>The difference between the request time and the current time is too large.</Message></Error>"
-)
-_DENIED = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code>'
-    b"<Message>Access Denied</Message></Error>"
-)
+
+def _refusal(status: int, code: str, message: str) -> tuple[int, bytes]:
+    return status, f"{_XML}<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+
+
+_XML = '<?xml version="1.0" encoding="UTF-8"?>'
 _WRITES = ("PUT", "POST", "DELETE")
 _HELD_SECONDS = 600.0
 _REFUSALS = {
-    "slow down": (503, _SLOW_DOWN),
-    "denied": (400, _EXPIRED),
-    "forbidden": (403, _FORBIDDEN),
-    "skewed": (403, _SKEWED),
-    "not writable": (403, _DENIED),
+    "slow down": _refusal(503, "SlowDown", "Please reduce your request rate."),
+    "denied": _refusal(400, "ExpiredToken", "The provided token has expired."),
+    "forbidden": _refusal(403, "AuthenticationFailed", "The request is not authorized."),
+    "skewed": _refusal(403, "RequestTimeTooSkewed", "The clocks differ too much."),
+    "not writable": _refusal(403, "AccessDenied", "Access Denied"),
 }
 _HELD = {"deny": "denied", "forbid": "forbidden", "skew": "skewed", "down": "refused"}
 

@@ -104,6 +104,7 @@ def list_(
     Each option can be given several times. In JSON the bytes are "raw", a text if they are UTF-8, else
     "raw_base64". Exit code 1 if there is none.
     """
+    from selectroute.spark.job.job import job_record
     from selectroute.spark.replay.letters import wanted_letters
 
     wanted = _wanted(batch, stage, reason, subscription, source, partition, offset)
@@ -112,7 +113,7 @@ def list_(
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
         shown = (_as_json(letter) for letter in islice(found, limit or None))
-        printed = _print(shown, as_, partial(_text, has_partitions(output)))
+        printed = _print(shown, as_, partial(_text, has_partitions(job_record(output))))
         rest = sum(1 for _ in found) if limit and printed == limit else 0
         if rest:
             typer.echo(f"and {rest:,} more: --limit 0 prints all", err=True)

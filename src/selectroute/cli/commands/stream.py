@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,13 +28,14 @@ JobFolder = Annotated[
 ]
 
 
-def has_partitions(output: str) -> bool:
-    """Return whether a job's messages are in partitions: those of Kafka and of a DataFrame, not of files."""
-    from selectroute.spark.job.job import job_record
+def has_partitions(record: Mapping[str, Any]) -> bool:
+    """Return whether the messages of a job, by its record, are in partitions: those of Kafka and of a
+    DataFrame, not of files.
+    """
     from selectroute.spark.sources.kafka.config import PREFIX
     from selectroute.spark.sources.offset_log import FRAME
 
-    return str(job_record(output)["input"]).startswith((PREFIX, FRAME))
+    return str(record["input"]).startswith((PREFIX, FRAME))
 
 
 @app.command()

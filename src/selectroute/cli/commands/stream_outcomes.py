@@ -250,7 +250,7 @@ def _records_of(output: str, servers: str, config: str) -> _Records:
     if servers:
         return _Records(is_kafka, _fetch(servers, config, record.get("system")), "")
     hint = "; --kafka-servers reads it" if is_kafka else ""
-    return _Records(has_partitions(output), None, hint)
+    return _Records(has_partitions(record), None, hint)
 
 
 def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
