@@ -94,26 +94,25 @@ class HdfsStorage:
         try:
             with self._writing(key):
                 self._client.rename(temporary, f"/{key}", overwrite=False)
-        except (FileExistsError, FileNotFoundError):  # or an answer was lost, as above
+        except (FileExistsError, FileNotFoundError) as error:  # or an answer was lost, as above
             self.delete(temporary[1:])
             if self.read(key) != data:
-                raise
+                raise FileExistsError(17, "file exists", self.url(key)) from error
 
     def replace(self, key: str, data: bytes, version: str) -> str:
-        """Write the next of a series of files, if it does not exist."""
+        """Write the next of a series of files, if it does not exist, and there is none after it."""
         number = int(version) + 1
-        if max(self._numbers(key), default=0) >= number:
-            with suppress(FileNotFoundError):
-                if self.read(_numbered(key, number)) == data:  # the answer was lost
-                    return str(number)
-            raise ChangedError(f"{self.url(key)} was changed by another process")
+        changed = ChangedError(f"{self.url(key)} was changed by another process")
         try:
             self.put_new(_numbered(key, number), data)
-        except FileExistsError as error:
-            raise ChangedError(f"{self.url(key)} was changed by another process") from error
-        for old in self._numbers(key):
+        except (FileExistsError, FileNotFoundError) as error:
+            raise changed from error
+        numbers = self._numbers(key)
+        for old in numbers:
             if old < number - 1:
                 self.delete(_numbered(key, old))
+        if max(numbers, default=0) > number:
+            raise changed  # this process stood still meanwhile, and older files were deleted
         return str(number)
 
     def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:

@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import suppress
+from queue import Queue
 
 import pytest
 
@@ -50,19 +51,29 @@ def test_of_a_lease_that_stands_still_the_next_epoch_begins(file):
 
 
 def test_the_loser_is_told(file):
-    told = []
-    first = Lease(file, seconds=0.5, lost=told.append)
-    for _ in range(10):  # until no renewal comes between
+    told = Queue()
+    first = Lease(file, seconds=2.5, lost=told.put)
+    while True:  # until no renewal comes between
         version = file.storage.read_version(file.key)[1]
         with suppress(ChangedError):
             file.storage.replace(file.key, b'{"epoch": 7, "holder": "another"}', version)
             break
-    for _ in range(100):
-        if told:
-            break
-        time.sleep(0.05)
-    assert isinstance(told[0], LeaseLostError)
+    assert isinstance(told.get(timeout=60), LeaseLostError)
     first.close()
+
+
+def test_one_that_stood_still_while_a_file_was_replaced_again_and_again_does_not_replace_it(file):
+    file.put_new(b"1")
+    _, first = file.storage.read_version(file.key)
+    second = file.storage.replace(file.key, b"2", first)
+    version = second
+    for content in (b"3", b"4", b"5"):
+        version = file.storage.replace(file.key, content, version)
+    for old in (first, second):
+        with pytest.raises(ChangedError):
+            file.storage.replace(file.key, b"stale", old)
+    assert file.storage.read_version(file.key) == (b"5", version)
+    assert file.storage.replace(file.key, b"6", version)
 
 
 def test_of_many_that_start_at_once_one_gets_it(file):

@@ -319,7 +319,7 @@ def test_why_a_record_was_delivered_or_not_is_read_from_kafka(pipe, monkeypatch,
     code, out, _ = why(1, 1, *servers)
     assert code == 0 and "heavy did not get it" in out and "weight is int 4" in out
     code, out, _ = why(0, 3, *servers)
-    assert code == 0 and "weight is of a type that no property has, compared with a number" in out
+    assert code == 0 and "`weight` is of a type that no property has, compared with a number" in out
     code, _, err = why(1, 1)
     assert code == 1 and "say with --kafka-servers where to read it" in err
     code, _, err = why(1, 3, *servers)

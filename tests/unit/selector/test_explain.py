@@ -346,7 +346,25 @@ def test_the_verdict_is_that_of_evaluation_in_every_dialect(selector, message):
     assert all(sentence.isprintable() for sentence in explanation.sentences)
 
 
-def test_a_value_of_a_type_that_no_property_has_is_named_as_such():
-    message = Message(properties={}, unlike=["at"])
-    said = str(Selector("at > 5").explain(message))
-    assert "at is of a type that no property has" in said and "UNSUPPORTED" not in said
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("at > 5", "`at` is of a type that no property has, compared with a number: FALSE in jms"),
+        ("5 < at", "`at` is of a type that no property has, compared with a number: FALSE in jms"),
+        (
+            "at = due",
+            "`at` is of a type that no property has, compared with `due`, of a type that no property has: "
+            "FALSE in jms",
+        ),
+        ("at LIKE 'a%'", "`at` is of a type that no property has, and LIKE takes a string: FALSE in jms"),
+        (
+            "at + 1 > 5",
+            "`at` is of a type that no property has, not a number: comparing the result is FALSE in jms",
+        ),
+        ("at", "`at` is of a type that no property has, where a boolean is needed: FALSE in jms"),
+    ],
+)
+def test_a_value_of_a_type_that_no_property_has_is_named_as_such(text, sentence):
+    explanation = Selector(text).explain(Message(properties={}, unlike=["at", "due"]))
+    assert explanation.sentences == (sentence,)
+    assert "at is of a type that no property has" in str(explanation)

@@ -230,7 +230,7 @@ def _not_comparable(op: ComparisonOp, left: Part, right: Part, dialect: Dialect)
     """Return the sentence about a comparison of unlike types, or an order of a type that has none."""
     first, second = (right, left) if isinstance(left.node, Literal) else (left, right)
     kind, other = _kind(first.result), _kind(second.result)
-    if kind != other:
+    if kind != other or first.result is UNSUPPORTED:
         return f"{_subject(first)}, compared with {_described(second, other)}: {_unlike(dialect)}"
     if kind != "a number":
         return f"{_subject(first)}, and {op} has no meaning for {kind[2:]}s: {_unlike(dialect)}"
@@ -313,7 +313,7 @@ def _subject(part: Part) -> str:
 
 def _the(result: Result) -> str:
     value = as_operand(result)
-    return f"the {value_text(value)}" if value is not None else "NULL"
+    return value_text(value) if value is None or value is UNSUPPORTED else f"the {value_text(value)}"
 
 
 def _described(part: Part, kind: str) -> str:
