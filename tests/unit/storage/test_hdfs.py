@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hadoop")]
 
 RESET = RuntimeError("RPC failed: Connection reset by peer (os error 104)")
 GONE = FileNotFoundError("the source of the rename does not exist")
-"""Ends of a call whose answer was lost: the client gives up, or sends it again and is told of the first one."""
+"""Ends of a call whose answer was lost: the client gives up, or sends it again, too late."""
 
 
 class LosingClient:
@@ -108,5 +108,5 @@ def test_a_replacement_counts_once(file, losing, error):
 
 def test_without_patience_the_caller_is_told(file, losing):
     losing(RESET)
-    with pytest.raises(UnreachableError, match="HDFS does not answer .*Connection reset"):
+    with pytest.raises(UnreachableError, match=r"HDFS does not answer .*Connection reset"):
         file.put_new(b"mine")
