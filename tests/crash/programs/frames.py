@@ -3,7 +3,8 @@
 ``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a source in
 Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL):
 at random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
-routed, each number must be in the deliveries once and on the queue once.
+routed, each number must be in the deliveries once and on the queue once. ``--table-format delta`` has tables
+that are compacted every three batches.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from selectroute.spark import Position, local_session, start_fanout
@@ -81,9 +81,14 @@ class _Reader(DataSourceStreamReader):
         return ((n,) for n in range(partition.start, partition.end))
 
 
-def job(home: Path, end: int, failpoint: Sequence[str]) -> None:
+def queues_in(home: Path, table_format: str) -> Queues:
+    """Return the folders and queues of a stream."""
+    return Queues(World(home, table_format=table_format), f"sqlite:///{home}/queues.db")
+
+
+def job(home: Path, table_format: str, end: int, failpoint: Sequence[str]) -> None:
     """Route numbers until all up to ``end`` are, or this process is killed."""
-    queues = Queues(World(home), f"sqlite:///{home}/queues.db")
+    queues = queues_in(home, table_format)
     if failpoint:
         step, moment, nth = failpoint
         fail_at(step, moment, int(nth), queues.world.output)
@@ -102,6 +107,8 @@ def job(home: Path, end: int, failpoint: Sequence[str]) -> None:
         snapshots=queues.world.snapshots,
         output=queues.world.output,
         queues=queues.url,
+        table_format=table_format,
+        compact_every=3,
         on_batch=note,
     )
     if committed(queues.world.output) >= end:
@@ -118,11 +125,11 @@ def committed(output: Path) -> int:
 class Killed:
     """One stream in a folder of its own."""
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, table_format: str = "parquet") -> None:
         self.home = home
         self.chance = random.Random(seed)
         self.kills: Counter[str] = Counter()
-        self.queues = Queues(World(home), f"sqlite:///{home}/queues.db")
+        self.queues = queues_in(home, table_format)
         self.queues.create("A")
         self.queues.publish(1, some=("n >= 0", A))
 
@@ -146,8 +153,7 @@ class Killed:
     def check(self, end: int) -> Counter[str]:
         """Assert that each number up to ``end`` was delivered once and put once; return the counts."""
         world = self.queues.world
-        table = pq.read_table(world.output / "deliveries", columns=["offset"])
-        offsets = Counter(table["offset"].to_pylist())
+        offsets = Counter(row["offset"] for row in world.rows("deliveries"))
         put = Counter(int(id.split("/")[2]) for id in self.queues.ids("A").elements())
         for name, found in (("deliveries", offsets), ("queue", put)):
             lost, twice = end - len(found), [n for n, times in found.items() if times > 1]
@@ -178,10 +184,11 @@ class Killed:
         self.kills[KILLS[1]] += 1
 
     def _start(self, end: int, *failpoint: str) -> subprocess.Popen[bytes]:
+        format_ = self.queues.world.table_format
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         with (self.home / "stream.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", __spec__.name, "--job", str(self.home), str(end), *failpoint],
+                [sys.executable, "-m", __spec__.name, "--job", str(self.home), format_, str(end), *failpoint],
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -196,16 +203,17 @@ class Killed:
 def main() -> int:
     """Run the program."""
     if sys.argv[1:2] == ["--job"]:
-        home, end, *failpoint = sys.argv[2:]
-        job(Path(home), int(end), failpoint)
+        home, table_format, end, *failpoint = sys.argv[2:]
+        job(Path(home), table_format, int(end), failpoint)
         return 0
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="kills at random instants")
     parser.add_argument("--failpoints", type=int, default=1, help="kills before and after each step")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-frames-") as folder:
-        killed = Killed(Path(folder), given.seed)
+        killed = Killed(Path(folder), given.seed, given.table_format)
         points = [(step, moment) for step in STEPS for moment in MOMENTS] * given.failpoints
         cycles: list[Cycle] = [*points, *([None] * given.kills)]
         killed.chance.shuffle(cycles)
