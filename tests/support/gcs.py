@@ -41,6 +41,9 @@ from tests.support.components import missing
 from tests.support.object_stores import BUCKET, ObjectStore, installed, running
 
 VERSION = "1.56.1"
+PRIVATE_KEY = "q8Zx-a-key-never-to-be-seen"
+"""What stands for the private key in the file of credentials, found wherever it is written."""
+
 _MODULE = "github.com/fsouza/fake-gcs-server"
 _PAGE = 100
 """Objects in a page of a listing, less than the store's thousand, so that tests turn pages."""
@@ -52,7 +55,7 @@ def environment(folder: Path, endpoint: str) -> dict[str, str]:
     """The environment of a client of the server; ``folder`` takes a file of credentials for it."""
     file = folder / f"{urlsplit(endpoint).port}.json"
     content = {"gcs_base_url": endpoint, "disable_oauth": True, "client_email": ""}
-    file.write_text(json.dumps(content | {"private_key": "", "private_key_id": ""}))
+    file.write_text(json.dumps(content | {"private_key": PRIVATE_KEY, "private_key_id": ""}))
     return {"GOOGLE_SERVICE_ACCOUNT": str(file)}
 
 

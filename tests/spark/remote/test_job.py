@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +19,9 @@ from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import JobError, rerun, start_fanout
-from selectroute.storage import Location
 from selectroute.store.engine import Store
 from tests.spark.queue_world import Queues, delivery_ids, numbered
+from tests.spark.remote.places import places_of
 from tests.support.s3 import SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -51,23 +49,6 @@ class Commands:
         self.said += captured.out + captured.err
         assert ended.value.code == code, self.said
         return [json.loads(line) for line in captured.out.splitlines()]
-
-
-def places_of(secret, root):
-    """Where a secret is: in files of the job, in copies of its checkpoint, in arguments of processes."""
-    files = [*root.entries(deep=True)]
-    assert len(files) > 20
-    found = [one.key for one in files if secret in Location(root.storage, one.key).read()]
-    for copy in Path(tempfile.gettempdir()).glob("selectroute-checkpoint-*/**/*"):
-        if copy.is_file() and secret in copy.read_bytes():
-            found.append(str(copy))
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if secret in process.read_bytes():
-                found.append(str(process))
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 @pytest.mark.parametrize("world", ["s3", pytest.param("hdfs", marks=pytest.mark.nightly)], indirect=True)
