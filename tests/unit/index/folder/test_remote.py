@@ -56,7 +56,8 @@ def test_a_revision_is_never_written_twice(folder):
     assert len(sr.Snapshot.open(folder)) == 3
 
 
-def test_after_a_change_a_reader_fetches_only_what_is_new(folder, monkeypatch):
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_after_a_change_a_reader_fetches_only_what_is_new(folder, monkeypatch, count):
     fetched = []
     download = ObjectStorage.download
 
@@ -67,9 +68,10 @@ def test_after_a_change_a_reader_fetches_only_what_is_new(folder, monkeypatch):
     monkeypatch.setattr(ObjectStorage, "download", counted)
     with sr.Publisher(folder) as publisher:
         publisher.apply(
-            sr.Add(f"s{number}", selector) for number, (_, selector) in enumerate(subscriptions(20_000))
+            sr.Add(f"s{number}", selector) for number, (_, selector) in enumerate(subscriptions(count))
         )
         sr.Snapshot.open(folder)
+        assert sum(fetched) > 20 * count
         fetched.clear()
         publisher.apply([sr.Replace("s7", "JMSType = 't2'")])
         changed = sr.Snapshot.open(folder)
