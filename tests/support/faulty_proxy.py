@@ -15,8 +15,9 @@ With ``--delay`` each answer takes so many seconds more.
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
 credentials that have expired at Amazon's), ``forbid`` (403, as at others), ``skew`` (403, as to a client
 whose clock is wrong) or ``down`` (no connection is answered); with ``no-writes`` only writes are forbidden;
-``ok`` passes everything on. With ``before N`` or ``after N`` the N-th write from now on is held
-before or after the server has carried it out: it is never answered, and the file ``SWITCH.met`` appears.
+``ok`` passes everything on, and ``slow 1.0`` with so many seconds more. With ``before N`` or ``after N`` the
+N-th write from now on is held before or after the server has carried it out: it is never answered, and the
+file ``SWITCH.met`` appears.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+Request = tuple[int, str, str, object, float, float]
 
 FAULTS = ("slow down", "refused", "lost", "cut", "late")
 
@@ -45,6 +50,7 @@ def _refusal(status: int, code: str, message: str) -> tuple[int, bytes]:
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
 _WRITES = ("PUT", "POST", "DELETE")
+_BEHIND = ("_lease.json", "/_delta_log/", "/snapshots/", "/_checkpoint/")
 _HELD_SECONDS = 600.0
 _REFUSALS = {
     "slow down": _refusal(503, "SlowDown", "Please reduce your request rate."),
@@ -140,7 +146,8 @@ class Passing(BaseHTTPRequestHandler):
             status, text = _REFUSALS[fault]
             self._answer(status, {}, text)
             return
-        time.sleep(self.server.delay + (2 if fault == "late" else 0))
+        delay = float(held.removeprefix("slow ")) if held.startswith("slow ") else self.server.delay
+        time.sleep(delay + (2 if fault == "late" else 0))
         moment = self.server.holds(held, self.command)
         if moment == "before":
             self.server.hold()
@@ -225,9 +232,50 @@ def faulty_proxy(
         proxy.wait()
 
 
-def requests_in(log: Path) -> list[tuple[int, str, str, object, float, float]]:
+def requests_in(log: Path) -> list[Request]:
     """The requests that a proxy has logged so far."""
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()[1:]]
+
+
+def slow_after_first(switch: Path, last: int) -> Callable[[Any], None]:
+    """What notes the reports of a job's batches, and lets each answer take a second from the first one, which
+    also opens the snapshot, to the last one.
+    """
+
+    def note(report: Any) -> None:
+        switch.write_text("ok" if report.batch == last else "slow 1.0")
+
+    return note
+
+
+def between_commits(requests: Sequence[Request], batches: Sequence[int]) -> list[list[Request]]:
+    """The requests of a job from one commit to the next, the end of which they include."""
+    commits = [
+        next(one for one in requests if one[1] == "PUT" and one[2].endswith(f"/_commits/{batch}.json"))
+        for batch in batches
+    ]
+    return [
+        [one for one in requests if before[5] <= one[4] and one[5] <= after[5]]
+        for before, after in pairwise(commits)
+    ]
+
+
+def waited_for(requests: Sequence[Request]) -> int:
+    """The length of the longest chain of these requests of a job, of those that a batch waits for."""
+    count, end = 0, 0.0
+    for _, verb, path, _, began, ended in sorted(requests, key=lambda one: one[5]):
+        if not _is_behind(verb, path) and began >= end:
+            count, end = count + 1, ended
+    return count
+
+
+def _is_behind(verb: str, path: str) -> bool:
+    """Whether a request is of what a batch does not wait for: the planner and the watch of revisions list,
+    the lease is renewed, what a batch no longer needs is deleted, the batch before is shown in the tables,
+    and Spark's checkpoint is kept while the batch is matched.
+    """
+    is_look = "list-type" in path or path.endswith("?delete") or (verb == "HEAD" and ".parquet" in path)
+    return is_look or any(part in path for part in _BEHIND)
 
 
 if __name__ == "__main__":

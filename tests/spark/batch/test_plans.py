@@ -6,6 +6,7 @@ import pytest
 
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.decisions import Decisions
+from selectroute.spark.batch.pins import Pin
 from selectroute.spark.batch.plans import (
     Plan,
     begun_batches,
@@ -13,6 +14,7 @@ from selectroute.spark.batch.plans import (
     digests_of,
     remove_plan,
     write_plan,
+    written_plan,
 )
 from selectroute.storage import Location
 from selectroute.storage.local import LocalStorage
@@ -55,3 +57,16 @@ def test_decisions_of_tasks_are_removed_with_the_plan_and_by_another_plan(pins, 
     remove_plan(pins, 3)
     assert begun_batches(pins) == []
     assert [one.name for one in (tmp_path / "pins").iterdir()] == []
+
+
+def test_in_remote_storage_the_plan_of_another_process_is_not_replaced(tmp_path):
+    first, second = (owned(Location(Remote(), str(tmp_path)), "pins") for _ in range(2))
+    begin(first)
+    begin(second)  # neither sees the other's plan
+    write_plan(first / "pins", Plan(3, 1, "digest", {"tasks": 1}, {}))
+    with pytest.raises(FileExistsError):
+        write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 2}, {}))
+    pinned = Pin(3, 1, "digest")
+    assert written_plan(second / "pins", pinned) == Plan(3, 1, "digest", {"tasks": 1}, {})
+    write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 3}, {}))
+    assert written_plan(second / "pins", pinned).input == {"tasks": 3}, "one that is known can be replaced"

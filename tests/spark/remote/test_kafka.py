@@ -22,6 +22,15 @@ from tests.crash.programs.object_store import kill
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.stream.test_application import command
 from tests.support.components import KAFKA
+from tests.support.faulty_proxy import (
+    between_commits,
+    faulty_proxy,
+    requests_in,
+    slow_after_first,
+    waited_for,
+)
+from tests.support.remote_world import for_workers
+from tests.support.s3 import store_at
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 
@@ -60,6 +69,20 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     assert (replayed.kind, replayed.counts.sent, replayed.counts.refused) == ("replay", 1, 0)
     assert ids(pipe.broker, out) - sent == Counter([f"{pipe.name}/1/0/gone"])
     assert audit(pipe.world.output).findings == []
+
+
+def test_a_batch_waits_for_three_round_trips(pipe, s3, tmp_path, monkeypatch):
+    out = pipe.broker.create(pipe.name + "-out", 2)
+    pipe.publish(1, all=("weight >= 0", out))
+    pipe.broker.produce(pipe.name, cars(12))
+    log, switch, reports = tmp_path / "log", tmp_path / "switch", []
+    note = slow_after_first(switch, last=3)
+    with faulty_proxy(s3, log, switch=switch) as slow, store_at(slow).client():
+        for_workers(pipe.spark, monkeypatch, store_at(slow).environment)
+        pipe.start(lambda report: (reports.append(report), note(report)), max_offsets=3).wait()
+    assert [one.counts.sent for one in reports] == 4 * [3]
+    for requests in between_commits(requests_in(log), range(1, 4)):
+        assert waited_for(requests) == 3, requests
 
 
 class Command:

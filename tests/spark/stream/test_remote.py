@@ -6,7 +6,6 @@ Azure Blob Storage and Google Cloud Storage, which are emulated, are nightly.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections import Counter
 
@@ -17,10 +16,18 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
+from tests.spark.queue_world import A, Queues
 from tests.spark.store_job import BLUE, RED, deliveries, drop, job_of, publish, run
 from tests.support.azure import ACCOUNT
-from tests.support.faulty_proxy import faulty_proxy, requests_in
+from tests.support.faulty_proxy import (
+    between_commits,
+    faulty_proxy,
+    requests_in,
+    slow_after_first,
+    waited_for,
+)
 from tests.support.object_stores import BUCKET
+from tests.support.remote_world import RemoteWorld
 from tests.support.s3 import store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -77,39 +84,24 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, store, base
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
 
 
-def test_a_batch_waits_for_three_round_trips(spark, store, base, tmp_path):
-    publish(base, red="color = 'red'")
-    for number in range(5):
+@pytest.mark.parametrize("has_queue, trips", [(False, 3), (True, 4)])
+def test_a_batch_waits_for_three_round_trips_and_with_queues_for_four(
+    spark, store, base, tmp_path, has_queue, trips
+):
+    queues = Queues(RemoteWorld(base), f"sqlite:///{tmp_path}/queues.db")
+    queues.create("A")
+    queues.publish(1, red=("color = 'red'", A if has_queue else None), blue=("color = 'blue'", None))
+    for number in range(4):
         drop(base, f"{number}.jsonl", RED, BLUE)
-    log = tmp_path / "log"
-    with faulty_proxy(store.endpoint, log, delay=0.2) as slow, store.behind(slow).client():
-        assert len(run(spark, store, job_of(base, max_files=1))) == 5
+    log, switch = tmp_path / "log", tmp_path / "switch"
+    with faulty_proxy(store.endpoint, log, switch=switch) as slow, store.behind(slow).client():
+        job = job_of(base, max_files=1, queues=queues.url)
+        reports = run(spark, store, job, slow_after_first(switch, last=3))
+    assert [(one.counts.deliveries, one.counts.queued) for one in reports] == 4 * [(2, int(has_queue))]
     requests = requests_in(log)
-    assert all(isinstance(what, int) for _, _, _, what, _, _ in requests)
-    for batch in range(1, 5):  # the first one also opens the snapshot
-        committed = next(one for one in requests if one[2].endswith(f"/_commits/{batch}.json"))
-        began = next(one for one in requests if re.search(rf"/in/{batch}\.jsonl$", one[2]))
-        within = [one for one in requests if began[4] <= one[4] and one[5] <= committed[5]]
-        waited = [one for one in within if not is_behind(one[1], one[2])]
-        assert waited_for(waited) <= 3, waited
-
-
-def is_behind(verb, path):
-    """Whether a request is of what a batch does not wait for: the planner and the watch of revisions list,
-    the lease is renewed, and the batch before is shown in the tables.
-    """
-    if "list-type" in path or "_lease.json" in path or "/_delta_log/" in path or "/snapshots/" in path:
-        return True
-    return verb == "HEAD" and ".parquet" in path
-
-
-def waited_for(requests):
-    """The number of these requests that came one after the other: the longest chain."""
-    count, end = 0, 0.0
-    for *_, began, ended in sorted(requests, key=lambda one: one[5]):
-        if began >= end:
-            count, end = count + 1, ended
-    return count
+    assert all(isinstance(status, int) for _, _, _, status, _, _ in requests)
+    for within in between_commits(requests, range(1, 4)):
+        assert waited_for(within) == trips, within
 
 
 @pytest.mark.parametrize(

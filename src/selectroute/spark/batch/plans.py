@@ -78,12 +78,20 @@ def written_plan(pins: Location, pinned: Pin) -> Plan | None:
 
 
 def write_plan(pins: Location, plan: Plan) -> None:
-    """Write a new plan durably; decisions and digests that followed another one go."""
+    """Write a new plan durably; decisions and digests that followed another one go.
+
+    Raises:
+        FileExistsError: in remote storage, another process has taken the job over, and planned the batch.
+    """
     pins.make_folder()
     path = _path(pins, plan.batch)
     if path.exists():
         _forget(pins, plan.batch)
-    path.put_json(plan.to_json())
+        path.put_json(plan.to_json())
+    elif path.is_local:
+        path.put_json(plan.to_json())
+    else:
+        path.put_new_json(plan.to_json())
 
 
 def remove_plan(pins: Location, batch: int) -> None:

@@ -266,7 +266,6 @@ class Router:
         queues = frozenset[str]() if self._queues is None else queues_of(opened)
         topics = frozenset[str]() if self._kafka is None else topics_of(opened)
         if queues or topics:
-            self._wait_ahead(batch)
             if policy.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
                 trial = OutputFiles.staged(str(staging / "attempts"))
@@ -274,6 +273,7 @@ class Router:
                 self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
             # A replay often follows a repair, so missing topics are looked up again.
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
+            self._wait_ahead(batch)
             batch_input = batch_input.by(plan.input)
             settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
             settings = replace(
@@ -349,7 +349,8 @@ class Router:
         topics: frozenset[str],
         refresh: bool,
     ) -> Plan:
-        """Return the plan of a batch: the one that it has begun with, or a new one, written durably.
+        """Return the plan of a batch: the one that it has begun with, or a new one, which is written. Wait
+        until that is done before anything is put or sent.
 
         Raises:
             CommitError: the batch was put or sent in part, and its input has changed since.
@@ -376,7 +377,7 @@ class Router:
             tasks = batch_input.plan(self.source.tasks)
             plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics)
         plan = replace(plan, queues=lengths)
-        write_plan(self._pins, plan)
+        self._write_ahead(partial(write_plan, self._pins, plan))
         return plan
 
     def _check_policy(self, batch: int, outcome: Outcome) -> None:

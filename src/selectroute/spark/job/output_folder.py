@@ -56,6 +56,7 @@ class OutputFolder:
         self._record = job.output / "_job.json"
         self._locks: list[FileLock] = []
         self._lease: Lease | None = None
+        self._bound: str | None = None
         self._lost = lost
         self._waiting = waiting
 
@@ -125,6 +126,8 @@ class OutputFolder:
         query = self._checkpoint_query()
         if query is None:
             raise JobError(f"Spark made no checkpoint in {self.checkpoint}")
+        if self._lease is not None and self._bound == query:
+            return query  # in remote storage a look is a round trip, and the folder is this process's
         record = self._record.read_json()
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
@@ -136,6 +139,7 @@ class OutputFolder:
             self._record.put_json(record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
+        self._bound = query
         return query
 
     def bind_system(self, system: str | None) -> None:
