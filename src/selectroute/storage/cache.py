@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ from selectroute.storage.location import Location
 
 LIMIT_BYTES: Final = 32 << 30
 """Default size of the cache, in bytes; the variable ``SELECTROUTE_CACHE_BYTES`` sets another one."""
+
+_DOWNLOAD_SECONDS: Final = 3600.0
+"""Time without a write after which a download was given up: its process has ended."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -95,12 +99,16 @@ def _make_room(home: Path, keep: Path) -> None:
 
 
 def _copies(home: Path) -> Iterator[tuple[float, int, Path]]:
+    """Yield when each copy was used last, its size and its path; also of downloads that were given up."""
+    begun = time.time() - _DOWNLOAD_SECONDS
     for path in home.glob("??/*"):
         if path.suffix == ".lock":
             continue
         try:
             status = path.stat()
         except FileNotFoundError:  # another process removed it
+            continue
+        if path.suffix == ".tmp" and status.st_mtime > begun:  # another process writes it
             continue
         yield status.st_mtime, status.st_size, path
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import threading
+import time
 from typing import ClassVar
 
 import pytest
@@ -75,6 +76,17 @@ def test_what_was_not_used_for_longest_makes_room(remote, tmp_path, monkeypatch)
     third = cached(*files[2], tmp_path / "cache")
     assert first.exists() and third.exists() and not second.exists()
     assert cached(*files[1], tmp_path / "cache").read_bytes() == bytes([1]) * 100
+
+
+def test_what_another_process_downloads_is_not_removed_and_what_it_gave_up_is(remote, tmp_path, monkeypatch):
+    monkeypatch.setenv("SELECTROUTE_CACHE_BYTES", "10")
+    for number, name in enumerate(("begun.tmp", "given-up.tmp")):
+        path = tmp_path / "cache" / "00" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"0" * 100)
+        os.utime(path, (time.time() - 7200 * number,) * 2)
+    cached(*remote("x", b"1" * 100), tmp_path / "cache")
+    assert [one.name for one in (tmp_path / "cache" / "00").iterdir()] == ["begun.tmp"]
 
 
 def test_a_local_file_is_its_own_copy(tmp_path):

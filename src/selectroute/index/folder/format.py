@@ -445,12 +445,20 @@ def _content(file: Location, sha256: str) -> pa.Buffer | None:
 
     Raises OSError.
     """
-    for _ in range(1 if file.is_local else 2):
-        data = _mapped(cached(file, sha256))
+    tries = 1 if file.is_local else 2
+    while tries:
+        path = cached(file, sha256)
+        try:
+            data = _mapped(path)
+        except FileNotFoundError:
+            if file.is_local:
+                raise
+            continue  # another process made room in the cache just now
         if hashlib.sha256(data).hexdigest() == sha256:
             return data
         if not file.is_local:
             forget(sha256)
+        tries -= 1
     return None
 
 

@@ -1,5 +1,7 @@
 """Snapshots in an object store: published, followed, collected, and read through a cache."""
 
+import subprocess
+import sys
 import time
 import uuid
 
@@ -80,6 +82,28 @@ def test_after_a_change_a_reader_fetches_only_what_is_new(folder, monkeypatch, c
     fetched.clear()
     sr.Snapshot.open(folder)
     assert fetched == []
+
+
+READER = """
+import random, sys
+import selectroute as sr
+folder, seed = sys.argv[1:]
+chance = random.Random(seed)
+for _ in range(60):
+    revision = chance.randrange(1, 7)
+    assert len(sr.Snapshot.open(folder, revision)) == 100 * revision
+"""
+
+
+def test_processes_that_share_a_cache_which_is_too_small_for_them_read_all_the_same(folder, monkeypatch):
+    for revision in range(1, 7):
+        sr.publish(sr.build_snapshot(subscriptions(100 * revision)), folder)
+    monkeypatch.setenv("SELECTROUTE_CACHE_BYTES", "40000")
+    commands = [[sys.executable, "-c", READER, folder, str(seed)] for seed in range(4)]
+    readers = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in commands]
+    for one in readers:
+        _, said = one.communicate()
+        assert one.returncode == 0, said
 
 
 def test_a_second_publisher_is_noticed(folder):
