@@ -6,7 +6,7 @@ import io
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from selectroute.durable import disk
 from selectroute.durable.sealed_json import sealed
-from selectroute.storage.errors import StorageError, UnknownSchemeError
+from selectroute.storage.errors import ChangedError, StorageError, UnknownSchemeError
 from selectroute.storage.hdfs import HdfsStorage
 from selectroute.storage.local import LocalStorage
 from selectroute.storage.objects import ObjectStorage
@@ -192,7 +192,7 @@ class Location:
         return next(iter(self.entries(deep=True)), None) is not None
 
     def check_writable(self) -> None:
-        """Check that files can be listed, written and deleted in the folder, and that none is written twice.
+        """Check that files can be listed, written and deleted in the folder, and that conditions are heeded.
 
         Some stores that speak S3 ignore the condition of a write. Two processes would then overwrite each
         other.
@@ -201,17 +201,23 @@ class Location:
             StorageError: one sentence with the cause.
         """
         next(iter(self.entries()), None)
-        file = self / f".probe-{uuid.uuid4().hex}"
-        file.put_new(b"1")
+        folder = self / f".probe-{uuid.uuid4().hex}"
+        file = folder / "file"
         try:
-            file.put_new(b"2")
-        except FileExistsError:
-            return
+            folder.make_folder()
+            file.put_new(b"1")
+            version = self.storage.read_version(file.key)[1]
+            if not _is_refused(lambda: file.put_new(b"2")):
+                raise self._overwrites("only if it did not exist (If-None-Match)")
+            self.storage.replace(file.key, b"3", version)
+            if not _is_refused(lambda: self.storage.replace(file.key, b"4", version)):
+                raise self._overwrites("only if it was unchanged (If-Match)")
         finally:
-            file.delete()
-        raise StorageError(
-            f"{self} can't be used: its storage overwrites a file that was to be written only if it did not "
-            "exist (If-None-Match)"
+            folder.delete_folder()
+
+    def _overwrites(self, condition: str) -> StorageError:
+        return StorageError(
+            f"{self} can't be used: its storage overwrites a file that was to be written {condition}"
         )
 
     def make_folder(self) -> None:
@@ -302,3 +308,12 @@ def _parsed(text: str) -> tuple[Storage, str]:
     if scheme == HDFS:
         return HdfsStorage(f"{HDFS}://{root}"), key
     return ObjectStorage(f"{scheme}://{root}"), key
+
+
+def _is_refused(write: Callable[[], object]) -> bool:
+    """Return whether storage refuses a write whose condition does not hold."""
+    try:
+        write()
+    except (FileExistsError, ChangedError):
+        return True
+    return False

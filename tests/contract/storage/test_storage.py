@@ -114,3 +114,9 @@ def test_names_are_kept_as_they_are(folder):
         (folder / name).put(name.encode())
         assert (folder / name).read() == name.encode()
     assert len([*folder.entries()]) == 6
+
+
+def test_a_folder_that_can_be_written_is_left_as_it_was(folder):
+    (folder / "x").put(b"1")
+    folder.check_writable()
+    assert [entry.key for entry in folder.entries(deep=True)] == [(folder / "x").key]

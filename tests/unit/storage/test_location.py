@@ -1,11 +1,13 @@
 """URLs and paths as locations."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from selectroute.durable.disk import DamagedFileError
-from selectroute.storage import Location, UnknownSchemeError
+from selectroute.storage import Location, StorageError, UnknownSchemeError
+from selectroute.storage.local import LocalStorage
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,27 @@ def test_json_that_has_changed_is_damaged(tmp_path):
     file.put(file.read().replace(b"12", b"13"))
     with pytest.raises(DamagedFileError, match=r"x\.json is damaged"):
         file.read_json()
+
+
+@dataclass(frozen=True)
+class Careless(LocalStorage):
+    """Storage that ignores a condition, as some stores that speak S3 do."""
+
+    ignored: str
+
+    def put_new(self, key, data):
+        self.put(key, data) if self.ignored == "If-None-Match" else super().put_new(key, data)
+
+    def replace(self, key, data, version):
+        if self.ignored == "If-None-Match":
+            return super().replace(key, data, version)
+        self.put(key, data)
+        return version
+
+
+@pytest.mark.parametrize("ignored", ["If-None-Match", "If-Match"])
+def test_storage_that_ignores_conditions_is_refused(tmp_path, ignored):
+    folder = Location(Careless(ignored), str(tmp_path))
+    with pytest.raises(StorageError, match=rf"can't be used: its storage overwrites .*\({ignored}\)"):
+        folder.check_writable()
+    assert [*tmp_path.iterdir()] == []

@@ -27,13 +27,6 @@ def test_a_bucket_that_is_not_there_is_named():
         Location.of("s3://nothing-here/x").check_writable()
 
 
-@pytest.mark.usefixtures("client")
-def test_a_folder_that_can_be_written_is_left_as_it_was():
-    folder = Location.of(f"s3://{BUCKET}/probed")
-    folder.check_writable()
-    assert [*folder.entries(deep=True)] == []
-
-
 @pytest.fixture
 def asked():
     """A server that has nothing, and the headers of authorization of the requests that it got."""
