@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+import selectroute as sr
 from selectroute.spark import Job, JobError, OtherJobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
@@ -82,6 +83,23 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, store, base
     assert (told.running, told.batches, told.published, told.planned) == (False, 3, 2, ())
     lines = (base / "out" / "accounting.jsonl").read().decode().splitlines()
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("remote", ["input", "snapshots", "output", "checkpoint"])
+def test_one_folder_may_be_in_a_store_and_the_others_urls_of_this_machine(
+    spark, store, base, tmp_path, remote
+):
+    names = ("input", "snapshots", "output", "checkpoint")
+    urls = {name: str(base / name) if name == remote else (tmp_path / name).as_uri() for name in names}
+    table_format = "delta" if remote == "output" else "parquet"
+    sr.publish(sr.build_snapshot([("red", "color = 'red'")]), urls["snapshots"])
+    Location.of(urls["input"]).make_folder()
+    for batch in range(2):
+        line = json.dumps({"properties": RED}) + "\n"
+        (Location.of(urls["input"]) / f"{batch}.jsonl").put(line.encode())
+        (report,) = run(spark, store, Job.of(**urls, table_format=table_format))
+        assert (report.batch, report.counts.deliveries) == (batch, 1)
+    assert audit(urls["output"], recount=True).findings == []
 
 
 @pytest.mark.parametrize("has_queue, trips", [(False, 3), (True, 4)])

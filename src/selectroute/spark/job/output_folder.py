@@ -57,6 +57,7 @@ class OutputFolder:
         self._locks: list[FileLock] = []
         self._lease: Lease | None = None
         self._bound: str | None = None
+        self._is_restored = False
         self._lost = lost
         self._waiting = waiting
 
@@ -100,6 +101,7 @@ class OutputFolder:
             self._take_lease()
             begin(self.job.output)
         restore(self.job.checkpoint, self._is_committed)
+        self._is_restored = True
         repaired = repair(self.checkpoint, self._has_begun)
         if self.query() is None:
             remove_unfinished(self.checkpoint)
@@ -271,7 +273,7 @@ class OutputFolder:
 
     def _checkpoint_query(self) -> str | None:
         """Return the query's id in the checkpoint; None if its metadata is missing or empty."""
-        if self.job.checkpoint.is_local or self._lease is not None:
+        if self.job.checkpoint.is_local or self._is_restored:
             path = self.checkpoint / "metadata"
             metadata = None if path.is_file() and is_empty(path) else disk.read_json(path)
         else:  # before there is a copy
