@@ -15,7 +15,7 @@ RUN python -m venv /opt/selectroute \
     && /opt/selectroute/bin/pip install --no-cache-dir -c constraints.txt ".[${EXTRAS}]" \
     && /opt/selectroute/bin/pip uninstall -y pip setuptools \
     && find /opt/selectroute -depth -type d \( -name tests -o -path '*/pyarrow/include' \) -exec rm -r '{}' +
-# Half a minute now, and not at the first match. Another kind of processor compiles once more.
+# About a minute now, and not at the first match. Another kind of processor compiles once more.
 RUN NUMBA_CACHE_DIR=/opt/kernel /opt/selectroute/bin/selectroute warm
 
 FROM ${BASE}
