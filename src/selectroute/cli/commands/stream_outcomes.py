@@ -156,9 +156,9 @@ def explain(
 ) -> None:
     """Explain why a subscription got a message of the job or not, by the revision that judged the message.
 
-    selectroute stream explain out --subscription s1 --source a.jsonl --offset 1
+    selectroute stream explain out --subscription a --source 1.jsonl --offset 7
 
-    selectroute stream explain out --subscription s1 --source in --partition 3 --offset 9 --kafka-servers b:9092
+    selectroute stream explain out --subscription a --source t --partition 3 --offset 9 --kafka-servers b:9092
 
     Shows what became of the message, and the truth of each condition with the values read. The message is
     read from its source again; columns of Parquet that the job binds must be bound here, too. If the revision
