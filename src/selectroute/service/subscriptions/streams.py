@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_of
-from selectroute.registry.reports import GONE_SECONDS, StreamState
-from selectroute.registry.role import Role
+from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
 from selectroute.registry.verification import Verification
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry import reports
 from selectroute.registry.model import SubscriptionSpec, time_text
-from selectroute.registry.reports import GONE_SECONDS, SILENT_SECONDS
+from selectroute.registry.reports import reports
+from selectroute.registry.reports.reports import GONE_SECONDS, SILENT_SECONDS
 from selectroute.service.subscriptions.streams import (
     BATCHES_COME_SECONDS,
     LAG_SECONDS,
