@@ -31,7 +31,7 @@ from selectroute.service.http.models import (
 )
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
 from selectroute.service.subscriptions.conditional import visible
-from selectroute.service.subscriptions.recent_messages import Recent, identifiers_in
+from selectroute.service.subscriptions.reports.recent_messages import Recent, identifiers_in
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""

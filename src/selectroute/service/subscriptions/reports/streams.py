@@ -20,7 +20,7 @@ from selectroute.service.http.models import HealthAnswer, ReportsAnswer, Reports
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
-from selectroute.service.subscriptions.publishing import State
+from selectroute.service.subscriptions.publication.publishing import State
 
 LAG_SECONDS: Final = 10.0
 """Seconds after which a revision should be published."""
