@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from selectroute.index.publisher import Publisher
     from selectroute.index.snapshot import Snapshot, build_snapshot
     from selectroute.index.warm import Warmed, warm
-    from selectroute.match.columns import ColumnTypeError
+    from selectroute.match.columns.columns import ColumnTypeError
+    from selectroute.match.columns.missing import MissingColumnError
     from selectroute.match.match import Matches
-    from selectroute.match.missing import MissingColumnError
     from selectroute.queues.errors import MQError
     from selectroute.queues.lookup.match_options import MatchOptions
     from selectroute.queues.memory.queue import MemoryQueue
@@ -65,7 +65,7 @@ _LATER = {
     "Analysis": "selectroute.clauses.analysis",
     "BuildError": "selectroute.index.errors",
     "Byte": "selectroute.selector",
-    "ColumnTypeError": "selectroute.match.columns",
+    "ColumnTypeError": "selectroute.match.columns.columns",
     "DIALECTS": "selectroute.selector",
     "Descriptor": "selectroute.queues.message.message",
     "Double": "selectroute.selector",
@@ -81,7 +81,7 @@ _LATER = {
     "MemoryQueue": "selectroute.queues.memory.queue",
     "Message": "selectroute.selector",
     "MessageError": "selectroute.selector",
-    "MissingColumnError": "selectroute.match.missing",
+    "MissingColumnError": "selectroute.match.columns.missing",
     "Operation": "selectroute.registry.changes",
     "PropertyNameError": "selectroute.selector",
     "Publisher": "selectroute.index.publisher",

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector.names import spelling
 from selectroute.topics import TopicFilter
 from tests.support.components import NIGHTLY

@@ -17,6 +17,7 @@ from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANG
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.client.upload import Upload
+from selectroute.registry.authorization.tokens import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,
@@ -41,7 +42,6 @@ from selectroute.registry.errors import (
 from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
 from selectroute.registry.protocol import Matcher
 from selectroute.registry.specification import check_id
-from selectroute.registry.tokens import Token
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.storage import Location

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selectroute.index.index import Index
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector.message import Message
 
 

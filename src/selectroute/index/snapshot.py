@@ -21,7 +21,7 @@ from selectroute.storage.location import Where
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
-    from selectroute.match.one_message import MessageMatches
+    from selectroute.match.single.one_message import MessageMatches
 
 
 class Snapshot(SnapshotState):
@@ -104,7 +104,7 @@ class Snapshot(SnapshotState):
 @cache
 def _match_one() -> Callable[[SnapshotState, Message], MessageMatches]:
     """Import the matching of one message, once: an import statement takes as long as a third of a match."""
-    from selectroute.match.one_message import match_one  # see `Snapshot.match`
+    from selectroute.match.single.one_message import match_one  # see `Snapshot.match`
 
     return match_one
 

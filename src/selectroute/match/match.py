@@ -13,12 +13,12 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.match.batch import Batch
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.match.compiled import compiling_alone
+from selectroute.match.encoding.lanes import Columns, Lanes
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
-from selectroute.match.kernel import collect, emit
-from selectroute.match.lanes import Columns, Lanes
-from selectroute.match.missing import Missing, check_choice, missing_columns, report_missing
+from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.explain.sentences import counted

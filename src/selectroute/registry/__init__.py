@@ -19,8 +19,8 @@ first. PostgreSQL has no head: its own durability applies.
 
 **Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
 snapshot folder, from which streams route; of several processes one does. Streams report the first batch that
-used a revision (``queries``), so that a client knows from which batch on its change holds. ``tokens``
-authorize callers of a service.
+used a revision (``reports``), so that a client knows from which batch on its change holds. Tokens authorize
+callers of a service (``authorization``).
 
 ``protocol`` has the methods that are also available over HTTP, implemented in ``client/``.
 """

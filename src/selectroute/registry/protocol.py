@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
+from selectroute.registry.authorization.tokens import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,
@@ -22,7 +23,6 @@ from selectroute.registry.changes import (
     Resumed,
 )
 from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
-from selectroute.registry.tokens import Token
 from selectroute.selector.message import Message
 from selectroute.storage import Location
 

@@ -25,9 +25,9 @@ from selectroute.index.jsonl import read_subscriptions
 from selectroute.index.matcher import SnapshotMatcher
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import explained, index_of_one, judged
-from selectroute.registry import queries, samples
-from selectroute.registry import reports as report_rows
-from selectroute.registry import tokens as token_rows
+from selectroute.registry.authorization import tokens as token_rows
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
+from selectroute.registry.authorization.tokens import Token
 from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import (
     Applied,
@@ -55,12 +55,12 @@ from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, ids_named, page
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.protocol import Progress
-from selectroute.registry.reports import Activity, ReportPage, StreamState
-from selectroute.registry.samples import SampledMessage
+from selectroute.registry.reports import queries, samples
+from selectroute.registry.reports import reports as report_rows
+from selectroute.registry.reports.reports import Activity, ReportPage, StreamState
+from selectroute.registry.reports.samples import SampledMessage
 from selectroute.registry.specification import Budget, Checks, is_id, patched
-from selectroute.registry.tokens import Token
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits

@@ -40,21 +40,13 @@ from selectroute.service.queues import administration
 from selectroute.service.queues import bulk as queue_bulk
 from selectroute.service.queues import messages as queue_messages
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions import (
-    activity,
-    bulk,
-    changes,
-    messages,
-    samples,
-    streams,
-    subscriptions,
-    tokens,
-)
-from selectroute.service.subscriptions.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.commits import Commits
+from selectroute.service.subscriptions import bulk, changes, messages, subscriptions, tokens
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import Publishing, Watch
-from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.publication.commits import Commits
+from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
+from selectroute.service.subscriptions.reports import activity, samples, streams
+from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
 from selectroute.service.subscriptions.subscriptions import SHORT
 from selectroute.storage import Location
 from selectroute.storage.location import Where

@@ -20,11 +20,11 @@ from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.commits import Commits
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import Publishing, Watch
-from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.publication.commits import Commits
+from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
+from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
 
 
 @dataclass(frozen=True, slots=True)

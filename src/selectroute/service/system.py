@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.loopback import is_loopback
-from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call

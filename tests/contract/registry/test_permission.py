@@ -7,6 +7,7 @@ import json
 import pytest
 from sqlalchemy import inspect, text
 
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     AuthError,
@@ -19,7 +20,6 @@ from selectroute.registry.errors import (
     OperationError,
 )
 from selectroute.registry.model import Destination, SubscriptionSpec
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.registry import Registry
 
 CARS = SubscriptionSpec(topic="cars/eu")

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select, update
 
-from selectroute.registry import reports
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.tables import activity, report
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
+from selectroute.registry.reports import reports
 from selectroute.store.errors import DamagedError
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from selectroute.registry import samples
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.reports import samples
 
 
 def of(*weights):

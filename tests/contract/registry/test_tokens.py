@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
 from selectroute.registry.registry import Registry
-from selectroute.registry.role import Role
 
 
 def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):

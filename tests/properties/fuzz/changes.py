@@ -25,7 +25,7 @@ from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.subscription import KEEP
 from selectroute.index.verify.verify import verify_index, verify_snapshot
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated, seeds

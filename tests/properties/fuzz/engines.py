@@ -23,7 +23,7 @@ import selectroute as sr
 from selectroute.index.build import build, hot_keys
 from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.match.match import match
-from selectroute.match.one_message import match_one
+from selectroute.match.single.one_message import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.selector.names import INVALID_NAMES
 from tests.spark import agreement

@@ -27,9 +27,9 @@ from pyspark.sql.types import (
 )
 
 import selectroute as sr
-from selectroute.match.columns import lane
-from selectroute.match.fields import values_of_rows
-from selectroute.match.from_messages import MIXED
+from selectroute.match.columns.columns import lane
+from selectroute.match.columns.fields import values_of_rows
+from selectroute.match.columns.from_messages import MIXED
 from selectroute.spark import Binding, BindingError, deliveries, route
 from selectroute.spark.columns.binding import bind, by_position
 from selectroute.spark.columns.casts import MIXED as SPARKS_MIXED

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.match.from_messages import MIXED
+from selectroute.match.columns.from_messages import MIXED
 from selectroute.spark import Binding, BindingError, deliveries, match_files, route
 from selectroute.spark.columns.snapshot_ref import open_once, refer
 

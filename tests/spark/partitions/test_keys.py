@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.clauses.access import equalities, message_key
 from selectroute.clauses.normal_form import clauses_of
-from selectroute.match.from_messages import mixed_array
+from selectroute.match.columns.from_messages import mixed_array
 from selectroute.selector.dialect import dialect
 from selectroute.spark.partitions.keys import MessageKeys, hash_keys, joined
 from tests.support.strategies import values

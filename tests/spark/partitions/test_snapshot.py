@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.index.change.delta import Remove, Replace
 from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector.limits import UNLIMITED
 from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.spark.partitions.snapshot import (

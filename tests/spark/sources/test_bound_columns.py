@@ -16,8 +16,8 @@ pytest.importorskip("pyspark")
 
 from selectroute.kafka.schemas.values import Temporal
 from selectroute.kafka.texts import TextError, value_of_json
-from selectroute.match.columns import lane
-from selectroute.match.fields import values_of_rows
+from selectroute.match.columns.columns import lane
+from selectroute.match.columns.fields import values_of_rows
 from selectroute.selector.values.values import UNSUPPORTED, Double, Int, Long
 from selectroute.spark import Binding, BindingError, Cast, JobError, KafkaCluster, KafkaInput
 from selectroute.spark.sources.files.bound_columns import cast_array, casts_of

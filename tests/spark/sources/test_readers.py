@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.from_messages import MIXED
+from selectroute.match.columns.from_messages import MIXED
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
 from selectroute.spark.sources.files.splits import plan
 from selectroute.spark.worker.task import judge

@@ -13,7 +13,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.cli import main
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 
 LINES = (
     '{"id": "heavy", "topic": "cars/+", "selector": "JMSType = \'car\' AND weight > 2500", "name": "h"}\n'

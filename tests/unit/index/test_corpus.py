@@ -6,7 +6,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.verify.verify import verify_index, verify_snapshot
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS, dialect
 from tests.support.corpus_rows import rows
 

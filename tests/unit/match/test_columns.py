@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match.columns import ColumnTypeError, check_column
-from selectroute.match.from_messages import MIXED, from_messages, mixed_array
+from selectroute.match.columns.columns import ColumnTypeError, check_column
+from selectroute.match.columns.from_messages import MIXED, from_messages, mixed_array
 from selectroute.match.match import _joined
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.evaluate import evaluate

@@ -5,7 +5,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.folder.format import publish
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import extended
 from selectroute.selector.extended import ExtendedSelectionError
 

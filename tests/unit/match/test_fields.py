@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.match.batch import Batch, leaves
-from selectroute.match.fields import field_lane, values
-from selectroute.match.from_messages import MIXED, from_messages, mixed_array
+from selectroute.match.columns.batch import Batch, leaves
+from selectroute.match.columns.fields import field_lane, values
+from selectroute.match.columns.from_messages import MIXED, from_messages, mixed_array
 from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
 from tests.support.strategies import messages

@@ -10,8 +10,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.verify.verify import verify_snapshot
-from selectroute.match.from_messages import from_messages
-from selectroute.match.kernel import BLOCK, emit
+from selectroute.match.columns.from_messages import from_messages
+from selectroute.match.kernel.kernel import BLOCK, emit
 
 
 def check(selectors, messages, dialect="jms"):

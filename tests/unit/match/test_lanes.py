@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match.batch import Batch
-from selectroute.match.from_messages import MIXED
-from selectroute.match.lanes import Lanes
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.from_messages import MIXED
+from selectroute.match.encoding.lanes import Lanes
 
 SELECTORS = {
     "equal": "x = 'a'",

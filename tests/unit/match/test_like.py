@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectroute.arrays import tables as t
-from selectroute.match import like as module
-from selectroute.match.like import like, like_in_bits
+from selectroute.match.kernel import like as module
+from selectroute.match.kernel.like import like, like_in_bits
 from selectroute.selector import LikeOp, compile_like
 from selectroute.selector import like as reference
 from tests.support.growth import cost_ratio

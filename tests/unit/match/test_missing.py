@@ -9,8 +9,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.match import match as match_module
-from selectroute.match import missing as module
-from selectroute.match.missing import MissingColumnError, missing_columns, report_missing
+from selectroute.match.columns import missing as module
+from selectroute.match.columns.missing import MissingColumnError, missing_columns, report_missing
 
 
 @pytest.fixture(autouse=True)

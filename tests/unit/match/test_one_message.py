@@ -7,7 +7,9 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.change.delta import Add, Remove, Replace
-from selectroute.match import encode, kernel, one_message, one_row
+from selectroute.match.encoding import encode
+from selectroute.match.kernel import kernel
+from selectroute.match.single import one_message, one_row
 
 REGISTRY = [
     ("equal", "color = 'red'"),

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match import verdicts
-from selectroute.match.batch import Batch
-from selectroute.match.from_messages import from_messages
-from selectroute.match.kernel import BLOCK
-from selectroute.match.lanes import Lanes
-from selectroute.match.verdicts import FEWEST_ROWS
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.from_messages import from_messages
+from selectroute.match.encoding import verdicts
+from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.verdicts import FEWEST_ROWS
+from selectroute.match.kernel.kernel import BLOCK
 
 PATTERNS = [f"s LIKE '%{a}%{b}'" for a in "abcé" for b in "abc_"] + [
     "s NOT LIKE '%a'",

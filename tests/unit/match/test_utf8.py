@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
+from selectroute.match.kernel.utf8 import after, before, code_point, first_of
 from selectroute.match.memory import address_of
-from selectroute.match.utf8 import after, before, code_point, first_of
 
 generated = settings(deadline=None)  # the first example compiles
 raws = st.one_of(st.text("aé€😀\0", max_size=20).map(str.encode), st.binary(max_size=20))

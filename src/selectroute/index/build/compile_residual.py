@@ -24,7 +24,7 @@ from selectroute.clauses.predicate import (
 )
 from selectroute.clauses.simple import comparisons_of, simple_predicate
 from selectroute.index.build.dictionary import AttributeCodes
-from selectroute.match.from_messages import mixed_row
+from selectroute.match.columns.from_messages import mixed_row
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
 from selectroute.selector.syntax import ast

@@ -21,6 +21,7 @@ import pyarrow as pa
 from selectroute.index.build.build import check_subscriptions
 from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
 from selectroute.index.jsonl import not_json
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
@@ -31,7 +32,6 @@ from selectroute.registry.errors import (
 from selectroute.registry.log.revision import new_id
 from selectroute.registry.log.rows import body_of, topic_key
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits

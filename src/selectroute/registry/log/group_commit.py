@@ -14,9 +14,9 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.transaction import Transaction
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks
 from selectroute.store.errors import UnavailableError
 

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from sqlalchemy import Connection
 
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -22,7 +23,6 @@ from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.rows import body_of
 from selectroute.registry.log.transaction import LoggedRow, LogHead, LogRow, Transaction, chained_row
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
 
+from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.changes import From, Op
 from selectroute.registry.log.header_rows import counter_seal, read_counter
 from selectroute.registry.log.rows import (
@@ -27,7 +28,6 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import activity, change, counter, label, subscription
 from selectroute.registry.model import Subscription
-from selectroute.registry.permission import Permission
 from selectroute.store.digests import chained
 from selectroute.store.inserts import insert_rows
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, exists, func, literal_column, select, text, tuple_
 
+from selectroute.registry.authorization.tokens import token_seal
 from selectroute.registry.changes import Verified
 from selectroute.registry.log.change_log import BLOCK, rows_after
 from selectroute.registry.log.header_rows import read_counter, setting_seal
@@ -27,10 +28,9 @@ from selectroute.registry.log.tables import (
     subscription,
     token,
 )
-from selectroute.registry.queries import batch_seal, query_seal
-from selectroute.registry.reports import activity_seal, report_seal, stream_seal
-from selectroute.registry.samples import sample_seal
-from selectroute.registry.tokens import token_seal
+from selectroute.registry.reports.queries import batch_seal, query_seal
+from selectroute.registry.reports.reports import activity_seal, report_seal, stream_seal
+from selectroute.registry.reports.samples import sample_seal
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError

@@ -1,4 +1,4 @@
-"""Callers of the service: token and role. ``registry.permission`` decides what a caller may use."""
+"""Callers of the service: token and role. ``registry.authorization`` decides what a caller may use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from selectroute.index.destination import QUEUE
+from selectroute.registry.authorization.permission import EVERYTHING, Permission
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import AuthError
-from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.registry import Registry
-from selectroute.registry.role import Role
 from selectroute.service.http.problems import ProblemError
 
 OPEN_SECONDS: Final = 1.0

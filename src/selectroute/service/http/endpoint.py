@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.registry.role import Role
+from selectroute.registry.authorization.role import Role
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped

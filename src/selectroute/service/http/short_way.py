@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from selectroute.registry.role import Role
+from selectroute.registry.authorization.role import Role
 from selectroute.service.context import Service, caller_of, service_of
 from selectroute.service.http.endpoint import ROLE, SMALL_BODY, StrictRequest, check_request
 from selectroute.service.http.problems import ProblemError

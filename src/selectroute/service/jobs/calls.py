@@ -16,7 +16,7 @@ from selectroute.index.verdicts import judged
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import Record, message_of
-from selectroute.registry.role import Role
+from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Path, Query, Response
 from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
 from selectroute.queues.sql.queue import SqlQueue
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.model import time_text
-from selectroute.registry.role import Role
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.problems import ProblemError

@@ -18,7 +18,7 @@ from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
 from selectroute.queues.rest.ids import RestError
 from selectroute.queues.sql.bulk import Bulk
-from selectroute.registry.role import Role
+from selectroute.registry.authorization.role import Role
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.problems import ProblemError

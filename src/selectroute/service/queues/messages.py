@@ -39,7 +39,7 @@ from selectroute.queues.rest.list_items import item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.watch import WaitingCall
-from selectroute.registry.role import Role
+from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller

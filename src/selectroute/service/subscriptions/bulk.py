@@ -12,11 +12,11 @@ import anyio.from_thread
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
 from selectroute.registry.model import Order, Status, Subscription, SubscriptionSpec
-from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import CallerDep, Service, ServiceDep

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
-from selectroute.registry.role import Role
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.role import Role
 from selectroute.selector.explain.sentences import printable
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call

@@ -63,7 +63,7 @@ CAST_TYPES: Final = (*_INTEGERS, *_FLOATS, _STRING)
 MIXED: Final = StructType(
     [StructField("tag", ByteType()), StructField("bits", LongType()), StructField("text", StringType())]
 )
-"""Spark's type of a property whose type varies by message; see `selectroute.match.from_messages.MIXED`."""
+"""Spark's type of a property whose type varies by message, see `match.columns.from_messages.MIXED`."""
 
 _WIDTHS: Final[list[type[DataType]]] = [ByteType, ShortType, IntegerType, LongType]
 _LONG_END: Final = float(1 << 63)

@@ -32,9 +32,9 @@ from pyspark.sql.types import (
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import fixed_type
-from selectroute.match.batch import Batch
-from selectroute.match.columns import ColumnTypeError, check_column
-from selectroute.match.from_messages import BODY, MIXED
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.columns import ColumnTypeError, check_column
+from selectroute.match.columns.from_messages import BODY, MIXED
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed

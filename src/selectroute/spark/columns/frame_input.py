@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
-from selectroute.match.from_messages import BODY
+from selectroute.match.columns.from_messages import BODY
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import (

@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.batch import properties
+from selectroute.match.columns.batch import properties
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.columns.binding import (
     BY_NAME,

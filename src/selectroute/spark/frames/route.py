@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.missing import Missing, check_choice, missing_columns, report_missing
+from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.selector.arguments import check_argument, wrong_kind
 from selectroute.selector.extended import GROUP, provider
 from selectroute.selector.suggestion import did_you_mean

@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.from_messages import BODY
-from selectroute.match.missing import MissingColumnError, missing_columns
+from selectroute.match.columns.from_messages import BODY
+from selectroute.match.columns.missing import MissingColumnError, missing_columns
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import bind, by_position, columns_of

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from selectroute.arrays import tables as t
 from selectroute.clauses.access import FALSE, LARGE_FLOAT, NULL, TRUE, Key
-from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, null_lane
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.columns import Lane, null_lane
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.lanes import AttributeLanes
+from selectroute.match.encoding.lanes import AttributeLanes
 
 FORMAT = 1
 """Version of the hashes, and of the folder format of partitions made with them."""

@@ -26,10 +26,10 @@ from selectroute.kafka.ranges import Range
 from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
 from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.registry import SchemaRegistry
-from selectroute.match.batch import leaves
-from selectroute.match.columns import ColumnTypeError
+from selectroute.match.columns.batch import leaves
+from selectroute.match.columns.columns import ColumnTypeError
+from selectroute.match.columns.missing import MissingColumnError, missing_columns
 from selectroute.match.match import Matches
-from selectroute.match.missing import MissingColumnError, missing_columns
 from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.codes import destinations

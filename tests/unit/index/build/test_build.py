@@ -24,7 +24,7 @@ from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
 from selectroute.index.shapes.template import clauses_by_shape, template_of
 from selectroute.index.snapshot import build_snapshot
 from selectroute.index.verify.verify import verify_index, verify_snapshot
-from selectroute.match.from_messages import from_messages
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.topics import InvalidTopicFilterError

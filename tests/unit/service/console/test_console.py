@@ -14,9 +14,9 @@ import pytest
 
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
-from selectroute.registry import reports
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
+from selectroute.registry.reports import reports
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.console import HEADERS

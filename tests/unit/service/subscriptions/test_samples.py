@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from selectroute.registry import samples
-from selectroute.service.subscriptions import recent_messages
-from selectroute.service.subscriptions.samples import EXAMPLES
+from selectroute.registry.reports import samples
+from selectroute.service.subscriptions.reports import recent_messages
+from selectroute.service.subscriptions.reports.samples import EXAMPLES
 from tests.unit.service.conftest import problem, service
 
 ADD = "/v1/queries/stream/messages"

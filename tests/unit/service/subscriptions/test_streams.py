@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry import reports
 from selectroute.registry.model import SubscriptionSpec, time_text
-from selectroute.registry.reports import GONE_SECONDS, SILENT_SECONDS
-from selectroute.service.subscriptions.streams import (
+from selectroute.registry.reports import reports
+from selectroute.registry.reports.reports import GONE_SECONDS, SILENT_SECONDS
+from selectroute.service.subscriptions.reports.streams import (
     BATCHES_COME_SECONDS,
     LAG_SECONDS,
     OUTDATED_SECONDS,
@@ -140,7 +140,7 @@ class TestHealth:
                 def now(cls, tz=None):
                     return moved
 
-            for module in ("service.subscriptions.streams", "registry.registry"):
+            for module in ("service.subscriptions.reports.streams", "registry.registry"):
                 monkeypatch.setattr(f"selectroute.{module}.datetime", Later)
 
         return move

@@ -10,7 +10,7 @@ import pytest
 
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions import selector_warnings
-from selectroute.service.subscriptions.batch_waiting import LOOK_SECONDS
+from selectroute.service.subscriptions.publication.batch_waiting import LOOK_SECONDS
 from tests.unit.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"

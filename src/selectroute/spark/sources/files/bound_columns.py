@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.match.batch import Batch, is_group, schema_columns
-from selectroute.match.columns import ColumnTypeError
-from selectroute.match.from_messages import with_unlike
+from selectroute.match.columns.batch import Batch, is_group, schema_columns
+from selectroute.match.columns.columns import ColumnTypeError
+from selectroute.match.columns.from_messages import with_unlike
 
 
 class BoundColumn(NamedTuple):

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from selectroute.match.batch import Batch, leaves
-from selectroute.match.columns import ColumnTypeError
-from selectroute.match.from_messages import BODY
-from selectroute.match.to_messages import Rows
+from selectroute.match.columns.batch import Batch, leaves
+from selectroute.match.columns.columns import ColumnTypeError
+from selectroute.match.columns.from_messages import BODY
+from selectroute.match.columns.to_messages import Rows
 from selectroute.selector.message import Message, MessageError
 from selectroute.topics.levels import TOPIC
 

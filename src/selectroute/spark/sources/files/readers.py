@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.kafka.json_body import no_constant
-from selectroute.match.batch import is_group, properties, schema_columns
-from selectroute.match.from_messages import from_messages, is_mixed
+from selectroute.match.columns.batch import is_group, properties, schema_columns
+from selectroute.match.columns.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound

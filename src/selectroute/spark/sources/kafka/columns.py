@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.kafka.texts import LIMITED, TextError, value_of, value_of_json
-from selectroute.match.from_messages import mixed_array
+from selectroute.match.columns.from_messages import mixed_array
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES, MAX_NAME_LENGTH
 from selectroute.selector.names import breaches
 from selectroute.selector.values.values import Value

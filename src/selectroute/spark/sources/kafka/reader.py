@@ -29,7 +29,7 @@ from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
-from selectroute.match.from_messages import BODY, is_mixed, with_unlike
+from selectroute.match.columns.from_messages import BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, Message, longest_name
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, id_text

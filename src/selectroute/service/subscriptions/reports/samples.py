@@ -12,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from selectroute.index.dry_run import dry_run
 from selectroute.index.index import Index
 from selectroute.index.verdicts import index_of_one
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Status, SubscriptionSpec, sampled_form
-from selectroute.registry.role import Role
 from selectroute.registry.specification import checked
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector_type import EXTENDED
@@ -31,7 +31,7 @@ from selectroute.service.http.models import (
 )
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
 from selectroute.service.subscriptions.conditional import visible
-from selectroute.service.subscriptions.recent_messages import Recent, identifiers_in
+from selectroute.service.subscriptions.reports.recent_messages import Recent, identifiers_in
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""

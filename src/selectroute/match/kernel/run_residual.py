@@ -13,7 +13,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
-from selectroute.match.like import has_levels, like
+from selectroute.match.kernel.like import has_levels, like
 
 FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 

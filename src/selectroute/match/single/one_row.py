@@ -16,10 +16,10 @@ from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.compiled import compiled
 from selectroute.match.described import MATRIX, READONLY, WORD, Described, Kind, kinds_of
-from selectroute.match.encode import encode, find_prefixes, hash_strings
-from selectroute.match.kernel import collect
-from selectroute.match.lanes import Columns
-from selectroute.match.verdicts import no_verdicts
+from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
+from selectroute.match.encoding.lanes import Columns
+from selectroute.match.encoding.verdicts import no_verdicts
+from selectroute.match.kernel.kernel import collect
 
 _ORDINALS = 256
 """Matches for which there is room at first."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
+from selectroute.match.encoding.verdicts import FEWEST_ROWS
+from selectroute.match.kernel.scan_terms import judge_column
 from selectroute.match.memory import trailing_zeros
-from selectroute.match.range_search import narrow
-from selectroute.match.scan_terms import judge_column
-from selectroute.match.verdicts import FEWEST_ROWS
+from selectroute.match.ranges.range_search import narrow
 
 WORDS = 16
 """Maximum words for the bits of a block's rows."""

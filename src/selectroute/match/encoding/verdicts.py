@@ -8,8 +8,8 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
-from selectroute.match.columns import Lane
-from selectroute.match.encode import number_strings
+from selectroute.match.columns.columns import Lane
+from selectroute.match.encoding.encode import number_strings
 
 FEWEST_ROWS = 16
 """Minimum rows of a batch; smaller batches are judged row by row."""

@@ -7,9 +7,9 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from selectroute.registry import samples
 from selectroute.registry.registry import Registry
-from selectroute.registry.samples import SampledMessage
+from selectroute.registry.reports import samples
+from selectroute.registry.reports.samples import SampledMessage
 from selectroute.selector.message import Message, to_wire
 from selectroute.selector.values.values import type_name
 from selectroute.service.http.callers import Caller

@@ -18,10 +18,10 @@ import pyarrow as pa
 from selectroute.arrays import tables as t
 from selectroute.arrays.ids import Ids
 from selectroute.arrays.state import SnapshotState
+from selectroute.match.columns.from_messages import INTEGER_TAGS
 from selectroute.match.compiled import compiling_alone
 from selectroute.match.extended import judge_extended_message
-from selectroute.match.from_messages import INTEGER_TAGS
-from selectroute.match.one_row import Prepared
+from selectroute.match.single.one_row import Prepared
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.fields import PREFIX

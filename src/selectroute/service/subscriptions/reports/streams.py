@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_of
-from selectroute.registry.reports import GONE_SECONDS, StreamState
-from selectroute.registry.role import Role
+from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
 from selectroute.registry.verification import Verification
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep
@@ -20,7 +20,7 @@ from selectroute.service.http.models import HealthAnswer, ReportsAnswer, Reports
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
-from selectroute.service.subscriptions.publishing import State
+from selectroute.service.subscriptions.publication.publishing import State
 
 LAG_SECONDS: Final = 10.0
 """Seconds after which a revision should be published."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, lane, null_lane
-from selectroute.match.from_messages import INTEGER_TAGS, mixed_array
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.columns import Lane, lane, null_lane
+from selectroute.match.columns.from_messages import INTEGER_TAGS, mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,

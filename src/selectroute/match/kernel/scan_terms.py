@@ -10,8 +10,8 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.kernel.run_residual import judge, promoted_real
 from selectroute.match.memory import address_of, trailing_zeros, word_at
-from selectroute.match.run_residual import judge, promoted_real
 
 FEW_ITEMS = 16
 """Maximum codes of a set that are compared one after the other."""

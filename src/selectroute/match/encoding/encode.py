@@ -9,7 +9,7 @@ from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, H
 from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import address_of, byte_at, word_at
-from selectroute.match.range_kernel import first_not_below
+from selectroute.match.ranges.range_kernel import first_not_below
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)

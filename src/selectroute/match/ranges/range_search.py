@@ -7,7 +7,7 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of
-from selectroute.match.range_kernel import FROM, NONE, exceeding, range_of, threshold
+from selectroute.match.ranges.range_kernel import FROM, NONE, exceeding, range_of, threshold
 
 
 @compiled

@@ -9,12 +9,12 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, TopicLevels, lane
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.columns import Lane, TopicLevels, lane
+from selectroute.match.columns.fields import field_lane
 from selectroute.match.described import MATRIX
-from selectroute.match.encode import encode, find_prefixes, hash_strings
-from selectroute.match.fields import field_lane
-from selectroute.match.verdicts import (
+from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
+from selectroute.match.encoding.verdicts import (
     FEWEST_ROWS,
     Strings,
     Verdicts,

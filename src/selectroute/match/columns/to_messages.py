@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from selectroute.match.batch import Batch
-from selectroute.match.columns import check_column, lane
-from selectroute.match.fields import values_of_rows
-from selectroute.match.from_messages import BODY, is_mixed
+from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.columns import check_column, lane
+from selectroute.match.columns.fields import values_of_rows
+from selectroute.match.columns.from_messages import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message
 from selectroute.selector.values.values import Unsupported, Value
 from selectroute.topics.levels import TOPIC

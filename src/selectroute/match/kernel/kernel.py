@@ -19,10 +19,10 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.match.array_pool import take_array
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.kernel.run_residual import judge
+from selectroute.match.kernel.scan_list import by_column, by_row, scan, words_of
 from selectroute.match.memory import copy
-from selectroute.match.range_search import narrow
-from selectroute.match.run_residual import judge
-from selectroute.match.scan_list import by_column, by_row, scan, words_of
+from selectroute.match.ranges.range_search import narrow
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.to_thread import run_sync
 
+from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.log.group_commit import Unit
 from selectroute.registry.log.revision import Revision
-from selectroute.registry.permission import Permission
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.from_messages import TAGS, is_mixed
+from selectroute.match.columns.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import octets_of

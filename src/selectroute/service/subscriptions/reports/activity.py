@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.model import time_text
-from selectroute.registry.role import Role
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.endpoint import Call, JsonAnswer, call

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import AuthError, InvalidSpecError, NotFoundError
 from selectroute.registry.log.header_rows import read_setting, write_setting
 from selectroute.registry.log.tables import token
 from selectroute.registry.model import time_of, time_text
-from selectroute.registry.role import Role
 from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter

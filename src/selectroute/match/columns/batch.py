@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.columns import ColumnTypeError
-from selectroute.match.from_messages import is_mixed
+from selectroute.match.columns.columns import ColumnTypeError
+from selectroute.match.columns.from_messages import is_mixed
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.names import INVALID_NAMES, breaches
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
+from selectroute.match.kernel.utf8 import after, before, byte_of, code_point, first_of, size_of
 from selectroute.match.memory import address_of
-from selectroute.match.utf8 import after, before, byte_of, code_point, first_of, size_of
 
 # Bytes that the greedy search may read in vain before the bit-parallel search takes over: per byte and symbol
 # the cost of that search, and at least the cost of its arrays.

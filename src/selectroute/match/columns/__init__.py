@@ -1,0 +1,12 @@
+"""Columns of messages: Arrow columns found by their names, as lanes of type tags and 64 bits.
+
+::
+
+    from_messages: single messages ──→ columns of any property type
+                                          ↓
+    batch: a column by its name ──→ columns: its lane ──→ fields: lanes of fields with several names
+                                                              ↓
+    missing: columns that are read, but not there          to_messages: complete messages again
+
+Higher rooms import all of these. Nothing here loads numba.
+"""
