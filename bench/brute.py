@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from bench.conditions import Columns, Condition, Rows, matching
 from bench.engine import Engine
-from bench.oracle import Expected
+from bench.workloads.conditions import Columns, Condition, Rows, matching
+from bench.workloads.oracle import Expected
 
 
 class BruteEngine(Engine):

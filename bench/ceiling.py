@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bench.engine import Engine, SkippedError
-from bench.oracle import Expected
-from bench.workloads import COLORS, TYPES, Triples
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import COLORS, TYPES, Triples
 
 SOURCE: Final = Path(__file__).with_name("ceiling.c")
 FLAGS: Final = ("-O3", "-march=native", "-shared", "-fPIC")

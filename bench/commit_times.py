@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bench.workloads import Ints
+from bench.workloads.plain import Ints
 
 _HEAD: Final = Struct(">qi9xh12xqq")
 _LENGTH_ENDS: Final = 12

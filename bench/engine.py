@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 import selectroute as sr
 from bench.engine import Engine, Timed
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 DEFAULT_LENGTH: Final = sr.Limits().length
 UNLIMITED: Final = sr.Limits(length=2**31, nesting=2**31, items=2**31)

@@ -26,9 +26,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from bench.cores import processor_seconds
 from bench.definition import Size
 from bench.engine import Engine, Timed
-from bench.oracle import Expected
 from bench.streamed import DELIVERED, PARTITIONS, Streamed
-from bench.workloads import Ints
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import Ints
 from selectroute.spark import Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
 
 BATCH: Final = 400_000

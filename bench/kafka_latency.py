@@ -21,7 +21,7 @@ from bench.kafka_engines import KafkaEngine
 from bench.measure import Sample, WrongCountError
 from bench.paced import CYCLE
 from bench.streamed import PARTITIONS, Streamed
-from bench.workloads import Ints
+from bench.workloads.plain import Ints
 
 NAME: Final = "kafka-latency"
 RATES: Final = {"Z": (1_000, 5_000), "R": (1_000, 5_000, 20_000)}

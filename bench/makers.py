@@ -12,10 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import selectroute as sr
-from bench import replies
-from bench.alike import ExpandedEngine
 from bench.brute import BruteEngine
-from bench.catalogue import WORKLOADS
 from bench.ceiling import Ceiling, CeilingEngine, library
 from bench.churn import ENGINES as CHANGES
 from bench.churn import ChurnEngine, PublishedEngine
@@ -31,6 +28,9 @@ from bench.engines import (
     to_messages,
 )
 from bench.jvm import PEERS, JvmEngine
+from bench.workloads import replies
+from bench.workloads.alike import ExpandedEngine
+from bench.workloads.catalogue import WORKLOADS
 
 KERNEL_BATCH: Final = 50_000
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.catalogue import WORKLOADS
 from bench.engines import indexed
+from bench.workloads.catalogue import WORKLOADS
 
 
 def index_bytes(workload: str, rules: int) -> int:

@@ -10,7 +10,7 @@ import lark
 
 import selectroute as sr
 from bench.engine import Engine
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 GRAMMAR = Path(__file__).with_name("selector.lark")
 

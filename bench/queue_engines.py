@@ -18,9 +18,9 @@ import numpy as np
 import selectroute as sr
 from bench.definition import Size
 from bench.engine import Engine, Timed
-from bench.oracle import Expected
 from bench.queued import GROUP, DictHolder, Holder, QueueHolder, SortedHolder, TableHolder, asked
-from bench.workloads import Ints
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import Ints
 
 
 class QueueEngine(Engine):

@@ -16,9 +16,9 @@ from typing import Final
 from bench.definition import Size
 from bench.measure import Sample
 from bench.memory import resident
-from bench.oracle import Expected
 from bench.queue_engines import Queues
 from bench.queued import BODY_BYTES
+from bench.workloads.oracle import Expected
 
 NAME: Final = "queue-memory"
 

@@ -21,7 +21,7 @@ import numpy as np
 from sortedcontainers import SortedDict
 
 import selectroute as sr
-from bench.workloads import Draws, Ints, splitmix64_at
+from bench.workloads.plain import Draws, Ints, splitmix64_at
 
 BODY_BYTES: Final = 100
 GROUP: Final = 10

@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 import selectroute as sr
-from bench import replies
 from bench.definition import Size
 from bench.opened import Opened
-from bench.oracle import Expected
+from bench.workloads import replies
+from bench.workloads.oracle import Expected
 
 TEAMS: Final = 10
 """The values of the label, so that one of them is a tenth of any registry."""

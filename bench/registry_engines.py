@@ -21,12 +21,13 @@ from typing import Any, Final
 import numpy as np
 
 import selectroute as sr
-from bench import callers, replies
+from bench import callers
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError
-from bench.oracle import Expected
 from bench.registered import Registered, asked_of, labels, lines
-from bench.workloads import ranint, splitmix64
+from bench.workloads import replies
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import ranint, splitmix64
 
 BATCH: Final = 1_000
 """The subscriptions of one batch, all at one revision."""

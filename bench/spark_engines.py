@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType
 
-from bench.catalogue import WORKLOADS
 from bench.definition import Size
 from bench.engine import Engine
 from bench.engines import Built
-from bench.oracle import Expected, Oracle
-from bench.workloads import Ints, Triples, messages, selectors, with_body
+from bench.workloads.catalogue import WORKLOADS
+from bench.workloads.oracle import Expected, Oracle
+from bench.workloads.plain import Ints, Triples, messages, selectors, with_body
 from selectroute.spark import Output, local_session, match_files, publish_partitions, route, unpack
 
 PARTITIONS: Final = (2, 8)

@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import selectroute as sr
-from bench.catalogue import WORKLOADS
 from bench.commit_times import CommitTimes
 from bench.definition import Size
 from bench.engine import SkippedError
 from bench.opened import Opened
-from bench.oracle import Expected
-from bench.replies import correlation_ids
-from bench.workloads import BODY, Ints
+from bench.workloads.catalogue import WORKLOADS
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import BODY, Ints
+from bench.workloads.replies import correlation_ids
 from selectroute.kafka.headers import COUNT
 
 PARTITIONS: Final = 4

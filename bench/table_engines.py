@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from bench.catalogue import WORKLOADS
 from bench.cores import processor_seconds
 from bench.engine import Engine, Timed
-from bench.oracle import Expected
 from bench.streamed import PARTITIONS, Streamed, messages
-from bench.workloads import with_body
+from bench.workloads.catalogue import WORKLOADS
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import with_body
 from selectroute.spark import BatchReport, FanOut, Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
 from selectroute.spark.job.job import COMPACT_EVERY, DELTA, PARQUET
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import pyarrow.parquet as pq
 
 from bench import queue_engines, queue_memory, registry_engines
-from bench.catalogue import WORKLOADS, Messages
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.engines import Built, build
@@ -25,7 +24,8 @@ from bench.memory import index_bytes
 from bench.paced import CYCLE
 from bench.registered import Registered
 from bench.streamed import Streamed
-from bench.texts import texts
+from bench.workloads.catalogue import WORKLOADS, Messages
+from bench.workloads.texts import texts
 
 AnyEngine = TypeVar("AnyEngine", bound=Engine)
 

@@ -5,11 +5,11 @@ import pytest
 
 import selectroute as sr
 from bench.brute import BruteEngine, expected
-from bench.catalogue import WORKLOADS
-from bench.conditions import And, Columns, Compare, IsNull, Not, matching
 from bench.definition import MESSAGES, TEXTS, sizes
 from bench.engines import IndexEngine, KernelEngine, KernelOneEngine, build, to_messages
-from bench.oracle import Oracle
+from bench.workloads.catalogue import WORKLOADS
+from bench.workloads.conditions import And, Columns, Compare, IsNull, Not, matching
+from bench.workloads.oracle import Oracle
 
 SIZES = [size for size in sizes() if size.workload not in (TEXTS, MESSAGES)]
 SMALL = [size for size in SIZES if size.rules <= 1_000 and size.rules * size.checked <= 2_000_000]
@@ -72,7 +72,7 @@ def test_a_message_does_not_depend_on_where_one_starts(name):
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "G"], ids=lambda size: size.name)
 def test_growth_has_five_matches_a_message(size):
-    from bench.growth import messages, rules
+    from bench.workloads.growth import messages, rules
 
     assert Oracle(rules(size.rules)).expected(messages(size.rules, size.checked)[0]) == size.check
     assert size.check.matches / size.checked == pytest.approx(5, rel=0.1)
@@ -80,8 +80,8 @@ def test_growth_has_five_matches_a_message(size):
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "D"], ids=lambda size: size.name)
 def test_many_subscribe_to_the_same_thousand_selectors(size):
-    from bench.alike import DISTINCT, ExpandedEngine, rules
-    from bench.workloads import messages
+    from bench.workloads.alike import DISTINCT, ExpandedEngine, rules
+    from bench.workloads.plain import messages
 
     sent, batch = messages(size.checked)
     assert Oracle(rules(size.rules)).expected(sent) == size.check
@@ -93,7 +93,7 @@ def test_many_subscribe_to_the_same_thousand_selectors(size):
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "R"], ids=lambda size: size.name)
 def test_nine_replies_of_ten_are_waited_for(size):
-    from bench.replies import expected
+    from bench.workloads.replies import expected
 
     assert expected(size.rules, size.checked) == size.check
     assert size.check.matches / size.checked == pytest.approx(0.9, abs=0.02)

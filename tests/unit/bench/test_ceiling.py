@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench import growth
 from bench.ceiling import Ceiling, CeilingEngine, library
 from bench.definition import sizes
 from bench.engine import SkippedError
-from bench.oracle import Oracle
-from bench.workloads import messages, rules
+from bench.workloads import growth
+from bench.workloads.oracle import Oracle
+from bench.workloads.plain import messages, rules
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler on PATH"

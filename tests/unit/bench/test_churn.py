@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench import replies
 from bench.brute import expected
-from bench.catalogue import WORKLOADS
 from bench.churn import ENGINES, ChurnEngine, PublishedEngine
 from bench.engines import build, indexed, to_messages
+from bench.workloads import replies
+from bench.workloads.catalogue import WORKLOADS
 
 
 @pytest.mark.parametrize("name", ENGINES)

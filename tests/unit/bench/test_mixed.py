@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from bench import mixed
+from bench.workloads import mixed
 
 
 def test_a_message_carries_twenty_attributes_of_sixty():

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bench import replies
 from bench.definition import Size, benchmarks
 from bench.measure import WrongCountError, measure
-from bench.oracle import Expected
 from bench.registered import Registered
 from bench.registry_engines import ENGINES, STARTS, makers, starts
+from bench.workloads import replies
+from bench.workloads.oracle import Expected
 
 pytestmark = pytest.mark.slow
 

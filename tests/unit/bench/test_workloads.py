@@ -8,8 +8,8 @@ import pytest
 import selectroute as sr
 from bench.definition import sizes
 from bench.engines import KernelEngine, build
-from bench.oracle import Expected, Oracle
-from bench.workloads import messages, rules, selectors, splitmix64
+from bench.workloads.oracle import Expected, Oracle
+from bench.workloads.plain import messages, rules, selectors, splitmix64
 
 CHECKED = 2_000
 SIZES = [size for size in sizes() if size.workload in ("Z", "U")]

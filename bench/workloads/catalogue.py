@@ -8,9 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from bench import adversarial, alike, growth, mixed, replies, workloads
-from bench.conditions import And, Compare, Condition
-from bench.workloads import Triples
+from bench.workloads import adversarial, alike, growth, mixed, plain, replies
+from bench.workloads.conditions import And, Compare, Condition
+from bench.workloads.plain import Triples
 
 Messages = Callable[[int, int, int], pa.RecordBatch]
 """Columns by the number of rules, the number of messages, and the first message."""
@@ -38,7 +38,7 @@ def _triple_conditions(triples: Triples) -> Iterator[Condition]:
 
 def _of_triples(triples: Callable[[int], Triples], messages: Messages) -> Workload:
     return Workload(
-        texts=lambda rules: workloads.selectors(triples(rules)),
+        texts=lambda rules: plain.selectors(triples(rules)),
         conditions=lambda rules: _triple_conditions(triples(rules)),
         messages=messages,
         triples=triples,
@@ -54,8 +54,8 @@ def _of_conditions(conditions: Callable[[int], Iterator[Condition]], messages: M
 
 
 WORKLOADS: Final[dict[str, Workload]] = {
-    "Z": _of_triples(lambda rules: workloads.rules("Z", rules), adversarial.plain_messages),
-    "U": _of_triples(lambda rules: workloads.rules("U", rules), adversarial.plain_messages),
+    "Z": _of_triples(lambda rules: plain.rules("Z", rules), adversarial.plain_messages),
+    "U": _of_triples(lambda rules: plain.rules("U", rules), adversarial.plain_messages),
     "R": Workload(
         texts=replies.selectors,
         conditions=lambda rules: (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bench.workloads import splitmix64
+from bench.workloads.plain import splitmix64
 
 _SEED, _DRAWS = 3, 24
 INVALID_EVERY: Final = 8

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.workloads import COLORS, WEIGHTS, Ints, Triples
+from bench.workloads.plain import COLORS, WEIGHTS, Ints, Triples
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 import selectroute as sr
 from bench.engine import Engine
-from bench.oracle import Expected
-from bench.workloads import Triples
-from bench.workloads import rules as rules_of
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import Triples
+from bench.workloads.plain import rules as rules_of
 
 DISTINCT: Final = 1_000
 """The selectors."""

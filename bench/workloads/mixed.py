@@ -1,6 +1,6 @@
 """Workload M, mixed: selectors of many shapes over attributes of every type, as of many applications.
 
-Streams are those of `workloads`; ``shuffle(n, k)`` is the first k of 0 to n - 1 after step s = 0 to k - 1 of
+Streams are those of `plain`; ``shuffle(n, k)`` is the first k of 0 to n - 1 after step s = 0 to k - 1 of
 swapping place s with place s + ranint(n - s).
 
 **Attributes** are ``p0`` to ``p59``; what attribute k holds is said by its last digit:
@@ -45,8 +45,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bench.conditions import And, Between, Compare, Condition, Constant, In, IsNull, Like, Not, Or, Sum
-from bench.workloads import Draws, Ints, ranint, splitmix64, zipf
+from bench.workloads.conditions import (
+    And,
+    Between,
+    Compare,
+    Condition,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Sum,
+)
+from bench.workloads.plain import Draws, Ints, ranint, splitmix64, zipf
 
 ATTRIBUTES: Final = 60
 CARRIED: Final = 20

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from bench.oracle import Expected
-from bench.workloads import Draws, Ints, ranint, splitmix64, splitmix64_at
+from bench.workloads.oracle import Expected
+from bench.workloads.plain import Draws, Ints, ranint, splitmix64, splitmix64_at
 
 _RULE_SEED, _RULE_DRAWS = 3, 3
 _MESSAGE_SEED = 4

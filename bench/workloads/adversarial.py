@@ -1,6 +1,6 @@
 """Adversarial rows: rules that leave an index little to hold on to. Each is seeded and exact.
 
-Messages are those of `workloads` (draws of seed 2) unless said; rule i takes its draws from seed 8, as many
+Messages are those of `plain` (draws of seed 2) unless said; rule i takes its draws from seed 8, as many
 as its row says, and ``top(n, m)`` is n - m + ranint(m): one of the highest m of n.
 
 - **hot**: every selector asks for one value that every message has. JMSType is 'hot' in all messages. Two
@@ -38,9 +38,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bench import workloads
-from bench.conditions import And, Compare, Condition, Like, Or
-from bench.workloads import COLORS, TYPES, WEIGHTS, Draws, named, ranint, splitmix64
+from bench.workloads import plain
+from bench.workloads.conditions import And, Compare, Condition, Like, Or
+from bench.workloads.plain import COLORS, TYPES, WEIGHTS, Draws, named, ranint, splitmix64
 
 BRANCHES: Final = 1_000
 PAIRS: Final = 1_000
@@ -130,18 +130,18 @@ def long_like(rules: int) -> Iterator[Condition]:
 
 def plain_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
     """Messages as they are in Z."""
-    return workloads.messages(count, start)[1]
+    return plain.messages(count, start)[1]
 
 
 def hot_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
     """Messages whose JMSType is 'hot'."""
-    batch = workloads.messages(count, start)[1]
+    batch = plain.messages(count, start)[1]
     return batch.set_column(0, "JMSType", pa.array(["hot"] * count, pa.string()))
 
 
 def pair_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
     """Messages of one pair of JMSType and color, with 1,000 regions."""
-    batch = workloads.messages(count, start)[1]
+    batch = plain.messages(count, start)[1]
     regions = named("k", ranint(splitmix64(_PAIR_SEED, start, count), _PAIR_REGIONS), _PAIR_REGIONS)
     columns = {"JMSType": pa.array(["t0"] * count), "color": pa.array(["c0"] * count), "region": regions}
     for name, column in columns.items():

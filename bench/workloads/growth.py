@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from bench.workloads import WEIGHTS, Triples, named, ranint, splitmix64
+from bench.workloads.plain import WEIGHTS, Triples, named, ranint, splitmix64
 
 _RULE_SEED, _MESSAGE_SEED, _DRAWS = 1, 2, 3
 _COLORS = 10
