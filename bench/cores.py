@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from bench.definition import Size, sizes
-from bench.engines import Built
+from bench.matching.engines import Built
 from bench.measure import Sample, WrongCountError
 from bench.spark_engines import Source, engines, write_checked, write_files
 from bench.workloads.catalogue import WORKLOADS

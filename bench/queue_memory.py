@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.definition import Size
+from bench.matching.memory import resident
 from bench.measure import Sample
-from bench.memory import resident
 from bench.queue_engines import Queues
 from bench.queued import BODY_BYTES
 from bench.workloads.oracle import Expected

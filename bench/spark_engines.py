@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType
 
 from bench.definition import Size
 from bench.engine import Engine
-from bench.engines import Built
+from bench.matching.engines import Built
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected, Oracle
 from bench.workloads.plain import Ints, Triples, messages, selectors, with_body

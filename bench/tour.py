@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from bench import queue_engines, queue_memory, registry_engines
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
-from bench.engines import Built, build
-from bench.makers import makers
+from bench.matching.engines import Built, build
+from bench.matching.makers import makers
+from bench.matching.memory import index_bytes
 from bench.measure import Sample, measure
-from bench.memory import index_bytes
 from bench.paced import CYCLE
 from bench.registered import Registered
 from bench.streamed import Streamed
@@ -82,7 +82,7 @@ class Tour:
     def _texts(self, size: Size, chosen: list[Benchmark]) -> None:
         """What is measured of a size whose rules are texts: nothing is built of them."""
         # lark is imported only when a benchmark needs it.
-        from bench import parsers
+        from bench.matching import parsers
 
         make = parsers.makers(texts(size.rules))
         for benchmark in chosen:

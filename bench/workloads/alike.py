@@ -6,15 +6,10 @@ message matches N / 1,000 times as many as of Z's first thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-import selectroute as sr
-from bench.engine import Engine
-from bench.workloads.oracle import Expected
 from bench.workloads.plain import Triples
 from bench.workloads.plain import rules as rules_of
 
@@ -27,37 +22,3 @@ def rules(count: int) -> Triples:
     first = rules_of("Z", DISTINCT)
     number = np.arange(count) % DISTINCT
     return Triples(first.type[number], first.color[number], first.weight[number])
-
-
-class ExpandedEngine(Engine):
-    """What one would write around a matcher that does not share: the thousand selectors are matched by the
-    kernel, and the subscribers of those that match are taken from a table of them, a row each, by NumPy.
-    """
-
-    name = "expanded"
-
-    def __init__(
-        self,
-        texts: Callable[[int], Iterable[str]],
-        rules: int,
-        batches: Sequence[pa.RecordBatch],
-        checked: int,
-    ) -> None:
-        self.messages = sum(batch.num_rows for batch in batches)
-        self._snapshot = sr.build_snapshot((f"s{n}", text) for n, text in enumerate(texts(DISTINCT)))
-        self._subscribers = np.arange(rules, dtype=np.int32).reshape(-1, DISTINCT).T.copy()
-        self._batches = batches
-        self._checked = batches[0].slice(0, checked)
-
-    def judge(self) -> Expected:
-        """See `Engine`."""
-        found = self._matched(self._checked)
-        return Expected(len(found), int(found.sum(dtype=np.int64)))
-
-    def run(self) -> int:
-        """See `Engine`."""
-        return sum(len(self._matched(batch)) for batch in self._batches)
-
-    def _matched(self, batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """Return the subscribers of each message, one after another."""
-        return self._subscribers[self._snapshot.match(batch).ordinals].reshape(-1)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import selectroute as sr
-from bench.brute import BruteEngine, expected
 from bench.definition import MESSAGES, TEXTS, sizes
-from bench.engines import IndexEngine, KernelEngine, KernelOneEngine, build, to_messages
+from bench.matching.brute import BruteEngine, expected
+from bench.matching.engines import IndexEngine, KernelEngine, KernelOneEngine, build, to_messages
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.conditions import And, Columns, Compare, IsNull, Not, matching
 from bench.workloads.oracle import Oracle
@@ -80,7 +80,8 @@ def test_growth_has_five_matches_a_message(size):
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.workload == "D"], ids=lambda size: size.name)
 def test_many_subscribe_to_the_same_thousand_selectors(size):
-    from bench.workloads.alike import DISTINCT, ExpandedEngine, rules
+    from bench.matching.expanded import ExpandedEngine
+    from bench.workloads.alike import DISTINCT, rules
     from bench.workloads.plain import messages
 
     sent, batch = messages(size.checked)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.ceiling import Ceiling, CeilingEngine, library
 from bench.definition import sizes
 from bench.engine import SkippedError
+from bench.matching.ceiling import Ceiling, CeilingEngine, library
 from bench.workloads import growth
 from bench.workloads.oracle import Oracle
 from bench.workloads.plain import messages, rules

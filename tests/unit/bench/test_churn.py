@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.brute import expected
-from bench.churn import ENGINES, ChurnEngine, PublishedEngine
-from bench.engines import build, indexed, to_messages
+from bench.matching.brute import expected
+from bench.matching.churn import ENGINES, ChurnEngine, PublishedEngine
+from bench.matching.engines import build, indexed, to_messages
 from bench.workloads import replies
 from bench.workloads.catalogue import WORKLOADS
 

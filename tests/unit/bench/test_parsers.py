@@ -3,7 +3,7 @@
 import pytest
 
 from bench.definition import TEXTS, sizes
-from bench.parsers import LarkParser, makers
+from bench.matching.parsers import LarkParser, makers
 from bench.workloads.texts import INVALID_EVERY, texts
 from selectroute.selector import InvalidSelectorError, Selector
 from tests.support.corpus_rows import rows

@@ -7,7 +7,7 @@ import pytest
 
 import selectroute as sr
 from bench.definition import sizes
-from bench.engines import KernelEngine, build
+from bench.matching.engines import KernelEngine, build
 from bench.workloads.oracle import Expected, Oracle
 from bench.workloads.plain import messages, rules, selectors, splitmix64
 

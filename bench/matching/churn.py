@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from bench.engine import Timed
-from bench.engines import Built, IndexEngine, KernelEngine
+from bench.matching.engines import Built, IndexEngine, KernelEngine
 
 ENGINES: Final = ("add", "remove", "one-message")
 

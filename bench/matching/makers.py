@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 import selectroute as sr
-from bench.brute import BruteEngine
-from bench.ceiling import Ceiling, CeilingEngine, library
-from bench.churn import ENGINES as CHANGES
-from bench.churn import ChurnEngine, PublishedEngine
 from bench.definition import Size
 from bench.engine import Engine
-from bench.engines import (
+from bench.jvm import PEERS, JvmEngine
+from bench.matching.brute import BruteEngine
+from bench.matching.ceiling import Ceiling, CeilingEngine, library
+from bench.matching.churn import ENGINES as CHANGES
+from bench.matching.churn import ChurnEngine, PublishedEngine
+from bench.matching.engines import (
     Built,
     IndexEngine,
     KernelEngine,
@@ -27,9 +28,8 @@ from bench.engines import (
     ReferenceEngine,
     to_messages,
 )
-from bench.jvm import PEERS, JvmEngine
+from bench.matching.expanded import ExpandedEngine
 from bench.workloads import replies
-from bench.workloads.alike import ExpandedEngine
 from bench.workloads.catalogue import WORKLOADS
 
 KERNEL_BATCH: Final = 50_000

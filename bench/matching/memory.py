@@ -1,4 +1,4 @@
-"""The memory of rules in the mutable index: ``python -m bench.memory WORKLOAD RULES`` prints the bytes.
+"""Memory of rules in the mutable index: ``python -m bench.matching.memory WORKLOAD RULES`` prints bytes.
 
 It is the growth of a fresh process, texts included, so that nothing freed before is counted as free of
 charge.
@@ -12,14 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.engines import indexed
+from bench.matching.engines import indexed
 from bench.workloads.catalogue import WORKLOADS
 
 
 def index_bytes(workload: str, rules: int) -> int:
     """Return the bytes that a process of its own grows by when it indexes the rules of a workload."""
-    command = [sys.executable, "-m", "bench.memory", workload, str(rules)]
-    root = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "bench.matching.memory", workload, str(rules)]
+    root = Path(__file__).parents[2]
     return int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout)
 
 
