@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from bench import queue_engines, queue_memory, registry_engines
+from bench import queue_engines, queue_memory
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.matching.engines import Built, build
@@ -22,7 +22,8 @@ from bench.matching.makers import makers
 from bench.matching.memory import index_bytes
 from bench.measure import Sample, measure
 from bench.paced import CYCLE
-from bench.registered import Registered
+from bench.registry import engines as registry_engines
+from bench.registry.registered import Registered
 from bench.streamed import Streamed
 from bench.workloads.catalogue import WORKLOADS, Messages
 from bench.workloads.texts import texts

@@ -6,7 +6,7 @@ from bench.definition import MESSAGES, TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
 from bench.matching.churn import ENGINES as CHANGES
 from bench.queue_engines import ENGINES as QUEUES
-from bench.registry_engines import ENGINES as REGISTRY
+from bench.registry.engines import ENGINES as REGISTRY
 from bench.workloads.catalogue import WORKLOADS
 
 ENGINES = {

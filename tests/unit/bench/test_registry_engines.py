@@ -6,8 +6,8 @@ import pytest
 
 from bench.definition import Size, benchmarks
 from bench.measure import WrongCountError, measure
-from bench.registered import Registered
-from bench.registry_engines import ENGINES, STARTS, makers, starts
+from bench.registry.engines import ENGINES, STARTS, makers, starts
+from bench.registry.registered import Registered
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
 

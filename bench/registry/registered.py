@@ -33,7 +33,7 @@ from bench.workloads.oracle import Expected
 TEAMS: Final = 10
 """The values of the label, so that one of them is a tenth of any registry."""
 
-_ROOT: Final = Path(__file__).parents[1]
+_ROOT: Final = Path(__file__).parents[2]
 _START_SECONDS: Final = 600
 _STOP_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.02

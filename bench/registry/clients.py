@@ -1,6 +1,6 @@
 """Clients of a service who register subscriptions, each on a connection of its own.
 
-``python -m bench.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after the other;
+``python -m bench.registry.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after the other;
 with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer: the ETag,
 and the nanoseconds it took.
 """

@@ -21,10 +21,10 @@ from typing import Any, Final
 import numpy as np
 
 import selectroute as sr
-from bench import callers
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError
-from bench.registered import Registered, asked_of, labels, lines
+from bench.registry import callers
+from bench.registry.registered import Registered, asked_of, labels, lines
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import ranint, splitmix64
@@ -96,7 +96,7 @@ class ClientsEngine(RegistryEngine):
         clients, _, minimal = self.name.partition("-")
         bodies = "".join(json.dumps(one.to_json()) + "\n" for one in _specs(self._new))
         before = self._registry.revision
-        command = [sys.executable, "-m", "bench.clients", self._registered.service.url, clients]
+        command = [sys.executable, "-m", "bench.registry.clients", self._registered.service.url, clients]
         started = time.perf_counter()
         ran = subprocess.run(
             [*command, "return=minimal" if minimal else "-"],
@@ -247,7 +247,7 @@ class CallerEngine(RegistryEngine):
 @contextmanager
 def _beside(shape: str, url: str) -> Iterator[None]:
     """Let other callers ask a service meanwhile, in a process of their own."""
-    command = [sys.executable, "-m", "bench.callers", shape, url]
+    command = [sys.executable, "-m", "bench.registry.callers", shape, url]
     caller = subprocess.Popen(command, cwd=callers.ROOT, stdin=subprocess.DEVNULL)
     try:
         time.sleep(_BEGIN_SECONDS)

@@ -1,6 +1,6 @@
 """What another caller asks of a service, as costly as one request can be made.
 
-``python -m bench.callers SHAPE URL`` asks it again and again until it is ended.
+``python -m bench.registry.callers SHAPE URL`` asks it again and again until it is ended.
 
 The shapes are those with which one caller made others wait for seconds before there were budgets.
 """
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 _JSON: Final = {"Content-Type": "application/json"}
 _LINES: Final = {"Content-Type": "application/x-ndjson"}
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 
 _asked_to_end: list[bool] = []
 _STEP: Final = 1_000
