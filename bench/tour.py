@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from bench import queue_engines, queue_memory
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.matching.engines import Built, build
@@ -22,6 +21,8 @@ from bench.matching.makers import makers
 from bench.matching.memory import index_bytes
 from bench.measure import Sample, measure
 from bench.paced import CYCLE
+from bench.queues import engines as queue_engines
+from bench.queues import memory as queue_memory
 from bench.registry import engines as registry_engines
 from bench.registry.registered import Registered
 from bench.streamed import Streamed

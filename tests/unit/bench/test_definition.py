@@ -5,7 +5,7 @@ import pytest
 from bench.definition import MESSAGES, TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
 from bench.matching.churn import ENGINES as CHANGES
-from bench.queue_engines import ENGINES as QUEUES
+from bench.queues.engines import ENGINES as QUEUES
 from bench.registry.engines import ENGINES as REGISTRY
 from bench.workloads.catalogue import WORKLOADS
 

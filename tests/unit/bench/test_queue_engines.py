@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench import queue_engines, queue_memory
 from bench.definition import MESSAGES, benchmarks, sizes
 from bench.measure import WrongCountError, measure
+from bench.queues import engines as queue_engines
+from bench.queues import memory as queue_memory
 
 SIZE = next(size for size in sizes() if size.workload == MESSAGES)
 ENGINES = [(benchmark, name) for benchmark, engines in queue_engines.ENGINES.items() for name in engines]

@@ -1,4 +1,4 @@
-"""The memory of a message: ``python -m bench.queue_memory KIND MESSAGES`` prints the bytes.
+"""Memory of a message: ``python -m bench.queues.memory KIND MESSAGES`` prints the bytes.
 
 It is the growth of a fresh process by all messages of workload Q, less their bodies.
 """
@@ -16,8 +16,8 @@ from typing import Final
 from bench.definition import Size
 from bench.matching.memory import resident
 from bench.measure import Sample
-from bench.queue_engines import Queues
-from bench.queued import BODY_BYTES
+from bench.queues.engines import Queues
+from bench.queues.queued import BODY_BYTES
 from bench.workloads.oracle import Expected
 
 NAME: Final = "queue-memory"
@@ -25,10 +25,10 @@ NAME: Final = "queue-memory"
 
 def measured(kinds: Iterable[str], size: Size) -> list[Sample]:
     """Measure each kind of holder in a process of its own."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     taken = []
     for kind in kinds:
-        command = [sys.executable, "-m", "bench.queue_memory", kind, str(size.rules)]
+        command = [sys.executable, "-m", "bench.queues.memory", kind, str(size.rules)]
         found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
         each = int(found) / size.rules
         taken.append(Sample(NAME, kind, size.workload, size.rules, 0, 0, 0.0, each))

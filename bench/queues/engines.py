@@ -1,4 +1,4 @@
-"""What is measured on queues: messages are taken by an id or a selector, and put; see `bench.queued`.
+"""What is measured on queues: messages are taken by an id or a selector, and put; see `bench.queues.queued`.
 
 An engine takes messages by the chunk and puts them back, and the clock stands still meanwhile. What a chunk
 is asked for by is made just before, as in a program that has just received it.
@@ -18,7 +18,7 @@ import numpy as np
 import selectroute as sr
 from bench.definition import Size
 from bench.engine import Engine, Timed
-from bench.queued import GROUP, DictHolder, Holder, QueueHolder, SortedHolder, TableHolder, asked
+from bench.queues.queued import GROUP, DictHolder, Holder, QueueHolder, SortedHolder, TableHolder, asked
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import Ints
 
