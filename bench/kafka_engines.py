@@ -23,9 +23,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from bench.cores import processor_seconds
 from bench.definition import Size
 from bench.engine import Engine, Timed
+from bench.spark.cores import processor_seconds
 from bench.streamed import DELIVERED, PARTITIONS, Streamed
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import Ints

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bench.cores import descendants
 from bench.kafka_engines import FanOutEngine
 from bench.kafka_latency import deliveries, pace, written
 from bench.measure import Sample, WrongCountError
 from bench.paced import CYCLE
+from bench.spark.cores import descendants
 from bench.streamed import Streamed
 
 NAME: Final = "kafka-memory"

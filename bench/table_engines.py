@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from bench.cores import processor_seconds
 from bench.engine import Engine, Timed
+from bench.spark.cores import processor_seconds
 from bench.streamed import PARTITIONS, Streamed, messages
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected

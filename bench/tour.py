@@ -177,7 +177,7 @@ class Tour:
 
     def _in_spark(self, size: Size, built: Built, folder: Path) -> Mapping[str, Callable[[int], Engine]]:
         """How to make Spark's engines; it is imported and started only when a benchmark needs it."""
-        from bench import spark_engines
+        from bench.spark import engines as spark_engines
 
         spark = self._session()
         make = WORKLOADS[size.workload].messages
@@ -194,7 +194,8 @@ class Tour:
 
     def _session(self) -> Any:
         """Spark, started when it is first needed; with what Kafka takes if that is asked for."""
-        from bench import spark_engines, streamed
+        from bench import streamed
+        from bench.spark import engines as spark_engines
 
         if self._spark is None:
             conf: dict[str, str] = {}
@@ -238,8 +239,8 @@ class Tour:
             self._measure(benchmark, size, make)
 
     def _under_each_master(self, benchmark: Benchmark, size: Size, folder: Path) -> list[Sample]:
-        """How cost grows with cores, see `bench.cores`."""
-        from bench import cores
+        """How cost grows with cores, see `bench.spark.cores`."""
+        from bench.spark import cores
 
         repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
         count = benchmark.messages(benchmark.engines[0], size, self._quick)

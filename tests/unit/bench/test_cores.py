@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.cores import processor_seconds
+from bench.spark.cores import processor_seconds
 
 BUSY = "import time; t = time.process_time()\nwhile time.process_time() < t + 0.5: pass\n"
 

@@ -1,6 +1,6 @@
 """How cost grows with cores: the same work under one master of Spark after another, each in a fresh process.
 
-``python -m bench.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a line
+``python -m bench.spark.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a line
 of JSON for each timed run. What counts is *processor time*, of the driver, of executors and of Python workers
 together, because wall time on two cores says more about what else runs; it stands beside it.
 """
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from bench.definition import Size, sizes
 from bench.matching.engines import Built
 from bench.measure import Sample, WrongCountError
-from bench.spark_engines import Source, engines, write_checked, write_files
+from bench.spark.engines import Source, engines, write_checked, write_files
 from bench.workloads.catalogue import WORKLOADS
 from selectroute import Snapshot
 from selectroute.spark import local_session
@@ -40,9 +40,9 @@ def measured(size: Size, folder: Path, messages: int, repetitions: int) -> list[
     taken = []
     for master in MASTERS:
         given = [master, str(folder), size.workload, str(size.rules), str(messages), str(repetitions)]
-        root = Path(__file__).parents[1]
+        root = Path(__file__).parents[2]
         done = subprocess.run(
-            [sys.executable, "-m", "bench.cores", *given],
+            [sys.executable, "-m", "bench.spark.cores", *given],
             stdout=subprocess.PIPE, text=True, check=True, cwd=root,
         )  # fmt: skip
         for line in done.stdout.splitlines():
