@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
+from bench.kafka.paced import CYCLE
+from bench.kafka.streamed import Streamed
 from bench.matching.engines import Built, build
 from bench.matching.makers import makers
 from bench.matching.memory import index_bytes
 from bench.measure import Sample, measure
-from bench.paced import CYCLE
 from bench.queues import engines as queue_engines
 from bench.queues import memory as queue_memory
 from bench.registry import engines as registry_engines
 from bench.registry.registered import Registered
-from bench.streamed import Streamed
 from bench.workloads.catalogue import WORKLOADS, Messages
 from bench.workloads.texts import texts
 
@@ -194,7 +194,7 @@ class Tour:
 
     def _session(self) -> Any:
         """Spark, started when it is first needed; with what Kafka takes if that is asked for."""
-        from bench import streamed
+        from bench.kafka import streamed
         from bench.spark import engines as spark_engines
 
         if self._spark is None:
@@ -207,7 +207,11 @@ class Tour:
 
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
-        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay, table_engines
+        from bench.kafka import engines as kafka_engines
+        from bench.kafka import latency as kafka_latency
+        from bench.kafka import memory as kafka_memory
+        from bench.kafka import relay as kafka_relay
+        from bench.kafka import table_engines
         from bench.peers.topics import frameworks
 
         try:

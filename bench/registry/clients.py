@@ -1,8 +1,8 @@
 """Clients of a service who register subscriptions, each on a connection of its own.
 
-``python -m bench.registry.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after the
-other; with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer: the
-ETag, and the nanoseconds it took.
+``python -m bench.registry.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after
+the other; with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer:
+the ETag, and the nanoseconds it took.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How cost grows with cores: the same work under one master of Spark after another, each in a fresh process.
 
-``python -m bench.spark.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a line
-of JSON for each timed run. What counts is *processor time*, of the driver, of executors and of Python workers
-together, because wall time on two cores says more about what else runs; it stands beside it.
+``python -m bench.spark.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a
+line of JSON for each timed run. What counts is *processor time*, of the driver, of executors and of Python
+workers together, because wall time on two cores says more about what else runs; it stands beside it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from struct import pack
 
 import numpy as np
 
-from bench.commit_times import CommitTimes
+from bench.kafka.commit_times import CommitTimes
 
 _PLAIN, _TRANSACTIONAL, _MARK = 0, 0x10, 0x30
 

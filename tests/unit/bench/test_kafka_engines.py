@@ -9,9 +9,9 @@ import pytest
 
 from bench.definition import KAFKA as GROUP
 from bench.definition import benchmarks, sizes
+from bench.kafka.paced import CYCLE
+from bench.kafka.streamed import PARTITIONS, Streamed, messages
 from bench.measure import WrongCountError, measure
-from bench.paced import CYCLE
-from bench.streamed import PARTITIONS, Streamed, messages
 from tests.support.components import KAFKA
 
 pytestmark = [*KAFKA, pytest.mark.spark]
@@ -28,14 +28,15 @@ def streamed(kafka, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(spark, streamed):
-    from bench import kafka_engines, kafka_relay
+    from bench.kafka import engines as kafka_engines
+    from bench.kafka import relay as kafka_relay
 
     return {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
 
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    from bench import kafka_engines
+    from bench.kafka import engines as kafka_engines
 
     monkeypatch.setattr(kafka_engines, "BATCH", 100)
 
@@ -86,7 +87,7 @@ def test_records_have_what_decides(streamed):
 
 @pytest.mark.nightly
 def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
-    from bench import kafka_latency
+    from bench.kafka import latency as kafka_latency
 
     monkeypatch.setattr(kafka_latency, "_WARM_SECONDS", 1)
     monkeypatch.setattr(kafka_latency, "_FIRST_SECONDS", 1)
@@ -100,7 +101,8 @@ def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
 
 @pytest.mark.nightly
 def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, monkeypatch):
-    from bench import kafka_engines, kafka_memory
+    from bench.kafka import engines as kafka_engines
+    from bench.kafka import memory as kafka_memory
 
     monkeypatch.setattr(kafka_memory, "_EVERY_SECONDS", 2)
     engine = kafka_engines.FanOutEngine(spark, streamed, COUNT)

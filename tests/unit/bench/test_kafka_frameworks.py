@@ -7,12 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from bench import jvm, kafka_latency, kafka_relay
+from bench import jvm
 from bench.definition import sizes
 from bench.engine import SkippedError
+from bench.kafka import latency as kafka_latency
+from bench.kafka import relay as kafka_relay
+from bench.kafka.streamed import Streamed
 from bench.measure import measure
 from bench.peers.topics import frameworks
-from bench.streamed import Streamed
 from tests.support.components import BROKER, missing
 
 pytestmark = BROKER

@@ -8,11 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from bench import jvm, kafka_latency, kafka_relay
+from bench import jvm
 from bench.definition import sizes
 from bench.engine import SkippedError
+from bench.kafka import latency as kafka_latency
+from bench.kafka import relay as kafka_relay
+from bench.kafka.streamed import PARTITIONS, Streamed
 from bench.measure import measure
-from bench.streamed import PARTITIONS, Streamed
 from selectroute.kafka.headers import Place
 from tests.support.components import BROKER
 

@@ -1,4 +1,4 @@
-"""``python -m bench.paced SERVERS TOPIC WORKLOAD RULES FIRST RATE SECONDS`` writes messages at an even rate.
+"""``python -m bench.kafka.paced SERVERS TOPIC WORKLOAD RULES FIRST RATE SECONDS`` writes messages evenly.
 
 A process of its own: what writes has other cares than what reads. Messages are the first `CYCLE` of the
 workload over and over, from number FIRST on; the key of each, and its time stamp, is when it was made, in
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from bench.definition import Size, sizes
-from bench.streamed import PARTITIONS, messages
+from bench.kafka.streamed import PARTITIONS, messages
 
 CYCLE: Final = 20_000
 _PAUSE_SECONDS: Final = 0.001

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.engine import Engine, Timed
+from bench.kafka.streamed import PARTITIONS, Streamed, messages
 from bench.spark.cores import processor_seconds
-from bench.streamed import PARTITIONS, Streamed, messages
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import with_body

@@ -25,8 +25,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from bench.definition import Size
 from bench.engine import Engine, Timed
+from bench.kafka.streamed import DELIVERED, PARTITIONS, Streamed
 from bench.spark.cores import processor_seconds
-from bench.streamed import DELIVERED, PARTITIONS, Streamed
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import Ints
 from selectroute.spark import Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout

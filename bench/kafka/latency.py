@@ -17,10 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from bench.kafka_engines import KafkaEngine
+from bench.kafka.engines import KafkaEngine
+from bench.kafka.paced import CYCLE
+from bench.kafka.streamed import PARTITIONS, Streamed
 from bench.measure import Sample, WrongCountError
-from bench.paced import CYCLE
-from bench.streamed import PARTITIONS, Streamed
 from bench.workloads.plain import Ints
 
 NAME: Final = "kafka-latency"
@@ -116,8 +116,8 @@ def pace(streamed: Streamed, topic: str, first: int, rate: int, seconds: float) 
     size = streamed.size
     given = [streamed.broker.address, topic, size.workload, size.rules, first, rate, seconds]
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.paced", *map(str, given)],
-        stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1],
+        [sys.executable, "-m", "bench.kafka.paced", *map(str, given)],
+        stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
 
 

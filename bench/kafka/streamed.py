@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import selectroute as sr
-from bench.commit_times import CommitTimes
 from bench.definition import Size
 from bench.engine import SkippedError
+from bench.kafka.commit_times import CommitTimes
 from bench.opened import Opened
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected

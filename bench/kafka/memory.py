@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bench.kafka_engines import FanOutEngine
-from bench.kafka_latency import deliveries, pace, written
+from bench.kafka.engines import FanOutEngine
+from bench.kafka.latency import deliveries, pace, written
+from bench.kafka.paced import CYCLE
+from bench.kafka.streamed import Streamed
 from bench.measure import Sample, WrongCountError
-from bench.paced import CYCLE
 from bench.spark.cores import descendants
-from bench.streamed import Streamed
 
 NAME: Final = "kafka-memory"
 PARTS: Final = ("driver", "workers", "JVM", "JVM's heap")

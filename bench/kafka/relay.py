@@ -21,8 +21,8 @@ from uuid import uuid4
 
 from bench.engine import SkippedError
 from bench.jvm import compiled, jdk
-from bench.kafka_engines import BATCH, KafkaEngine, Query
-from bench.streamed import Streamed
+from bench.kafka.engines import BATCH, KafkaEngine, Query
+from bench.kafka.streamed import Streamed
 
 RELAYED: Final = "relayed"
 """The topic to which relays write."""
