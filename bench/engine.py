@@ -1,4 +1,4 @@
-"""What every engine is: it can be checked, and it can be timed."""
+"""Engines: each can be checked, and each can be timed."""
 
 from __future__ import annotations
 

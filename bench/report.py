@@ -1,4 +1,4 @@
-"""The tables of README.md, made from the raw record and put between its markers.
+"""Tables of README.md, made from the raw record and put between its markers.
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
 rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add

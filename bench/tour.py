@@ -1,4 +1,4 @@
-"""One run over sizes and benchmarks."""
+"""Runs over sizes and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of jobs from Kafka to Kafka: the fan-out, and the same job with a no-op in its place.
+"""Jobs from Kafka to Kafka: the fan-out, and the same job with a no-op in its place.
 
 The no-op is Spark's own way from topic to topic: its source, an `arrow_udf` of what decides that returns an
 array as long as the true matches of each record, `explode`, the headers that a delivery gets, Spark's sink.

@@ -1,4 +1,4 @@
-"""How long a message takes from topic to topic: from when it was made until the broker has its delivery, and
+"""Latency of a message from topic to topic: from when it was made until the broker has its delivery, and
 where that is part of a transaction has committed it.
 
 For each trigger and engine a query runs, and messages come at one rate after the other, while another process

@@ -1,4 +1,4 @@
-"""Whether a job's memory grows: the fan-out for a long time, at half of what it can do.
+"""Memory of a job, and whether it grows: the fan-out for a long time, at half of what it can do.
 
 How much that is is measured first. Messages then come evenly from another process, and twice a minute it is
 read what the processes of the job have in memory; what the JVM holds is read after a collection.

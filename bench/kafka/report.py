@@ -1,4 +1,4 @@
-"""The tables of what is measured of jobs from Kafka to Kafka.
+"""Tables of what is measured of jobs from Kafka to Kafka.
 
 ``streams`` has a line for each engine, ``curve`` one for each rate and trigger with the engines side by side,
 ``growth`` one for each process.

@@ -1,5 +1,5 @@
-"""What the benchmarks of Kafka use at one size: a broker, records of the workload on its topics, and the
-rules as subscriptions that are all delivered to one topic.
+"""Parts that the benchmarks of Kafka share at one size: a broker, records of the workload on its topics, and
+the rules as subscriptions that are all delivered to one topic.
 
 Message n of a topic is record ``n // PARTITIONS`` of partition ``n % PARTITIONS``: its key is ``k`` and n,
 its headers are the columns that decide, its value has 107 bytes. What is written by a job is dated by the

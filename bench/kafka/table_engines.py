@@ -1,4 +1,4 @@
-"""What is measured of the tables that a job writes: the fan-out with Parquet files and with Delta tables.
+"""Jobs that write tables: the fan-out with Parquet files and with Delta tables.
 
 Each engine is one job that goes on in every run, as a busy job at one-second triggers does: a run gives it
 batches that take a good part of a second, as many as are merged at once, and is timed without the rest of

@@ -1,4 +1,4 @@
-"""The ceiling: `ceiling.c`, written for the one shape of Z and U, compiled when the benchmark runs.
+"""Ceiling: `ceiling.c`, written for the one shape of Z and U, compiled when the benchmark runs.
 
 It stands beside the kernel so that its figures can be read as a share of what the machine can do. `c` is
 given the same Arrow columns as the kernel and looks its strings up, `c-codes` is given codes instead of

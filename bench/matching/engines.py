@@ -1,4 +1,4 @@
-"""What is measured of ours in this process: building, the kernel, the index on single messages, the reference
+"""Engines of ours in this process: building, the kernel, the index on single messages, the reference
 evaluator.
 """
 

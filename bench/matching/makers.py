@@ -1,4 +1,4 @@
-"""How to make the engines of a benchmark at a size: for a number of messages, none before it is asked for."""
+"""Makers of a benchmark's engines at a size: for a number of messages, none before it is asked for."""
 
 from __future__ import annotations
 

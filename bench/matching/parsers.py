@@ -1,4 +1,4 @@
-"""What is measured on texts alone: our parser in each dialect, and lark on a grammar of the same language."""
+"""Parsers, measured on texts alone: ours in each dialect, and lark on a grammar of the same language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured on queues: messages are taken by an id or a selector, and put; see `bench.queues.queued`.
+"""Engines on queues: messages are taken by an id or a selector, and put; see `bench.queues.queued`.
 
 An engine takes messages by the chunk and puts them back, and the clock stands still meanwhile. What a chunk
 is asked for by is made just before, as in a program that has just received it.

@@ -1,4 +1,4 @@
-"""What another caller asks of a service, as costly as one request can be made.
+"""Requests of another caller to a service, as costly as one request can be made.
 
 ``python -m bench.registry.callers SHAPE URL`` asks it again and again until it is ended.
 

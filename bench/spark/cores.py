@@ -1,4 +1,4 @@
-"""How cost grows with cores: the same work under one master of Spark after another, each in a fresh process.
+"""Cost as cores are added: the same work under one master of Spark after another, each in a fresh process.
 
 ``python -m bench.spark.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a
 line of JSON for each timed run. What counts is *processor time*, of the driver, of executors and of Python

@@ -1,4 +1,4 @@
-"""What is measured in Spark: the join a user would write, no-op UDFs, `route`, whole and in partitions, and
+"""Engines in Spark: the join a user would write, no-op UDFs, `route`, whole and in partitions, and
 the fan-out's reading path.
 """
 

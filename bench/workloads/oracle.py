@@ -1,4 +1,4 @@
-"""What must match, computed by sorting alone: no engine of ours, no parser, no index takes part."""
+"""Oracle: what must match, computed by sorting alone: no engine of ours, no parser, no index takes part."""
 
 from __future__ import annotations
 
