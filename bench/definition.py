@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 FOLDER: Final = Path(__file__).with_name("definitions")
 CHECKED: Final = 2_000

@@ -1,4 +1,4 @@
-"""What every engine is: it can be checked, and it can be timed."""
+"""Engines: each can be checked, and each can be timed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 
 @dataclass(frozen=True, slots=True)

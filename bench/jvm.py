@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.engine import Engine, SkippedError
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 SOURCES: Final = Path(__file__).with_name("peers")
 HARNESS: Final = ("Workload.java", "Peer.java", "Harness.java")

@@ -21,7 +21,7 @@ import numpy as np
 import selectroute as sr
 from bench.engine import Engine, Timed
 from bench.jvm import jdk_version
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark", "sqlalchemy", "fastapi", "uvicorn")
 """The packages whose versions decide a figure."""

@@ -1,4 +1,4 @@
-"""What a benchmark opens at one size, part by part when it is first asked for, and closes together."""
+"""Parts that a benchmark opens at one size, each when it is first asked for, and closes together."""
 
 from __future__ import annotations
 

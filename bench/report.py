@@ -1,9 +1,9 @@
-"""The tables of README.md, made from the raw record and put between its markers.
+"""Tables of README.md, made from the raw record and put between its markers.
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
 rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add
 up, ``starts`` seconds and the memory of a process, ``bytes`` what all benchmarks know of memory; ``streams``,
-``curve`` and ``growth`` are those of `kafka_tables`.
+``curve`` and ``growth`` are those of `bench.kafka.report`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from bench.definition import Benchmark, benchmarks, short
-from bench.kafka_tables import curve_table, growth_table, stream_table
+from bench.kafka.report import curve_table, growth_table, stream_table
 from bench.measure import PARTS, Sample
 from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 

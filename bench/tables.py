@@ -1,4 +1,4 @@
-"""What all tables are made of: lines of Markdown, and figures as they are shown."""
+"""Lines of Markdown tables, and figures as they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run over sizes and benchmarks."""
+"""Runs over sizes and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from bench import queue_engines, queue_memory, registry_engines
-from bench.catalogue import WORKLOADS, Messages
 from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
-from bench.engines import Built, build
-from bench.makers import makers
+from bench.kafka.paced import CYCLE
+from bench.kafka.streamed import Streamed
+from bench.matching.engines import Built, build
+from bench.matching.makers import makers
+from bench.matching.memory import index_bytes
 from bench.measure import Sample, measure
-from bench.memory import index_bytes
-from bench.paced import CYCLE
-from bench.registered import Registered
-from bench.streamed import Streamed
-from bench.texts import texts
+from bench.queues import engines as queue_engines
+from bench.queues import memory as queue_memory
+from bench.registry import engines as registry_engines
+from bench.registry.registered import Registered
+from bench.workloads.catalogue import WORKLOADS, Messages
+from bench.workloads.texts import texts
 
 AnyEngine = TypeVar("AnyEngine", bound=Engine)
 
@@ -82,7 +84,7 @@ class Tour:
     def _texts(self, size: Size, chosen: list[Benchmark]) -> None:
         """What is measured of a size whose rules are texts: nothing is built of them."""
         # lark is imported only when a benchmark needs it.
-        from bench import parsers
+        from bench.matching import parsers
 
         make = parsers.makers(texts(size.rules))
         for benchmark in chosen:
@@ -175,7 +177,7 @@ class Tour:
 
     def _in_spark(self, size: Size, built: Built, folder: Path) -> Mapping[str, Callable[[int], Engine]]:
         """How to make Spark's engines; it is imported and started only when a benchmark needs it."""
-        from bench import spark_engines
+        from bench.spark import engines as spark_engines
 
         spark = self._session()
         make = WORKLOADS[size.workload].messages
@@ -192,7 +194,8 @@ class Tour:
 
     def _session(self) -> Any:
         """Spark, started when it is first needed; with what Kafka takes if that is asked for."""
-        from bench import spark_engines, streamed
+        from bench.kafka import streamed
+        from bench.spark import engines as spark_engines
 
         if self._spark is None:
             conf: dict[str, str] = {}
@@ -204,7 +207,11 @@ class Tour:
 
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
-        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay, table_engines
+        from bench.kafka import engines as kafka_engines
+        from bench.kafka import latency as kafka_latency
+        from bench.kafka import memory as kafka_memory
+        from bench.kafka import relay as kafka_relay
+        from bench.kafka import table_engines
         from bench.peers.topics import frameworks
 
         try:
@@ -236,8 +243,8 @@ class Tour:
             self._measure(benchmark, size, make)
 
     def _under_each_master(self, benchmark: Benchmark, size: Size, folder: Path) -> list[Sample]:
-        """How cost grows with cores, see `bench.cores`."""
-        from bench import cores
+        """How cost grows with cores, see `bench.spark.cores`."""
+        from bench.spark import cores
 
         repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
         count = benchmark.messages(benchmark.engines[0], size, self._quick)

@@ -1,4 +1,4 @@
-/** Workloads Z and U as bench/workloads.py defines them, made anew from the same draws. */
+/** Workloads Z and U as bench/workloads/plain.py defines them, made anew from the same draws. */
 final class Workload {
     static final int TYPES = 1_000, COLORS = 100, WEIGHTS = 10_000;
 

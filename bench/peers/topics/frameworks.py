@@ -14,9 +14,9 @@ from typing import ClassVar, Final
 from uuid import uuid4
 
 from bench.jvm import fetched
-from bench.kafka_engines import KafkaEngine, Query
-from bench.kafka_relay import JavaEngine, JavaQuery
-from bench.streamed import Streamed
+from bench.kafka.engines import KafkaEngine, Query
+from bench.kafka.relay import JavaEngine, JavaQuery
+from bench.kafka.streamed import Streamed
 
 COMMIT_MILLISECONDS: Final = 5_000
 """How often one that is timed commits: as rarely as a batch of the fan-out ends, about."""

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.catalogue import WORKLOADS
-from bench.churn import ENGINES as CHANGES
 from bench.definition import MESSAGES, TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
-from bench.queue_engines import ENGINES as QUEUES
-from bench.registry_engines import ENGINES as REGISTRY
+from bench.matching.churn import ENGINES as CHANGES
+from bench.queues.engines import ENGINES as QUEUES
+from bench.registry.engines import ENGINES as REGISTRY
+from bench.workloads.catalogue import WORKLOADS
 
 ENGINES = {
     "kernel", "expanded", "numpy", "c", "c-codes", "kernel-1", "match-one", "change", "index", "reference",

@@ -7,7 +7,7 @@ import pytest
 
 from bench import jvm
 from bench.engine import SkippedError
-from bench.workloads import messages, rules, selectors
+from bench.workloads.plain import messages, rules, selectors
 
 pytestmark = pytest.mark.slow
 

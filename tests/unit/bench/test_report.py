@@ -5,7 +5,7 @@ import pytest
 from bench import report
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError, measure, read_csv, write_csv
-from bench.oracle import Expected
+from bench.workloads.oracle import Expected
 
 MACHINE = {
     "date": "2026-01-01", "cpu": "a CPU", "cores": 2, "memory_gib": 4, "system": "an OS",

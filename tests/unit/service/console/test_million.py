@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from bench.catalogue import WORKLOADS
+from bench.workloads.catalogue import WORKLOADS
 from selectroute.registry.registry import Registry
 from selectroute.selector import Message, Selector
 from tests.support.serving import served

@@ -1,0 +1,238 @@
+"""A registry of one size for a benchmark: a database in this process, one behind a service of its own, and a
+plain SQLite table of the same rows.
+
+Its subscriptions are the rules of workload R under the ids ``r`` and their number, each with a label ``team``
+of ten values.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+import selectroute as sr
+from bench.definition import Size
+from bench.opened import Opened
+from bench.workloads import replies
+from bench.workloads.oracle import Expected
+
+TEAMS: Final = 10
+"""The values of the label, so that one of them is a tenth of any registry."""
+
+_ROOT: Final = Path(__file__).parents[2]
+_START_SECONDS: Final = 600
+_STOP_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.02
+
+
+class Service:
+    """``selectroute serve`` on a SQLite database, in a process of its own; it is ready when this is made."""
+
+    def __init__(self, database: Path, snapshots: Path, log: Path) -> None:
+        self.snapshots = snapshots
+        self._log = log
+        command = [sys.executable, "-m", "selectroute", "serve", "--port", "0", "--log-level", "warning"]
+        given = ["--registry", url_of(database), "--snapshots", str(snapshots)]
+        started = time.perf_counter()
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [*command, *given],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                cwd=_ROOT,
+            )
+        try:
+            self.url: str = self._until(self._listens)
+            self._until(self._is_ready)
+        except BaseException:
+            self.close()
+            raise
+        self.seconds = time.perf_counter() - started
+        """From the start of the process to the first 200 of ``/readyz``."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """What of the process is in memory now, mapped files among it."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace")
+        [line] = (line for line in lines.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+    def close(self) -> None:
+        """Tell it to stop, and wait for it."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listens(self) -> str | None:
+        """The URL that it says when it answers."""
+        for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("selectroute: http") and " serves " in line:
+                return line.split()[1]
+        return None
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=_START_SECONDS)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        finally:
+            connection.close()
+
+    def _until(self, asked: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + _START_SECONDS
+        while not (found := asked()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+                raise RuntimeError(f"the service did not start: {said}")
+            time.sleep(_POLL_SECONDS)
+        return found
+
+
+class Registered(Opened):
+    """What the benchmarks of the registry use at one size; each part is made when it is first asked for."""
+
+    def __init__(self, size: Size, scratch: Path) -> None:
+        super().__init__(scratch / f"registered-{size.name.replace(' ', '-')}")
+        self.size = size
+        self._import_seconds = 0.0
+        self._found: dict[str, Expected] = {}
+
+    @cached_property
+    def database(self) -> Path:
+        """The database that the service is on."""
+        self.folder.mkdir()
+        path = self.folder / "served.db"
+        with sr.Registry.open(url_of(path)) as registry:
+            started = time.perf_counter()
+            registry.import_(lines(range(self.size.rules), replies.selectors(self.size.rules)))
+            self._import_seconds = time.perf_counter() - started
+        # Closed, it is one file. The copy is made before anybody else opens it.
+        shutil.copy(path, path.with_name("local.db"))
+        return path
+
+    @cached_property
+    def service(self) -> Service:
+        """The service, with a folder of snapshots that it goes on from if there is one."""
+        made = self.start(self.snapshots)
+        self._opened.callback(made.close)
+        return made
+
+    @cached_property
+    def snapshots(self) -> Path:
+        """The folder that the service publishes to."""
+        return self.database.with_name("snapshots")
+
+    @cached_property
+    def remote(self) -> sr.RemoteRegistry:
+        """The registry over HTTP, as a client has it."""
+        return self._opened.enter_context(sr.connect(self.service.url))
+
+    @cached_property
+    def local(self) -> sr.Registry:
+        """The registry in this process, on a copy of the database that nobody publishes."""
+        copy = self.database.with_name("local.db")
+        return self._opened.enter_context(sr.Registry.open(url_of(copy), create=False, verify=False))
+
+    @cached_property
+    def table(self) -> sqlite3.Connection:
+        """The same lines of JSON in a plain table; a statement is a transaction, durable when it returns."""
+        connection = sqlite3.connect(self.database.with_name("table.db"), isolation_level=None)
+        self._opened.callback(connection.close)
+        for setting in ("journal_mode = WAL", "synchronous = FULL"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("CREATE TABLE subscription (id TEXT PRIMARY KEY, body TEXT NOT NULL)")
+        rows = ((json.loads(line)["id"], line) for line in self.local.export())
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO subscription VALUES (?, ?)", rows)
+        connection.execute("COMMIT")
+        return connection
+
+    def imported_in(self) -> float:
+        """Seconds that importing all subscriptions took, into an empty database."""
+        assert self.database.exists()
+        return self._import_seconds
+
+    def start(self, snapshots: Path) -> Service:
+        """Another service on the database; only one at a time can publish to a folder."""
+        return Service(self.database, snapshots, self.database.with_name("service.log"))
+
+    def settle(self) -> None:
+        """Wait until the service has published everything that is committed."""
+        newest, deadline = self.remote.revision, time.monotonic() + _START_SECONDS
+        while (sr.Snapshot.open(self.snapshots).revision or 0) < newest:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"revision {newest} is not published")
+            time.sleep(_POLL_SECONDS)
+
+    def found(self, where: str) -> Expected:
+        """What the checked messages match among the subscriptions ``local``, ``remote`` or in the ``table``.
+
+        Of the service it is what it has published; the others are asked once, for all of their rows.
+        """
+        if where == "remote":
+            self.settle()
+            return self.published()
+        if where not in self._found:
+            self._found[where] = self._matched(sr.build_snapshot(_given(self._bodies(where))))
+        return self._found[where]
+
+    def published(self) -> Expected:
+        """What they match by the newest revision of the folder of snapshots."""
+        return self._matched(sr.Snapshot.open(self.snapshots))
+
+    def _matched(self, snapshot: sr.Snapshot) -> Expected:
+        messages = replies.messages(self.size.rules, self.size.checked)
+        ids = snapshot.ids.to_pylist()
+        numbers = [int(ids[one][1:]) for one in snapshot.match(messages).ordinals.tolist()]
+        return Expected(len(numbers), sum(numbers))
+
+    def _bodies(self, where: str) -> Iterator[str]:
+        if where == "local":
+            return self.local.export()
+        return (body for (body,) in self.table.execute("SELECT body FROM subscription"))
+
+
+def lines(numbers: Iterable[int], texts: Iterable[str], prefix: str = "r") -> Iterator[str]:
+    """Subscriptions as `Registry.import_` takes them."""
+    for number, text in zip(numbers, texts, strict=True):
+        yield json.dumps({"id": f"{prefix}{number}", "selector": text, "labels": labels(number)})
+
+
+def labels(number: int) -> dict[str, str]:
+    """The labels of a subscription."""
+    return {"team": f"t{number % TEAMS}"}
+
+
+def asked_of(numbers: Iterable[int]) -> pa.RecordBatch:
+    """A message for each of these rules that it alone matches."""
+    ids = replies.correlation_ids(np.fromiter(numbers, np.int64))
+    return pa.RecordBatch.from_pydict({"JMSCorrelationID": pa.array(ids, pa.string())})
+
+
+def url_of(database: Path) -> str:
+    """The URL of a SQLite database."""
+    return f"sqlite:///{database}"
+
+
+def _given(bodies: Iterable[str]) -> pa.Table:
+    read = [(one["id"], one["selector"]) for one in map(json.loads, bodies)]
+    return pa.table({"id": [id for id, _ in read], "selector": [text for _, text in read]})

@@ -1,0 +1,129 @@
+"""Cost as cores are added: the same work under one master of Spark after another, each in a fresh process.
+
+``python -m bench.spark.cores MASTER FOLDER WORKLOAD RULES MESSAGES REPETITIONS`` is that process: it prints a
+line of JSON for each timed run. What counts is *processor time*, of the driver, of executors and of Python
+workers together, because wall time on two cores says more about what else runs; it stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from bench.definition import Size, sizes
+from bench.matching.engines import Built
+from bench.measure import Sample, WrongCountError
+from bench.spark.engines import Source, engines, write_checked, write_files
+from bench.workloads.catalogue import WORKLOADS
+from selectroute import Snapshot
+from selectroute.spark import local_session
+
+MASTERS: Final = ("local[1]", "local[2]", "local-cluster[2,1,1024]")
+_ENGINES: Final = ("route", "files", "files-auto", "partitions-2")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def measured(size: Size, folder: Path, messages: int, repetitions: int) -> list[Sample]:
+    """Return a sample for each master, engine and repetition; the engine is named ``engine master``.
+
+    ``folder`` has the published snapshot. Raises `WrongCountError`, or CalledProcessError where a master does
+    not start.
+    """
+    taken = []
+    for master in MASTERS:
+        given = [master, str(folder), size.workload, str(size.rules), str(messages), str(repetitions)]
+        root = Path(__file__).parents[2]
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.spark.cores", *given],
+            stdout=subprocess.PIPE, text=True, check=True, cwd=root,
+        )  # fmt: skip
+        for line in done.stdout.splitlines():
+            row: dict[str, Any] = json.loads(line)
+            name = f"{row.pop('engine')} {master}"
+            taken.append(Sample("cores", name, size.workload, size.rules, **row))
+    return taken
+
+
+def processor_seconds() -> float:
+    """Return the processor time that this process and all that it started have taken, the ended ones too."""
+    _, ticks = _processes()
+    return sum(ticks.get(process, 0) for process in descendants(os.getpid())) / _TICKS
+
+
+def descendants(process: int) -> set[int]:
+    """Return a process and all that it started, and these, and so on."""
+    parents, _ = _processes()
+    own = {process}
+    while more := {process for process, parent in parents.items() if parent in own} - own:
+        own |= more
+    return own
+
+
+def _processes() -> tuple[dict[int, int], dict[int, int]]:
+    """Return the parent and the ticks of every process of the machine."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for process in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it has ended meanwhile
+            continue
+        # The name, in parentheses, may hold anything; the fields after it are numbered from 3 in proc(5).
+        fields = text.rpartition(")")[2].split()
+        parents[process] = int(fields[1])
+        ticks[process] = sum(map(int, fields[11:15]))  # its own, user and system; those of ended children
+    return parents, ticks
+
+
+def _session(master: str) -> SparkSession:
+    if master.startswith("local["):
+        return local_session("selectroute cores", int(master[6:-1]), log_level="OFF")
+    # An executor is a process of its own: it has to find this checkout, and all of them must be there.
+    path = os.pathsep.join(filter(None, (os.getcwd(), *sys.path)))
+    conf: dict[str, Any] = {
+        "spark.master": master,
+        "spark.executorEnv.PYTHONPATH": path,
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    }
+    return local_session("selectroute cores", log_level="OFF", **conf)
+
+
+def _run(master: str, folder: Path, size: Size, messages: int, repetitions: int) -> None:
+    built = Built(Snapshot.open(folder), {}, partial(WORKLOADS[size.workload].texts, size.rules))
+    paths = write_files(folder / "cores", partial(WORKLOADS[size.workload].messages, size.rules), messages)
+    checked = write_checked(folder, size)
+    source = Source(_session(master), checked, paths, built.snapshot.reads)
+    made = engines(source, size, built)
+    chosen = [made[name](messages) for name in _ENGINES]
+    for engine in chosen:
+        if (found := engine.judge()) != size.check:
+            raise WrongCountError(f"{engine.name} on {master} found {found}, expected {size.check}")
+        engine.run()
+    for repetition in range(repetitions):
+        for engine in chosen:
+            before, started = processor_seconds(), time.perf_counter()
+            engine.run()
+            row = {
+                "engine": engine.name,
+                "messages": engine.messages,
+                "repetition": repetition,
+                "seconds": time.perf_counter() - started,
+                "processor_seconds": processor_seconds() - before,
+            }
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    _master, _folder, _workload, *_numbers = sys.argv[1:]
+    _rules, _messages, _repetitions = map(int, _numbers)
+    [_size] = [one for one in sizes() if (one.workload, one.rules) == (_workload, _rules)]
+    _run(_master, Path(_folder), _size, _messages, _repetitions)

@@ -1,0 +1,49 @@
+"""A record of a transaction can be read when its mark is there, and that of each that began before it."""
+
+from struct import pack
+
+import numpy as np
+
+from bench.kafka.commit_times import CommitTimes
+
+_PLAIN, _TRANSACTIONAL, _MARK = 0, 0x10, 0x30
+
+
+def _batch(offset, count, kind, producer, stamp, body=b"records"):
+    head = pack(">ibihiqqq", -1, 2, 0, kind | 0x08, count - 1, 0, stamp, producer) + pack(">hii", 0, 0, count)
+    return pack(">qi", offset, len(head + body)) + head + body
+
+
+def _times(folder, offsets, start=0):
+    return CommitTimes(folder, start).of(np.array(offsets)).tolist()
+
+
+def test_a_record_waits_for_its_mark(tmp_path):
+    (tmp_path / f"{0:020}.log").write_bytes(
+        _batch(0, 5, _TRANSACTIONAL, 1, 100)
+        + _batch(5, 3, _TRANSACTIONAL, 1, 110)
+        + _batch(8, 1, _MARK, 1, 120)
+        + _batch(9, 2, _TRANSACTIONAL, 1, 130)
+        + _batch(11, 1, _MARK, 1, 150)
+    )
+    assert _times(tmp_path, [0, 4, 5, 7, 9, 10]) == [120, 120, 120, 120, 150, 150]
+
+
+def test_a_record_waits_for_transactions_that_began_before_its_own(tmp_path):
+    (tmp_path / f"{0:020}.log").write_bytes(
+        _batch(0, 1, _TRANSACTIONAL, 1, 100)
+        + _batch(1, 1, _TRANSACTIONAL, 2, 101)
+        + _batch(2, 1, _MARK, 2, 102)
+        + _batch(3, 1, _TRANSACTIONAL, 2, 103)
+        + _batch(4, 1, _MARK, 1, 104)
+        + _batch(5, 1, _MARK, 2, 105)
+    )
+    assert _times(tmp_path, [0, 1, 3]) == [104, 104, 105]
+
+
+def test_files_before_the_first_offset_are_left_alone(tmp_path):
+    (tmp_path / f"{0:020}.log").write_bytes(b"about to be removed, and no batches for this test")
+    (tmp_path / f"{7:020}.log").write_bytes(
+        _batch(7, 2, _TRANSACTIONAL, 1, 100) + _batch(9, 1, _MARK, 1, 200) + b"\0" * 20
+    )
+    assert _times(tmp_path, [8], start=8) == [200]
