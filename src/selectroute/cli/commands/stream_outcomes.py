@@ -158,8 +158,7 @@ def explain(
 
     selectroute stream explain out --subscription heavy --source a.jsonl --offset 1
 
-    selectroute stream explain out --subscription heavy --source cars --partition 3 --offset 12345
-    --kafka-servers host:9092
+    selectroute stream explain out --subscription heavy --source cars --offset 9 --kafka-servers host:9092
 
     Shows what became of the message, and the truth of each condition with the values read. The message is
     read from its source again; columns of Parquet that the job binds must be bound here, too. If the revision
