@@ -14,7 +14,7 @@ from selectroute.cli import app
 
 _HEADING: Final = re.compile(r"(#+) `(.*)`")
 _COMMAND: Final = re.compile(r"\* `([a-z][\w-]*)`: .*")
-_EXAMPLE: Final = re.compile(r"(?:selectroute|RUN) .*")
+_EXAMPLE: Final = re.compile(r"(?:selectroute|RUN|export) .*")
 
 
 def commands() -> str:

@@ -49,7 +49,7 @@ def metrics(service: ServiceDep, by: CallerDep) -> Response:
 
 @call(router, "GET", "/healthz", Role.reader, response_model=StateAnswer)
 def health() -> Response:
-    """Return ok while the process is alive."""
+    """Return ok while the process is alive. Needs no token."""
     return JsonAnswer({"status": "ok"})
 
 

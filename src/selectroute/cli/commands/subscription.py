@@ -612,7 +612,7 @@ def explain(
 
     selectroute subscription explain heavy '{"topic": "cars/eu", "properties": {"weight": "3000"}}'
 
-    selectroute subscription explain heavy messages.jsonl --snapshots subscriptions.jsonl.snapshots
+    selectroute subscription explain heavy messages.jsonl --snapshots subscriptions.db.snapshots
 
     This explains the newest version of the subscription. Past deliveries used the revision of their batch:
     see `selectroute stream explain`.
