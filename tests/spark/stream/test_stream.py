@@ -7,6 +7,8 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
 
 import selectroute as sr
 from selectroute.spark import start_fanout
@@ -157,3 +159,40 @@ def test_no_file_of_the_checkpoint_has_a_checksum_beside_it_and_the_session_is_a
     assert (checkpoint / "sources" / "0" / "9.compact").exists()
     assert not list(checkpoint.rglob("*.crc"))
     assert dict(spark.conf.getAll) == before
+
+
+def late_worker(monkeypatch, times):
+    """Let Spark give up on a Python worker so many times, each before the query has planned a batch."""
+    awaited, left = StreamingQuery.awaitTermination, [*range(times)]
+
+    def await_termination(query, timeout=None):
+        if not left:
+            return awaited(query, timeout)
+        left.pop()
+        query.stop()
+        raise StreamingQueryException(
+            "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+        )
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", await_termination)
+
+
+def test_a_query_whose_python_worker_was_late_is_started_again(spark, world, monkeypatch):
+    late_worker(monkeypatch, 2)
+    world.publish(1, red="color = 'red'")
+    for number in range(3):
+        world.drop_json(f"{number}.jsonl", RED)
+    warnings, reports = [], []
+    options = {"available_now": True, "on_batch": reports.append, "on_warning": warnings.append}
+    start_fanout(spark, world.job(max_files=1), **options).wait()
+    assert [report.batch for report in reports] == [0, 1, 2]
+    assert world.deliveries() == Counter((f"{number}.jsonl", 0, "red", 1) for number in range(3))
+    (warning,) = warnings
+    assert "within ten seconds, because this machine is busy: the query is started again" in warning
+
+
+def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world, monkeypatch):
+    late_worker(monkeypatch, 6)
+    world.publish(1, red="color = 'red'")
+    with pytest.raises(StreamError, match="Python worker failed to connect back"):
+        start_fanout(spark, world.job(), available_now=True).wait()

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.errors import SnapshotNotFoundError
@@ -93,6 +94,10 @@ def sentence(error: BaseException) -> SelectRouteError:
     return StreamError(f"the query ended: {cause if name.startswith('selectroute.') else f'{name}: {cause}'}")
 
 
+_LATE_WORKER = "Python worker failed to connect back"
+_RESTARTS = 5
+"""Times that the query is started again, without a batch in between, because a Python worker was late."""
+
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
 
@@ -131,6 +136,8 @@ class FanOut:
         self.spark = spark
         self.job = job
         self.query: StreamingQuery | None = None
+        self._start_query: Callable[[], None] = lambda: None
+        self._restarts = 0
         self._on_batch = on_batch or (lambda _: None)
         self._on_warning = on_warning or (lambda _: None)
         self._registry = registry
@@ -213,12 +220,8 @@ class FanOut:
                 BatchReporter(self._state),
                 Sampler(self._source, self.job.sample_messages),
             )
-            with quick_checkpoint(self.spark):
-                self.query = trigger.start()
-                if isinstance(self.job.input, Location) and self.job.input.is_local:
-                    wait_for_sources(self.query)
-            if self._stopping.is_set():  # before there was a query to stop
-                self.query.stop()
+            self._start_query = partial(self._started, trigger)
+            self._start_query()
             self._side_thread.start(self._folder.query())
         except BaseException as error:
             with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
@@ -235,6 +238,38 @@ class FanOut:
             if isinstance(error, PySparkException | Py4JError | OSError):
                 raise sentence(error) from error
             raise
+
+    def _started(self, trigger: DataStreamWriter) -> None:
+        """Start the query, which goes on where its checkpoint is."""
+        with quick_checkpoint(self.spark):
+            self.query = trigger.start()
+            if isinstance(self.job.input, Location) and self.job.input.is_local:
+                wait_for_sources(self.query)
+        if self._stopping.is_set():  # before there was a query to stop
+            self.query.stop()
+
+    def _ends(self) -> bool:
+        """Wait some time for the end of the query; return whether it has ended, or there is none.
+
+        Spark gives a Python worker ten seconds to start, which can't be set. A query that ends because the
+        machine was too busy for that, while it planned a batch, is started again.
+        """
+        if self.query is None:
+            return True
+        try:
+            return bool(self.query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
+        except PySparkException as error:
+            is_late = _LATE_WORKER in str(error) and self._failure is None and not self._stopping.is_set()
+            if not is_late or self._restarts == _RESTARTS:
+                raise
+        if not self._restarts:
+            self._on_warning(
+                "Spark gave up on a Python worker that had not started within ten seconds, because this "
+                "machine is busy: the query is started again"
+            )
+        self._restarts += 1
+        self._start_query()
+        return False
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -258,9 +293,9 @@ class FanOut:
         Raises:
             SelectRouteError: the failure, in one sentence. The job can be started again.
         """
-        query, ended, failed = self.query, False, False
+        ended, failed = False, False
         try:
-            while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+            while not self._ends():
                 if should_stop():
                     self.stop(None)  # after the running batch, which would otherwise fail and be repeated
                 elif self._changed_inputs is not None:
@@ -311,6 +346,7 @@ class FanOut:
                 if self._upkeep is not None:
                     self._upkeep.begin()
                 report = self._router.route(batch, inputs, query)
+                self._restarts = 0
                 self._on_batch(report)
             if self._side_thread is not None:
                 self._side_thread.wake(query, report, inputs)
