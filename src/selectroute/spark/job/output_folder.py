@@ -102,13 +102,24 @@ class OutputFolder:
             begin(self.job.output)
         restore(self.job.checkpoint, self._is_committed)
         self._is_restored = True
-        repaired = repair(self.checkpoint, self._has_begun)
+        repaired = self.repair_checkpoint()
         if self.query() is None:
-            remove_unfinished(self.checkpoint)
             # The id stays: tables may have been made with it.
             known = self._record.read_json() or {}
             self._record.put_json(self._own(query=None) | {k: known[k] for k in ("id",) if k in known})
         return repaired
+
+    def repair_checkpoint(self) -> list[Path]:
+        """Remove what a query that was interrupted may have left in Spark's checkpoint; return the empty
+        files among it. No query may run.
+
+        Raises:
+            SourceError: the checkpoint is damaged.
+        """
+        removed = repair(self.checkpoint, self._has_begun)
+        if self.query() is None:
+            remove_unfinished(self.checkpoint)
+        return removed
 
     def check_owner(self) -> None:
         """Make sure that no other process has taken the folder over. Raises OtherJobError."""

@@ -268,6 +268,7 @@ class FanOut:
                 "machine is busy: the query is started again"
             )
         self._restarts += 1
+        self._folder.repair_checkpoint()
         self._start_query()
         return False
 
