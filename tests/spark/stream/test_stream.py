@@ -161,31 +161,35 @@ def test_no_file_of_the_checkpoint_has_a_checksum_beside_it_and_the_session_is_a
     assert dict(spark.conf.getAll) == before
 
 
-def late_worker(monkeypatch, times):
-    """Let Spark give up on a Python worker so many times, each before the query has planned a batch."""
-    awaited, left = StreamingQuery.awaitTermination, [*range(times)]
+def late_worker(monkeypatch, times, then=lambda: None):
+    """Let Spark give up on a Python worker so many times, while there is no input; ``then`` makes some."""
+    awaited, left = StreamingQuery.awaitTermination, [then, *[None] * times]
 
     def await_termination(query, timeout=None):
-        if not left:
-            return awaited(query, timeout)
-        left.pop()
-        query.stop()
-        raise StreamingQueryException(
-            "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
-        )
+        if len(left) > 1:
+            left.pop()
+            query.stop()
+            raise StreamingQueryException(
+                "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+            )
+        for make in left:
+            make()
+        left.clear()
+        return awaited(query, timeout)
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", await_termination)
 
 
 def test_a_query_whose_python_worker_was_late_is_started_again(spark, world, monkeypatch):
-    late_worker(monkeypatch, 2)
+    def drop():
+        for number in range(3):
+            world.drop_json(f"{number}.jsonl", RED)
+
+    late_worker(monkeypatch, 2, drop)
     world.publish(1, red="color = 'red'")
-    for number in range(3):
-        world.drop_json(f"{number}.jsonl", RED)
     warnings, reports = [], []
-    options = {"available_now": True, "on_batch": reports.append, "on_warning": warnings.append}
-    start_fanout(spark, world.job(max_files=1), **options).wait()
-    assert sum(report.inputs for report in reports) == 3
+    fan = start_fanout(spark, world.job(), on_batch=reports.append, on_warning=warnings.append)
+    fan.wait(lambda: sum(report.inputs for report in reports) == 3)
     assert world.deliveries() == Counter((f"{number}.jsonl", 0, "red", 1) for number in range(3))
     assert audit(world.output).findings == []
     (warning,) = warnings
@@ -195,5 +199,6 @@ def test_a_query_whose_python_worker_was_late_is_started_again(spark, world, mon
 def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world, monkeypatch):
     late_worker(monkeypatch, 6)
     world.publish(1, red="color = 'red'")
+    fan = start_fanout(spark, world.job())
     with pytest.raises(StreamError, match="Python worker failed to connect back"):
-        start_fanout(spark, world.job(), available_now=True).wait()
+        fan.wait()
