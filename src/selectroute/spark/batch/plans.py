@@ -85,10 +85,10 @@ def write_plan(pins: Location, plan: Plan) -> None:
     """
     pins.make_folder()
     path = _path(pins, plan.batch)
-    if path.exists():
+    is_known = path.exists()
+    if is_known:
         _forget(pins, plan.batch)
-        path.put_json(plan.to_json())
-    elif path.is_local:
+    if is_known or path.is_local:
         path.put_json(plan.to_json())
     else:
         path.put_new_json(plan.to_json())

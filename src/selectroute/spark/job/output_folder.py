@@ -103,9 +103,9 @@ class OutputFolder:
         restore(self.job.checkpoint, self._is_committed)
         self._is_restored = True
         repaired = self.repair_checkpoint()
-        if self.query() is None:
+        known = self._record.read_json() or {}
+        if known.get("query") is None:
             # The id stays: tables may have been made with it.
-            known = self._record.read_json() or {}
             self._record.put_json(self._own(query=None) | {k: known[k] for k in ("id",) if k in known})
         return repaired
 

@@ -136,7 +136,7 @@ class FanOut:
         self.spark = spark
         self.job = job
         self.query: StreamingQuery | None = None
-        self._start_query: Callable[[], None] = lambda: None
+        self._writer: DataStreamWriter | None = None
         self._restarts = 0
         self._on_batch = on_batch or (lambda _: None)
         self._on_warning = on_warning or (lambda _: None)
@@ -220,8 +220,8 @@ class FanOut:
                 BatchReporter(self._state),
                 Sampler(self._source, self.job.sample_messages),
             )
-            self._start_query = partial(self._started, trigger)
-            self._start_query()
+            self._writer = trigger
+            self._start_query(trigger)
             self._side_thread.start(self._folder.query())
         except BaseException as error:
             with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
@@ -239,10 +239,10 @@ class FanOut:
                 raise sentence(error) from error
             raise
 
-    def _started(self, trigger: DataStreamWriter) -> None:
+    def _start_query(self, writer: DataStreamWriter) -> None:
         """Start the query, which goes on where its checkpoint is."""
         with quick_checkpoint(self.spark):
-            self.query = trigger.start()
+            self.query = writer.start()
             if isinstance(self.job.input, Location) and self.job.input.is_local:
                 wait_for_sources(self.query)
         if self._stopping.is_set():  # before there was a query to stop
@@ -254,7 +254,7 @@ class FanOut:
         Spark gives a Python worker ten seconds to start, which can't be set. A query that ends because the
         machine was too busy for that, while it planned a batch, is started again.
         """
-        if self.query is None:
+        if self.query is None or self._writer is None:
             return True
         try:
             return bool(self.query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ class FanOut:
             )
         self._restarts += 1
         self._folder.repair_checkpoint()
-        self._start_query()
+        self._start_query(self._writer)
         return False
 
     @property
