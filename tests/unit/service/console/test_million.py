@@ -53,19 +53,22 @@ def test_they_are_listed_and_searched(url, person, texts):
     ids = page.locator("tbody th")
     assert ids.all_inner_texts() == [f"s{number:07}" for number in range(50)]
     page.get_by_role("link", name="Next page").click()
+    page.get_by_role("rowheader", name="s0000050").wait_for()
     assert ids.first.inner_text() == "s0000050"
     page.get_by_label("Search for").fill("s0999999")
     page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**text=s0999999**")
     assert ids.all_inner_texts() == ["s0999999"]
     rare = texts[777_777].split("'")[1]
     page.get_by_label("Search for").fill(rare)
     page.get_by_label("In", exact=True).select_option("selector")
     page.get_by_role("button", name="Search").click()
     expected = [f"s{number:07}" for number, text in enumerate(texts) if rare.casefold() in text.casefold()]
+    page.wait_for_url("**field=selector**")
     assert ids.all_inner_texts() == expected[:50]
     page.get_by_label("Search for").fill("nothing of this kind")
     page.get_by_role("button", name="Search").click()
-    assert "There are none" in page.inner_text("main")
+    page.get_by_text("There are none").wait_for()
 
 
 def test_who_gets_a_message_and_what_a_change_does(url, person, million, texts):
