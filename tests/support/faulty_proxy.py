@@ -14,8 +14,9 @@ With ``--delay`` each answer takes so many seconds more.
 
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
 credentials that have expired at Amazon's), ``forbid`` (403, as at others), ``skew`` (403, as to a client
-whose clock is wrong) or ``down`` (no connection is answered); with ``no-writes`` only writes are forbidden;
-``ok`` passes everything on, and ``slow 1.0`` with so many seconds more. With ``before N`` or ``after N`` the
+whose clock is wrong) or ``down`` (no connection is answered); ``deny PART`` and the like begin with the first
+request whose path has that part. With ``no-writes`` only writes are forbidden;
+``ok`` passes everything on, ``slow 1.0`` with so many seconds more. With ``before N`` or ``after N`` the
 N-th write from now on is held before or after the server has carried it out: it is never answered, and the
 file ``SWITCH.met`` appears.
 """
@@ -100,6 +101,17 @@ class Proxy(ThreadingHTTPServer):
             return self.switch.read_text().strip() or "ok"
         return "ok"
 
+    def begins(self, held: str, path: str) -> str:
+        """Return what holds for a request, and for all after it if it is the one that was waited for."""
+        word, _, part = held.partition(" ")
+        if word not in _HELD or not part:
+            return held
+        if part not in path:
+            return "ok"
+        assert self.switch is not None
+        self.switch.write_text(word)
+        return word
+
     def holds(self, held: str, verb: str) -> str:
         """Return "before" or "after" if this is the write that is never answered."""
         moment, _, nth = held.partition(" ")
@@ -132,7 +144,7 @@ class Passing(BaseHTTPRequestHandler):
         began = time.monotonic()
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         is_listing = self.command == "GET" and ("list-type" in self.path or "comp=list" in self.path)
-        held = self.server.held()
+        held = self.server.begins(self.server.held(), self.path)
         fault = _HELD.get(held) or self.server.fault(is_listing)
         if held == "no-writes" and self.command in _WRITES:
             fault = "not writable"

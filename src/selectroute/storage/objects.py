@@ -52,7 +52,9 @@ _ENDPOINTS: Final = {
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
-_NO_CREDENTIALS: Final = re.compile(r"(?i)169\.254\.169\.254|credential|token request")
+_OF_MACHINE: Final = "http://169.254."
+"""Where a client that was given no credentials asks for those of its machine, at every provider."""
+_NO_CREDENTIALS: Final = re.compile(r"(?i)credential|token request")
 
 _CAUSES: Final = {
     "NoSuchBucket": (NoBucketError, "the bucket does not exist"),
@@ -332,12 +334,15 @@ def _named(error: Exception, what: str, url: str) -> StorageError:
     text = str(error)
     if (known := known_error(text, f"{url} can't be {what}")) is not None:
         return known
+    missing = DeniedError(f"{url} can't be {what}: no credentials were found")
+    if _OF_MACHINE in text:  # whatever was answered there
+        return missing
     status = _STATUS.search(text)
     refused = status is not None and status[1] in ("401", "403")  # of a listing, and of many at once
     if refused or isinstance(error, they.PermissionDeniedError | they.UnauthenticatedError):
         return DeniedError(f"{url} can't be {what}: the credentials do not allow it")
     if _NO_CREDENTIALS.search(text):
-        return DeniedError(f"{url} can't be {what}: no credentials were found")
+        return missing
     if status is not None and status[1].startswith("4") and status[1] not in ("408", "429"):
         return StorageError(f"{url} can't be {what}: {_line(error)}")
     cause = f"HTTP status {status[1]}" if status is not None else _line(error)

@@ -75,6 +75,22 @@ def test_a_plan_is_kept_only_with_what_it_refers_to(checkpoint, tmp_path, monkey
     assert "offsets/0" not in names(tmp_path / "checkpoint")
 
 
+def test_what_spark_removed_is_removed_without_being_waited_for(checkpoint, tmp_path):
+    copy, removals = working_copy(checkpoint), []
+    write(copy, FILES)
+    keep(checkpoint, removals.append)
+    assert removals == []
+    (copy / "offsets/0").unlink()
+    write(copy, {"offsets/1": "v1\n{}\n1"})
+    keep(checkpoint, removals.append)
+    assert names(tmp_path / "checkpoint") == {*FILES, "offsets/1"}
+    (removal,) = removals
+    removal()
+    keep(checkpoint, removals.append)
+    assert names(tmp_path / "checkpoint") == {"metadata", "sources/0/0", "offsets/1"}
+    assert removals == [removal]
+
+
 def test_a_query_that_keeps_state_is_refused(checkpoint):
     write(working_copy(checkpoint), {"state/0/0": ""})
     with pytest.raises(JobError, match="keeps state"):

@@ -16,10 +16,15 @@ from selectroute.spark import JobError
 from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.job.output_folder import LEASE, OutputFolder
 from selectroute.spark.stream.fan_out import FanOut
+from selectroute.storage import Location
 from tests.spark.queue_world import A, Queues, numbered
-from tests.support.s3 import BUCKET, SECRET, environment
+from tests.spark.store_job import RED, drop, job_of, publish, run
+from tests.support.faulty_proxy import faulty_proxy
+from tests.support.s3 import BUCKET, SECRET, environment, store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+FOLDERS = {"input": "in", "snapshots": "snapshots", "output": "out"}
 
 
 def failing(*_, **__):
@@ -72,7 +77,7 @@ def test_the_folder_is_released_even_if_something_else_can_not_be_closed(spark, 
     ("url", "given", "code", "sentence"),
     [
         ("s3://nothing-here/in", True, 3, "s3://nothing-here/in can't be read: the bucket does not exist"),
-        (f"s3://{BUCKET}/in", False, 1, f"s3://{BUCKET}/in can't be read: the credentials do not allow it"),
+        (f"s3://{BUCKET}/in", False, 1, f"s3://{BUCKET}/in can't be read: no credentials were found"),
         ("ftp://host/in", True, 2, "ftp://host/in: the scheme 'ftp' is not known"),
         ("s3://KEY:geheim@bucket/in", True, 2, "s3://…: a URL must not have credentials"),
     ],
@@ -88,3 +93,35 @@ def test_the_command_says_in_one_sentence_what_can_not_be_used(s3, tmp_path, url
     assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
     assert ran.stderr.startswith(f"selectroute: {sentence}") and ran.stderr.count("\n") == 1
     assert "geheim" not in ran.stderr and SECRET not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("held", "code", "sentence"),
+    [
+        ("no-writes", 1, "can't be written: the credentials do not allow it"),
+        ("skew", 1, "the clock of this machine is wrong, and the storage rejects its requests"),
+        ("ok", 4, "deliveries is of the job "),
+    ],
+)
+def test_the_command_leaves_what_is_there_as_it_is(spark, s3, tmp_path, held, code, sentence):
+    store, switch = store_at(s3), tmp_path / "switch"
+    switch.write_text(held)
+    with store.client():
+        base = Location.of(f"{store.root}/{tmp_path.name}")
+        publish(base, red="color = 'red'")
+        drop(base, "a.jsonl", RED)
+        run(spark, store, job_of(base))
+        drop(base, "b.jsonl", RED)
+        if held == "ok":  # the store is well, and the tables are another job's
+            record = base / "out" / "_job.json"
+            record.put_json(record.read_json() | {"id": "another"})
+        before = {one.key: base.storage.read(one.key) for one in base.entries(deep=True)}
+        folders = [f"--{name}={base / place}" for name, place in FOLDERS.items()]
+        with faulty_proxy(store.endpoint, tmp_path / "log", switch=switch) as proxy:
+            command = [sys.executable, "-m", "selectroute", "stream", "run", *folders, "--available-now"]
+            environ = {**os.environ, **store.behind(proxy).environment}
+            ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
+        assert ran.stderr.startswith("selectroute: ") and ran.stderr.count("\n") == 1
+        assert sentence in ran.stderr
+        assert {one.key: base.storage.read(one.key) for one in base.entries(deep=True)} == before

@@ -122,6 +122,7 @@ def test_a_batch_waits_for_three_round_trips_and_with_queues_for_four(
         assert waited_for(within) == trips, within
 
 
+@pytest.mark.parametrize("begin", ["", "2.jsonl", "/part-"])
 @pytest.mark.parametrize(
     "store, answers, cause",
     [
@@ -134,8 +135,9 @@ def test_a_batch_waits_for_three_round_trips_and_with_queues_for_four(
     indirect=["store"],
 )
 def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
-    spark, store, base, tmp_path, answers, cause
+    spark, store, base, tmp_path, answers, cause, begin
 ):
+    """Between two batches, when a task reads its file, and when it writes what came of it."""
     publish(base, red="color = 'red'")
     for number in range(4):
         drop(base, f"{number}.jsonl", RED)
@@ -148,9 +150,10 @@ def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
 
     def one_more(report):
         if report.batch == 1:
-            switch.write_text(answers)
+            switch.write_text(f"{answers} {begin}".strip())
 
-    with faulty_proxy(store.endpoint, tmp_path / "log", switch=switch) as proxy:
+    log = tmp_path / "log"
+    with faulty_proxy(store.endpoint, log, switch=switch) as proxy:
         behind = store.behind(proxy)
         with behind.client():
             reports = run(spark, behind, job_of(base, max_files=1), one_more, on_warning=warn)
@@ -158,6 +161,8 @@ def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
     assert len(deliveries(base)) == 4
     (warning,) = warnings
     assert f"{cause}: the stream waits" in warning
+    refused = [path for _, _, path, what, _, _ in requests_in(log) if what in ("denied", "forbidden")]
+    assert begin in refused[0]
 
 
 @EVERY_STORE

@@ -210,6 +210,12 @@ class Router:
         else:
             self.ahead.start(write)
 
+    def _remove(self, removal: Callable[[], None]) -> None:
+        if self.job.output.is_local:
+            removal()
+        else:
+            self.ahead.remove(removal)
+
     def _wait_ahead(self, batch: int) -> None:
         """Wait until plan and pin of a batch are written. Raises OtherJobError, CommitError."""
         try:
@@ -318,7 +324,7 @@ class Router:
             raise self._taken(batch) from error
         clock.lap("commit")
         self.commits.publish(commit)
-        self._write_ahead(partial(remove_plan, self._pins, batch))
+        self._remove(partial(remove_plan, self._pins, batch))
         clock.lap("publish")
         return replace(
             self._report(commit),

@@ -88,10 +88,16 @@ def read_only_copy(checkpoint: Where) -> Path:
     return copy
 
 
-def keep(checkpoint: Location) -> None:
+def keep(
+    checkpoint: Location, remove: Callable[[Callable[[], None]], None] = lambda removal: removal()
+) -> None:
     """Copy the new files of Spark to the checkpoint; remove those that Spark has removed.
 
     A plan is kept after what it refers to: the process may be killed in between.
+
+    Args:
+        checkpoint: the checkpoint; nothing is done for one on a mounted file system.
+        remove: begins a removal; it may return before that is done.
 
     Raises:
         JobError: the query keeps state, which is not copied.
@@ -117,8 +123,9 @@ def keep(checkpoint: Location) -> None:
     first = [name for name in new if name.partition("/")[0] in _FIRST]
     _for_each(put, first)
     _for_each(put, sorted(set(new) - set(first)))
-    # A plan is removed long after its batch; what is left of it does no harm.
-    _for_each(lambda name: (checkpoint / name).delete(), gone)
+    if gone:
+        # A plan is removed long after its batch; what is left of it does no harm.
+        remove(lambda: _for_each(lambda name: (checkpoint / name).delete(), gone))
     kept |= set(new)
     kept -= set(gone)
 

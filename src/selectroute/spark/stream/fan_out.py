@@ -367,7 +367,8 @@ class FanOut:
         if checkpoint.is_local:
             flush_plan(checkpoint.path, batch)
         else:
-            self._router.ahead.start(partial(keep, checkpoint))
+            ahead = self._router.ahead
+            ahead.start(partial(keep, checkpoint, ahead.remove))
 
     def _open_tokens(self, kafka: KafkaTopics) -> None:
         """Open the topic of the job's commit tokens, if it is needed. It must exist if a batch may have been
