@@ -169,8 +169,8 @@ class ExplainBody(Strict):
 
 
 class TokenBody(Strict):
-    """Token to be created. Without topics it permits all; `queues` and `kafka` are patterns, with * and ?, of
-    the permitted destinations: with topics but without patterns none.
+    """Token to be created. Without topics it permits all subscriptions. `queues` and `kafka` are patterns,
+    with * and ?, of the permitted destinations: without any of the three all, otherwise those that match.
     """
 
     role: Literal["reader", "writer", "admin"]

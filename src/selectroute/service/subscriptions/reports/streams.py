@@ -129,7 +129,8 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
     Faults are: a registry that is damaged, or could not be verified; a revision that is not published; a
     stream that failed, or was not heard of for a minute, until it is heard of again, is removed, or a week
     has passed; one that routes with an old revision; one whose destinations make it wait; and dead letters
-    that no replay took, or that cannot be counted. How far a stream is behind its source is no fault.
+    that no replay took, or that cannot be counted. How far a stream is behind its source is shown, and is
+    not a fault.
     """
     by.check_all_topics(_ALL)
     state, streams, now = service.publishing.state(), service.registry.streams(), datetime.now(UTC)
