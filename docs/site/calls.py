@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -69,5 +70,5 @@ def _values(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         text += f", {schema['minimum']:,} to {schema['maximum']:,}"
     if (default := schema.get("default")) not in (None, "", []):
-        text += f"; `{default}` unless given"
+        text += f"; `{default if isinstance(default, str) else json.dumps(default)}` unless given"
     return text

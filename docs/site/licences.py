@@ -23,6 +23,7 @@ _NAMES: Final = MappingProxyType(
         "Apache License": "Apache-2.0",
         "Apache Software License": "Apache-2.0",
         "BSD 2-Clause License": "BSD-2-Clause",
+        "BSD 3-Clause License": "BSD-3-Clause",
         "BSD License": "BSD",
         "CC0": "CC0-1.0",
         "GNU General Public License v2 (GPLv2)": "GPL-2.0-only",
@@ -79,8 +80,8 @@ def licence(name: str) -> str | None:
     """Return the licence that an installed package states, as SPDX writes it where that is known; None if the
     package is not installed.
 
-    Sources, the first that there is: ``License-Expression``, a short ``License``, classifiers, the bill of
-    materials, the first line of the licence's file.
+    Sources, the first that there is: ``License-Expression``, the first line of ``License`` if it is short,
+    classifiers, the bill of materials, the first line of the licence's file.
     """
     try:
         found = distribution(name)
@@ -98,8 +99,9 @@ def written() -> dict[str, str]:
 def _stated(found: Distribution) -> Iterator[str]:
     metadata = found.metadata
     yield from metadata.get_all("License-Expression", [])
-    short = [one for one in metadata.get_all("License", []) if len(one) <= 20]  # others are whole texts
-    yield from (_NAMES.get(one, one) for one in short)
+    # Some are a name, some are a whole text, with or without its name as the first line.
+    names = [one.partition("\n")[0] for one in metadata.get_all("License", [])]
+    yield from (_NAMES.get(one, one) for one in names if len(one) <= 20)
     classifiers = metadata.get_all("Classifier", [])
     kinds = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License")]
     yield " OR ".join(sorted({_NAMES.get(one, one) for one in kinds}))

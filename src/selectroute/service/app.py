@@ -74,11 +74,13 @@ QUEUE_MANAGER: Final = "selectroute"
 _WRITERS: Final = 16
 """Threads, of the pool's 40, that may wait at a time to write: a database has one writer at a time."""
 
-_PLAINLY: Final = {
-    "Successful Response": "The call succeeded.",
-    "Validation Error": "The body or a parameter is wrong; the problem says where.",
-}
-"""Replacements for FastAPI's default descriptions of responses."""
+_FASTAPIS_200: Final = "Successful Response"
+"""FastAPI's description of a response that succeeds."""
+
+_FASTAPIS_422: Final = "Validation Error"
+"""FastAPI's description of the 422 that it adds to every call with parameters that names none. Here such a
+call answers 400 or 404.
+"""
 
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
@@ -263,11 +265,15 @@ class _Application(FastAPI):
                     operation["summary"] = SUMMARIES[name]
                     for media_type, example in EXAMPLES.get(name, {}).items():
                         operation["requestBody"]["content"][media_type]["example"] = example
+                    answers = operation["responses"]
+                    if answers.get("422", {}).get("description") == _FASTAPIS_422:
+                        del answers["422"]
                     # This service does not use FastAPI's format of validation errors.
-                    content = operation["responses"].get("422", {}).get("content", {})
-                    content.pop("application/json", None)
-                    for answer in operation["responses"].values():
-                        answer["description"] = _PLAINLY.get(answer["description"], answer["description"])
+                    answers.get("422", {}).get("content", {}).pop("application/json", None)
+                    for answer in answers.values():
+                        if answer["description"] == _FASTAPIS_200:
+                            answer["description"] = "The call succeeded."
+                    operation["responses"] = dict(sorted(answers.items()))
             for name in ("HTTPValidationError", "ValidationError"):
                 components["schemas"].pop(name, None)
             self.openapi_schema = found

@@ -62,8 +62,9 @@ def health() -> Response:
     responses={503: {"model": StateAnswer, "description": "The service is not ready."}},
 )
 def ready(request: Request, service: ServiceDep) -> Response:
-    """Return whether the registry is readable and a revision is published, and the state of a verification
-    beside the service. Needs no token; the revisions are shown only to callers who may see all subscriptions.
+    """Return whether the registry is readable and a revision is published, and the state of the verification
+    that a large registry has while the service runs. Needs no token; the revisions are shown only to callers
+    who may see all subscriptions.
     """
     try:
         state = service.publishing.state()

@@ -101,8 +101,8 @@ def list_(
 ) -> None:
     """Print dead letters in the order of their batches: reason, position and bytes.
 
-    Each option can be given several times. In JSON the bytes are "raw", a text if they are UTF-8, else
-    "raw_base64". Exit code 1 if there is none.
+    Options from --batch to --offset can be given several times. In JSON the bytes are "raw", a text if they
+    are UTF-8, else "raw_base64". Exit code 1 if there is none.
     """
     from selectroute.spark.job.job import job_record
     from selectroute.spark.replay.letters import wanted_letters
@@ -142,7 +142,8 @@ def replay(
     replayed once; if it fails again, it is a dead letter of the replay.
 
     This only files a request: the job replays between two batches if it runs, else at its next start, with
-    separate counts ("replay" in accounting.jsonl). Exit code 1 if there is nothing to replay.
+    separate counts ("replay" in accounting.jsonl). Options from --batch to --offset can be given several
+    times. Exit code 1 if there is nothing to replay.
     """
     from selectroute.spark.replay.letters import count_left
     from selectroute.spark.replay.request import as_of_now, write_request

@@ -17,7 +17,10 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the subscriptions and of the check.")] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="A new or empty folder; by default ./selectroute-demo.", show_default=False),
+        typer.Option(
+            help="A new or empty folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on.",
+            show_default=False,
+        ),
     ] = None,
     verify: Annotated[
         int,

@@ -71,7 +71,10 @@ def build(
     """Read subscriptions, index them and publish a snapshot.
 
     A line is {"id": "s1", "topic": "cars/+", "selector": "JMSType = 'car' AND weight > 2500"}; all but "id"
-    may be left out.
+    may be left out. It may also have "dialect", "seltype", "destination" and "status"; and "from" and "to",
+    the first revision at which it is valid and the first at which it no longer is.
+
+    Exit code 5 if the first invalid line has an invalid selector.
     """
     from selectroute.index.folder.format import publish
     from selectroute.index.jsonl import build_from_lines

@@ -78,8 +78,8 @@ def match(
 
     A subscription is near a message if its topic filter matches and another truth of a single condition would
     make its selector true. Those with more true conditions come first. At most 10,000 are evaluated for a
-    message; with a million subscriptions that takes a few seconds. Why one subscription does not get a
-    message, by its topic filter or its selector, says `selectroute subscription explain`.
+    message; with a million subscriptions that takes a few seconds. `selectroute subscription explain` says
+    why one subscription does not get a message.
 
     Exit code 1 if no subscription gets any of the messages.
     """

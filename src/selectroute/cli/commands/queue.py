@@ -149,7 +149,7 @@ MAX_BODY: Final = 1 << 30
 def list_(
     queue: Annotated[
         str | None,
-        typer.Argument(metavar="[QUEUE]", help="List the messages of this queue.", show_default="all queues"),
+        typer.Argument(metavar="QUEUE", help="List the messages of this queue.", show_default="all queues"),
     ] = None,
     message_id: MessageIdOption = None,
     correlation_id: CorrelationIdOption = None,
@@ -235,7 +235,7 @@ def put(
 
     selectroute queue put ORDERS - < order.json
 
-    Exit code 3 if there is no such queue.
+    Exit code 3 if there is no such queue, 4 if it is full.
     """
     with opened(queues, manager) as connection:
         from selectroute.queues.rest import headers as rest
@@ -316,7 +316,9 @@ app.command(
     "browse",
     help="""Print the message that `get` would return, and leave it on the queue.
 
-    selectroute queue browse ORDERS --message-id ID:414D51…
+    selectroute queue browse ORDERS --correlation-id order-7
+
+    Exit codes are those of `get`.
     """,
 )(_taking(removes=False))
 
@@ -324,7 +326,10 @@ app.command(
 ExpectedOption = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, help="Do nothing, with exit code 4, unless so many match.", show_default=False
+        metavar="N",
+        min=0,
+        help="Do nothing, with exit code 4, unless exactly so many match.",
+        show_default=False,
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many messages match.")]
@@ -347,13 +352,14 @@ def purge(
     queues: QueuesOption = None,
     manager: ManagerOption = None,
 ) -> None:
-    """Remove all messages that match, without options all messages; the queue stays.
+    """Remove the messages that match; without options, all messages. The queue stays.
 
     selectroute queue purge ORDERS --selector "weight < 10" --dry-run
 
     selectroute queue purge ORDERS --selector "weight < 10" --expected 12
 
-    Messages in units of work stay. Exit code 3 if there is no such queue, 4 if another number matches.
+    Messages in units of work stay. Exit code 1 if others got some of the messages in the meantime, 3 if there
+    is no such queue, 4 if another number matches than expected.
     """
     ids = (message_id, correlation_id, group_id, sequence, offset, token)
     _bulk(queue, None, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
@@ -377,13 +383,13 @@ def move(
     queues: QueuesOption = None,
     manager: ManagerOption = None,
 ) -> None:
-    """Move all messages that match to the end of another queue, without options all messages.
+    """Move the messages that match to the end of another queue; without options, all messages.
 
     selectroute queue move ORDERS.BACKOUT ORDERS --selector "weight > 2500"
 
     Each is on exactly one of the queues at any time, with the same ids, properties, priority and expiry. What
     does not fit on the other queue stays: exit code 1. Exit code 3 if there is no such queue, 4 if another
-    number matches.
+    number matches than expected.
     """
     ids = (message_id, correlation_id, group_id, sequence, offset, token)
     _bulk(queue, to, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
@@ -514,7 +520,7 @@ def delete(
 
     selectroute queue delete ORDERS --purge
 
-    Exit code 3 if there is no such queue, 4 if it has messages.
+    Exit code 3 if there is no such queue, 4 if it has messages; with --purge, 4 if some are in units of work.
     """
     with opened(queues) as connection:
         connection.delete(queue, purge)

@@ -45,8 +45,8 @@ def publish(
 
     selectroute registry publish --follow --snapshots /srv/snapshots
 
-    For a registry without a service, which publishes by itself. Only one process at a time can publish to a
-    folder. With --follow, Ctrl-C or SIGTERM ends the command with exit code 0.
+    For a registry without a service: `selectroute serve` publishes by itself. Only one process at a time can
+    publish to a folder. With --follow, Ctrl-C or SIGTERM ends the command with exit code 0.
     """
     line = "ending after the current revision; Ctrl-C again ends at once"
     with stopping(line) if follow else nullcontext() as stop, opened_database(registry, "publish") as opened:

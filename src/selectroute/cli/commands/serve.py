@@ -70,7 +70,9 @@ def serve(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option(help="Compare the whole registry with its digests; a large one beside the service."),
+        typer.Option(
+            help="Compare the whole registry with its digests; a large one while the service already answers."
+        ),
     ] = True,
 ) -> None:
     """Serve a registry and queues over HTTP until stopped (Ctrl-C, SIGTERM), and publish the registry's

@@ -162,7 +162,8 @@ def explain(
 
     Shows what became of the message, and the truth of each condition with the values read. The message is
     read from its source again; columns of Parquet that the job binds must be bound here, too. If the revision
-    is no longer kept, the newest one is used, and the output says so.
+    is no longer kept, the newest one is used, and the output says so. Exit code 3 if the job has not read
+    such a message, its source no longer has it, or the revision has no such subscription.
     """
     from selectroute.spark import Binding
     from selectroute.spark.audit.outcomes import Place

@@ -370,7 +370,7 @@ CompactOption = Annotated[
     int,
     _option(
         "compact-every",
-        "Batches of a Delta table whose small files are merged behind the stream; 0: never.",
+        "Number of batches whose small files in a Delta table are merged, behind the stream; 0: never.",
         _OUTPUT,
         "N",
         min=0,
@@ -512,9 +512,10 @@ def run(
     registry, published by `selectroute serve`; a new revision is used from the next batch on.
 
     OUTPUT/deliveries has a row per delivery, OUTPUT/unrouted the messages without a matching subscription,
-    OUTPUT/dead-letters messages that could not be read or evaluated, OUTPUT/accounting.jsonl a line per
-    batch. The first three are folders of Parquet files, or Delta tables with --table-format delta. Messages
-    for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to --kafka-servers.
+    OUTPUT/dead-letters messages that could not be read or evaluated and deliveries that a destination
+    refused, OUTPUT/accounting.jsonl a line per batch. The first three are folders of Parquet files, or Delta
+    tables with --table-format delta. Messages for destinations queue:NAME go to the database of --queues, for
+    kafka:TOPIC to --kafka-servers.
 
     The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
     start again to continue. Every option but --bind can also be set in the environment:
@@ -565,7 +566,7 @@ def rerun(
     selectroute stream rerun 0-99 --into again --input messages --snapshots snapshots --output out
 
     Give the job's own options, see `selectroute stream run`. The output folder is only read; the job may be
-    running. Exit code 1 if a result differs.
+    running. Exit code 1 if a result differs, or if the rerun is stopped.
     """
     if not re.fullmatch(r"all|\d{1,18}(-\d{1,18})?", batches):
         raise typer.BadParameter("give a batch number, a range such as 0-99, or all", param_hint="BATCHES")

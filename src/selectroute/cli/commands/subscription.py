@@ -539,9 +539,9 @@ def import_(
     selectroute subscription export --registry sqlite:///old.db | selectroute subscription import -
 
     A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, optionally with "id", "name", "dialect",
-    "labels", "destination" and "status". If lines are invalid, the first 20 are listed with their errors, and
-    nothing is imported; exit code 5 if the first has an invalid selector. Exit code 1 if the input is empty,
-    as after a failed command in a pipe.
+    "seltype", "labels", "destination" and "status". If lines are invalid, the first 20 are listed with their
+    errors, and nothing is imported; exit code 5 if the first has an invalid selector. Exit code 1 if the
+    input is empty, as after a failed command in a pipe.
     """
     with naming_lines(file), opened(file) as lines:
         first = list(up_to_first(lines))  # before a database is created for nothing

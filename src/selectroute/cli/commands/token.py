@@ -41,7 +41,7 @@ def create(
         typer.Option(
             metavar="PATTERN",
             help="Only these queues as destinations and to put and get, such as CARS.*; repeatable.",
-            show_default="all, with --topic none",
+            show_default="all; with --topic or --kafka none",
         ),
     ] = None,
     kafka: Annotated[
@@ -49,7 +49,7 @@ def create(
         typer.Option(
             metavar="PATTERN",
             help="Only these Kafka topics as destinations, such as cars.*; repeatable.",
-            show_default="all, with --topic none",
+            show_default="all; with --topic or --queue none",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Its purpose.", show_default="its id")] = None,
@@ -64,9 +64,9 @@ def create(
 
     selectroute token create --role writer --topic 'cars/#' --queue 'CARS.*' --kafka 'cars.*'
 
-    A PATTERN must match the whole name: * is any number of characters, ? is one. With --topic but without
-    --queue and --kafka, the token permits no destinations and no queues. With --queue or --kafka alone, it
-    still permits all subscriptions.
+    A PATTERN must match the whole name: * is any number of characters, ? is one. With any of --topic, --queue
+    and --kafka, the token permits only the queues and Kafka topics that its patterns match: with --topic
+    alone, none. With --queue or --kafka alone, it still permits all subscriptions.
 
     A job (selectroute stream run) needs a writer's token without these three options.
     """

@@ -12,8 +12,9 @@ def warm(output: OutputOption = Output.table) -> None:
     """Compile the matching kernel ahead of time, for this user and machine: about a minute once.
 
     Otherwise the first match compiles, with one line of output. For a container image, run this during the
-    build, as the user of the service. The code is stored in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache, in
-    this order; another version of selectroute or kind of processor needs a new compilation.
+    build, as the user of the service. The code is stored in NUMBA_CACHE_DIR, XDG_CACHE_HOME, ~/.cache or the
+    temporary folder: the first that can be used. Another version of selectroute or kind of processor needs a
+    new compilation.
 
     RUN NUMBA_CACHE_DIR=/opt/kernel selectroute warm
     """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar
 
 from anyio import CapacityLimiter
@@ -63,7 +64,7 @@ class Call(APIRoute):
         parameters = tuple(_parameters(self.dependant))
         # A coroutine takes a thread only when needed, not while it waits.
         takes_thread = not inspect.iscoroutinefunction(self.endpoint)
-        writes = role > Role.reader and self.methods != {"GET"} and takes_thread
+        writes = role is not Role.reader and self.methods != {"GET"} and takes_thread
 
         async def checked(request: Request) -> Response:
             caller: Caller = request.state.caller
@@ -171,14 +172,26 @@ def _strict(body: bytes) -> Any:
     raise ProblemError("invalid-request", f"the body is not valid JSON: {fault.reason}", faults=[fault])
 
 
+CURSOR: Final[Mapping[str, str]] = {"invalid-subscription": "The cursor is not one of this registry"}
+"""Titles of a call that takes a cursor and no subscription."""
+
+
 def call(
-    router: APIRouter, method: str, path: str, role: Role, *problems: str, **options: Any
+    router: APIRouter,
+    method: str,
+    path: str,
+    role: Role,
+    *problems: str,
+    titles: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
 ) -> Callable[[Function], Function]:
     """Return a decorator that registers a function for `method` and `path`, for callers of this role or
-    above, with these rows of `PROBLEMS` in addition to those of every call.
+    above, with these rows of `PROBLEMS` in addition to those of every call. `titles` say what a problem means
+    for this call, where its own title does not.
     """
-    always = (*_ALWAYS, "forbidden") if role > Role.reader else _ALWAYS
-    options["responses"] = {**_answers(always + problems), **options.get("responses", {})}
+    # Without tokens, a cross-site request is refused if it is not a GET.
+    always = _ALWAYS if role is Role.reader and method == "GET" else (*_ALWAYS, "forbidden")
+    options["responses"] = {**_answers(always + problems, titles), **options.get("responses", {})}
     options["openapi_extra"] = {ROLE: role.name, **options.get("openapi_extra", {})}
     options.setdefault("response_class", JsonAnswer)
     return router.api_route(path, methods=[method], **options)
@@ -234,12 +247,13 @@ def _fault(error: Any) -> Fault:
     return Fault(pointer=pointer, reason=error["msg"])
 
 
-def _answers(kinds: tuple[str, ...]) -> dict[int | str, dict[str, Any]]:
+def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | str, dict[str, Any]]:
     found: dict[int | str, dict[str, Any]] = {}
-    for kind in kinds:
+    for kind in dict.fromkeys(kinds):
         row = PROBLEMS[kind]
+        title = titles.get(kind, row.title)
         before = found.get(row.status, {}).get("description")
-        description = f"{before}; {row.title}" if before else row.title
+        description = f"{before}; {title}" if before else title
         found[row.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
     return found
 

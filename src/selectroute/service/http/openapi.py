@@ -138,7 +138,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "application/octet-stream": "any bytes",
         },
         "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
-        "POST /v1/queues/{name}:purge": {JSON: {"correlationId": "order-7", "expected": 0}},
+        "POST /v1/queues/{name}:purge": {JSON: {"correlationId": "order-7"}},
         "POST /v1/queues/{name}:move": {JSON: {"to": "Q", "selector": "weight > 2500"}},
     }
 )

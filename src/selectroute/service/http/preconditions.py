@@ -20,7 +20,8 @@ IfNoneMatch = Annotated[
     str | None, Header(alias="If-None-Match", max_length=1_000, description="ETags known to the client.")
 ]
 Prefer = Annotated[
-    str | None, Header(max_length=1_000, description="`return=minimal`: the response needs no body.")
+    str | None,
+    Header(alias="Prefer", max_length=1_000, description="`return=minimal`: the response needs no body."),
 ]
 IdempotencyKey = Annotated[
     str | None,

@@ -22,6 +22,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.models import Limit
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.models import (
@@ -62,15 +63,18 @@ _CUT: Final = ("too-large",)
 _LEFT: Final = ("batch", "stage", "reason", "letters")
 _SHOWN: Final = (*_LEFT[:3], "message", "source", "partition", "offset", "revision", "subscription", "replay")
 _ALL: Final = "dead letters are of all topics, and this needs a token"
-_WRONG: Final = ("forbidden", "job-not-found", "invalid-body", "unsupported-media-type", "too-large")
+_WRONG: Final = ("job-not-found", "invalid-body", "unsupported-media-type", "too-large")
 
 Result = TypeVar("Result")
 
 router = APIRouter(route_class=Call, prefix="/v1/jobs", tags=["jobs"])
 Job = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A job's name.")]
 Integer = Annotated[int, Query(ge=-(2**63), lt=2**63)]
-Many = Query(max_length=100)
 One = Query(max_length=4_096)
+
+
+def _many(description: str) -> Any:
+    return Query(max_length=100, description=description)
 
 
 @call(router, "GET", "", Role.reader, "forbidden", response_model=JobsAnswer)
@@ -102,21 +106,24 @@ def _summary(name: str, job: JobOutput) -> dict[str, Any]:
     Role.reader,
     "forbidden",
     "job-not-found",
+    "invalid-body",
     response_model=DeadLettersAnswer,
 )
 async def dead_letters(
     service: ServiceDep,
     by: CallerDep,
     job: Job,
-    batch: Annotated[list[Integer] | None, Many] = None,
-    stage: Annotated[list[str] | None, Many] = None,
-    reason: Annotated[list[str] | None, Many] = None,
-    subscription: Annotated[list[str] | None, Many] = None,
-    source: Annotated[list[str] | None, Many] = None,
-    partition: Annotated[list[Integer] | None, Many] = None,
-    offset: Annotated[list[Integer] | None, Many] = None,
+    batch: Annotated[list[Integer] | None, _many("Only of these batches.")] = None,
+    stage: Annotated[list[str] | None, _many("Only of these stages: read, parse, judge, deliver.")] = None,
+    reason: Annotated[list[str] | None, _many("Only for these reasons, such as not-json.")] = None,
+    subscription: Annotated[
+        list[str] | None, _many("Only refused deliveries to these subscriptions.")
+    ] = None,
+    source: Annotated[list[str] | None, _many("Only of these files or Kafka topics.")] = None,
+    partition: Annotated[list[Integer] | None, _many("Only of these partitions.")] = None,
+    offset: Annotated[list[Integer] | None, _many("Only at these lines, rows or records.")] = None,
     left: Annotated[bool, Query(description="Only those that no replay took.")] = False,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    limit: Limit = 100,
     cursor: Annotated[
         str | None, Query(max_length=40, description="The next_cursor of the page before.")
     ] = None,
@@ -158,10 +165,11 @@ async def dead_letters(
     "forbidden",
     "job-not-found",
     "not-found",
+    "invalid-body",
     response_class=Response,
     responses={
         200: {
-            "description": "The bytes",
+            "description": "The bytes.",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
         }
     },
@@ -204,9 +212,9 @@ async def raw_bytes(
 
 @call(router, "POST", "/{job}/dead-letters:preview", Role.reader, *_WRONG, response_model=PreviewAnswer)
 async def preview(service: ServiceDep, by: CallerDep, job: Job, body: FilterBody) -> Response:
-    """Show what a replay would do: how many dead letters it would take, and of the newest ones, whose bytes
-    are a message in JSON, or a Kafka record of a job that recorded its binding, which subscriptions get them
-    by the newest revision. Needs a token for all topics.
+    """Show what a replay would do: how many dead letters it would take, and which subscriptions get the
+    newest ten of them by the newest revision. The latter is known of a letter whose bytes are a message in
+    JSON, or a Kafka record of a job that recorded its binding. Needs a token for all topics.
     """
     by.check_all_topics(_ALL)
     found, letters, binding = await _off(
@@ -249,8 +257,8 @@ def _previewed(
 )
 async def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody) -> Response:
     """Have the job process dead letters again, between two of its batches or at its next start; each at most
-    once. `expected` is the number that a preview showed: if it has changed, nothing is requested. Those that
-    a waiting request asks for are not counted. Needs a token for all topics and destinations.
+    once. `expected` is the number that a preview showed, without those that a waiting request asks for: if
+    it has changed, nothing is requested. Needs a token for all topics and destinations.
     """
     by.check_unlimited(_ALL)
     folder, wanted = _job(service, job), body.model_dump(exclude={"expected"})
@@ -269,6 +277,7 @@ async def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody)
     "forbidden",
     "job-not-found",
     "not-found",
+    "invalid-body",
     response_model=ReplayAnswer,
 )
 async def replayed(
@@ -317,8 +326,8 @@ def _unreadable(error: Exception) -> str:
     "POST",
     "/{job}/audits",
     Role.reader,
-    "forbidden",
     "job-not-found",
+    "invalid-body",
     response_model=AuditAnswer,
 )
 async def audit(service: ServiceDep, by: CallerDep, job: Job) -> Response:

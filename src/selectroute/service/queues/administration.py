@@ -46,6 +46,7 @@ def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
     "PUT",
     "/{name:path}",
     Role.admin,
+    "invalid-body",
     "invalid-queue",
     "queue-taken",
     "unsupported-media-type",
@@ -90,7 +91,7 @@ def delete(
     name: Name,
     purge: Annotated[bool, Query(description="Delete the queue with its messages.")] = False,
 ) -> Response:
-    """Delete an empty queue, or with `purge` one with messages, except messages in units of work."""
+    """Delete an empty queue, or with `purge` also one with messages, unless some are in units of work."""
     by.check_queue(name)
     service.queues.delete(name, purge=purge)
     return Response(status_code=204)

@@ -27,7 +27,14 @@ from selectroute.service.queues.messages import OfQuery
 from selectroute.service.queues.models import BulkAnswer, CountAnswer, MoveBody, PurgeBody
 
 _LOOKUP: Final = ("invalid-selector", "queue-not-found")
-_CHANGE: Final = (*_LOOKUP, "count-changed", "unsupported-media-type", "too-large", "read-only")
+_CHANGE: Final = (
+    *_LOOKUP,
+    "invalid-body",
+    "count-changed",
+    "unsupported-media-type",
+    "too-large",
+    "read-only",
+)
 _T = TypeVar("_T")
 
 router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
@@ -35,8 +42,8 @@ router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
 
 @call(router, "GET", "/{name:path}:count", Role.reader, *_LOOKUP, "forbidden", response_model=CountAnswer)
 def count(service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery) -> Response:
-    """Return how many messages match, of those that a get can return now. Of a long queue, the first 100,000
-    are compared with a selector: then `exact` is false, and the count is one of "at least".
+    """Return how many messages match, of those that a get can return now. At most the first 100,000 are
+    compared with a selector: on a longer queue `exact` is false, and at least so many match.
     """
     by.check_queue(name)
     queue = service.queues.open(name)
@@ -45,10 +52,13 @@ def count(service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery) -> Re
 
 @call(router, "POST", "/{name:path}:purge", Role.writer, *_CHANGE, response_model=BulkAnswer)
 async def purge(service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody | None = None) -> Response:
-    """Remove all messages that match, without a lookup every message.
+    """Remove the messages that match; without conditions, all messages.
 
     Messages in units of work, those that others are getting, and those that arrive after the call has begun,
-    stay. With another number of matches than `expected`, nothing is removed: problem 409, with both numbers.
+    stay. With `expected`, nothing is removed if another number matches: problem 409, with both numbers.
+
+    After ten seconds (the limit `bulk_seconds`) the call answers with a `position`: call again with it to go
+    on with the same messages.
     """
     by.check_queue(name)
     return await _done(service, name, None, body or PurgeBody())
@@ -56,10 +66,11 @@ async def purge(service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody 
 
 @call(router, "POST", "/{name:path}:move", Role.writer, *_CHANGE, "invalid-queue", response_model=BulkAnswer)
 async def move(service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -> Response:
-    """Move all messages that match to the end of another queue, in the order of delivery; see the purge.
+    """Move the messages that match to the end of another queue, in the order of delivery; `expected` and
+    `position` are as for a purge.
 
-    All of a message is kept but its token and its backout count. A message is at any time on exactly one of
-    the queues. What does not fit on the other queue stays, and `stayed` says how many did for which reason.
+    A message keeps everything but its token and its backout count, and is at any time on exactly one of the
+    queues. What does not fit on the other queue stays, and `stayed` says how many did for which reason.
     """
     by.check_queue(name)
     by.check_queue(body.to)

@@ -21,12 +21,14 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import Call, JsonAnswer, call, check_not_encoded
+from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call, check_not_encoded
 from selectroute.service.http.models import (
     BatchAnswer,
     BatchBody,
+    Cursor,
     Dialect,
     ImportAnswer,
+    Limit,
     OperationBody,
     PageAnswer,
 )
@@ -50,29 +52,45 @@ _SEARCH_SECONDS: Final = 2.0
 
 _MANY: Final = (
     "invalid-selector",
+    "invalid-topic-filter",
+    "invalid-subscription",
     "too-costly",
     "too-large",
     "unsupported-media-type",
     "read-only",
     "name-taken",
+    "id-taken",
 )
 
 router = APIRouter(route_class=Call, tags=["subscriptions"])
-Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
-Label = Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")]
+OfTopic = Annotated[
+    str | None,
+    Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
+]
+OfStatus = Annotated[Status | None, Query(description="Only those with this status.")]
+OfDialect = Annotated[Dialect | None, Query(description="Only those with this dialect.")]
+OfName = Annotated[
+    str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name.")
+]
+OfLabel = Annotated[
+    str | None,
+    Query(
+        max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$", description="Only those with this label, KEY=VALUE."
+    ),
+]
 
 
-@call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=PageAnswer)
+@call(router, "GET", PATH, Role.reader, "invalid-subscription", titles=CURSOR, response_model=PageAnswer)
 def page(
     service: ServiceDep,
     by: CallerDep,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
-    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
-    topic: Filter = None,
-    status: Status | None = None,
-    dialect: Dialect | None = None,
-    name: Filter = None,
-    label: Label = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    topic: OfTopic = None,
+    status: OfStatus = None,
+    dialect: OfDialect = None,
+    name: OfName = None,
+    label: OfLabel = None,
     order: Annotated[Order, Query(description="By id, by name, or the newest change first.")] = "id",
 ) -> Response:
     """Return subscriptions, in the order of their ids unless another is given; the header Link has the URL of
@@ -99,25 +117,36 @@ def page(
     return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
 
 
-@call(router, "GET", f"{PATH}:search", Role.reader, "invalid-subscription", response_model=PageAnswer)
+@call(
+    router,
+    "GET",
+    f"{PATH}:search",
+    Role.reader,
+    "invalid-subscription",
+    titles=CURSOR,
+    response_model=PageAnswer,
+)
 async def searched(
     service: ServiceDep,
     by: CallerDep,
-    text: Annotated[str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")],
+    text: Annotated[
+        str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$", description="The text to find.")
+    ],
     field: Annotated[
         list[Field], Query(max_length=5, description="Where to look; everywhere by default.")
     ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
-    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
-    topic: Filter = None,
-    status: Status | None = None,
-    dialect: Dialect | None = None,
-    name: Filter = None,
-    label: Label = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    topic: OfTopic = None,
+    status: OfStatus = None,
+    dialect: OfDialect = None,
+    name: OfName = None,
+    label: OfLabel = None,
 ) -> Response:
-    """Return subscriptions with a text in their id, name, topic filter or selector, in any case, or whose
-    selector reads the identifier of exactly this name, among those that have the other values given; in the
-    order of their ids. A search that takes long returns what it has found, with the cursor to go on.
+    """Return subscriptions with a text in their id, name, topic filter or selector, in upper or lower case,
+    or whose selector reads an identifier of exactly this name. They are in the order of their ids.
+
+    After two seconds a search returns what it has found, with the cursor to go on.
     """
     limit = min(limit, service.limits.page)
     cursor = _given(service, by, cursor)
@@ -139,6 +168,8 @@ async def searched(
     f"{PATH}:batch",
     Role.writer,
     *_MANY,
+    "invalid-body",
+    "idempotency-conflict",
     "subscription-not-found",
     "stale-revision",
     response_model=BatchAnswer,
@@ -171,7 +202,16 @@ def batch(
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def import_(
-    request: Request, service: ServiceDep, by: CallerDep, mode: Literal["add", "replace"] = "add"
+    request: Request,
+    service: ServiceDep,
+    by: CallerDep,
+    mode: Annotated[
+        Literal["add", "replace"],
+        Query(
+            description="For an existing id: `add` refuses it; `replace` replaces it, and keeps its status "
+            "unless the line gives one."
+        ),
+    ] = "add",
 ) -> Response:
     """Register subscriptions, one JSON object a line, as one revision, all or none."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -215,7 +255,11 @@ async def import_(
     },
 )
 async def export(
-    service: ServiceDep, by: CallerDep, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None
+    service: ServiceDep,
+    by: CallerDep,
+    revision: Annotated[
+        int | None, Query(ge=0, lt=2**63, description="The state as of this revision; as of now by default.")
+    ] = None,
 ) -> Response:
     """Return all subscriptions that the caller may see, one per line, as of now or of a revision."""
     if service.exporting.available_tokens < 1:  # each holds a connection to the database

@@ -14,13 +14,15 @@ from selectroute.registry.changes import Op as ChangeOp
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     BatchNumberBody,
     ChangesAnswer,
+    Cursor,
     HistoryAnswer,
     Id,
+    Limit,
     QueriesAnswer,
     QueryBody,
 )
@@ -42,15 +44,15 @@ router = APIRouter(route_class=Call, tags=["changes"])
 Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
 
 
-@call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=ChangesAnswer)
+@call(router, "GET", PATH, Role.reader, "invalid-subscription", titles=CURSOR, response_model=ChangesAnswer)
 async def changes(
     request: Request,
     service: ServiceDep,
     by: CallerDep,
-    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The newest revision that is known.")] = 0,
+    limit: Limit = 1_000,
     wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for a change.")] = 0,
-    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    cursor: Cursor = None,
     op: Annotated[
         list[ChangeOp], Query(max_length=10, description="Only these kinds of changes; all by default.")
     ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
@@ -89,14 +91,15 @@ async def changes(
     Role.reader,
     "invalid-subscription",
     "subscription-not-found",
+    titles=CURSOR,
     response_model=HistoryAnswer,
 )
 def history(
     service: ServiceDep,
     by: CallerDep,
     id: Annotated[Id, Path(description="A subscription's id.")],
-    limit: Annotated[int, Query(ge=1, le=LOOKED_AT)] = 50,
-    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    limit: Annotated[int, Query(ge=1, le=LOOKED_AT, description="The most to return.")] = 50,
+    cursor: Cursor = None,
 ) -> Response:
     """Return the changes of one subscription, the newest first, also of one that was removed; `next_cursor`
     asks for those before them. A caller who may not see all of them gets those of the newest 200 that are
@@ -115,7 +118,8 @@ def history(
 @call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)
 def queries(service: ServiceDep, by: CallerDep) -> Response:
     """Return the known queries, and whether each can replay the messages that a subscription missed. A job
-    calls this first, so that a token without the right to report is refused before it begins.
+    calls this first, so that a token without the right to report is refused before it begins: this needs a
+    token for all topics and destinations.
     """
     by.check_unlimited(JOB)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
@@ -124,7 +128,7 @@ def queries(service: ServiceDep, by: CallerDep) -> Response:
 @call(router, "POST", "/v1/queries/{query}", Role.writer, *REPORT, status_code=204)
 def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> Response:
     """Announce a query: its source, and whether it can replay. A query delivers for all subscriptions, so
-    this needs a token for all topics.
+    this needs a token for all topics and destinations.
     """
     by.check_unlimited(JOB)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
@@ -133,7 +137,7 @@ def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> R
 
 @call(router, "POST", "/v1/queries/{query}/batches", Role.writer, *REPORT, status_code=204)
 def batch(service: ServiceDep, by: CallerDep, query: Name, body: BatchNumberBody) -> Response:
-    """Report the revision that a batch of a query used. Needs a token for all topics."""
+    """Report the revision that a batch of a query used. Needs a token for all topics and destinations."""
     by.check_unlimited(JOB)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)

@@ -39,7 +39,7 @@ from selectroute.service.subscriptions.conditional import visible
 PUBLISHED_SECONDS: Final = 2.0
 """Longest wait for the publication of changes that were committed before a request."""
 
-_WRONG: Final = ("invalid-message", "unsupported-media-type", "too-large")
+_WRONG: Final = ("invalid-body", "invalid-message", "unsupported-media-type", "too-large")
 
 router = APIRouter(route_class=Call, tags=["questions"])
 

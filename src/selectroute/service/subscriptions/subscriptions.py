@@ -59,7 +59,15 @@ _MULTIPLIES: Final = re.compile(r"\b(?:or|not|in)\b|<>|!=", re.IGNORECASE)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
+_WRONG: Final = (
+    "invalid-body",
+    "invalid-selector",
+    "invalid-topic-filter",
+    "invalid-subscription",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+)
 _OF_ONE: Final = ("subscription-not-found", "stale-revision")
 
 router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
@@ -67,7 +75,15 @@ OfPath = Annotated[Id, Path(description="A subscription's id.")]
 
 
 @call(
-    router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=RegisteredAnswer
+    router,
+    "POST",
+    "",
+    Role.writer,
+    *_WRONG,
+    "idempotency-conflict",
+    "name-taken",
+    status_code=201,
+    response_model=RegisteredAnswer,
 )
 async def register(
     service: ServiceDep,
@@ -141,6 +157,7 @@ def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscri
     *_WRONG,
     *_OF_ONE,
     "name-taken",
+    "id-taken",
     "precondition-required",
     response_model=RegisteredAnswer,
     responses={

@@ -26,15 +26,19 @@ router = APIRouter(route_class=Call, tags=["tokens"])
     "POST",
     PATH,
     Role.admin,
+    "invalid-body",
     "invalid-subscription",
     "too-large",
     "unsupported-media-type",
     "read-only",
+    titles={"invalid-subscription": "A topic filter or a pattern is invalid"},
     status_code=201,
     response_model=NewTokenAnswer,
 )
 def create(service: ServiceDep, by: CallerDep, body: TokenBody) -> Response:
-    """Create a token. Its secret is only in this response. After the first, every caller needs a token."""
+    """Create a token. Its secret is only in this response. After the first, which must be an admin's, every
+    caller needs a token. Needs a token for all topics and destinations, as do all calls on tokens.
+    """
     by.check_unlimited(_TOKENS)
     if body.role != "admin" and not service.registry.had_tokens():
         sentence = (

@@ -116,6 +116,22 @@ def test_each_summary_is_one_sentence_of_its_own_that_begins_with_a_verb():
     assert not [one for one in summaries if one.endswith(".") or len(one) > 60]
 
 
+def test_each_response_is_listed_in_order_and_says_each_reason_once():
+    for method, path in OPERATIONS:
+        one = DOCUMENT["paths"][path][method]
+        assert list(one["responses"]) == sorted(one["responses"])
+        for answer in one["responses"].values():
+            reasons = answer["description"].split("; ")
+            assert len(set(reasons)) == len(reasons), (method, path, reasons)
+
+
+def test_each_call_that_a_role_or_a_site_may_be_refused_says_so():
+    for method, path in OPERATIONS:
+        one = DOCUMENT["paths"][path][method]
+        if one["x-role"] != "reader" or method != "get":
+            assert "403" in one["responses"], (method, path)
+
+
 def examples():
     """Each call that takes a body, with the example of each of its media types."""
     for path, methods in DOCUMENT["paths"].items():

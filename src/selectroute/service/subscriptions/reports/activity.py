@@ -21,8 +21,8 @@ router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
 
 @call(router, "GET", "/{id}/activity", Role.reader, "subscription-not-found", response_model=ActivityAnswer)
 def activity(service: ServiceDep, by: CallerDep, id: OfPath) -> Response:
-    """Return when a subscription got deliveries last, and how many a second. A batch names its 100 busiest
-    subscriptions only: while none names this one, everything is null.
+    """Return when a subscription got deliveries last, and how many a second. A batch names only its 100
+    busiest subscriptions: if none has named this one, everything but the id is null.
     """
     visible(service, by, id)
     nothing = {**dict.fromkeys(ActivityAnswer.model_fields), "id": id}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.index.dry_run import dry_run
@@ -26,6 +26,7 @@ from selectroute.service.http.models import (
     DryRunAnswer,
     DryRunBody,
     IdentifiersAnswer,
+    Limit,
     MessagesAnswer,
     MessagesBody,
 )
@@ -47,7 +48,7 @@ router = APIRouter(route_class=Call, tags=["questions"])
 )
 def note(service: ServiceDep, by: CallerDep, query: Name, body: MessagesBody) -> Response:
     """Add messages of a query to the sample of recent messages, without their bodies. The newest 10,000 of
-    all queries are kept. Needs a token for all topics.
+    all queries are kept. Needs a token for all topics and destinations.
     """
     by.check_unlimited(JOB)
     messages = []
@@ -62,7 +63,7 @@ def note(service: ServiceDep, by: CallerDep, query: Name, body: MessagesBody) ->
 
 
 @call(router, "GET", "/v1/messages", Role.reader, response_model=MessagesAnswer)
-def listed(service: ServiceDep, by: CallerDep, limit: Annotated[int, Query(ge=1, le=1_000)] = 20) -> Response:
+def listed(service: ServiceDep, by: CallerDep, limit: Limit = 20) -> Response:
     """Return the newest messages of the sample, the newest first: those with a topic that the caller may see.
     The sample is empty unless a stream sends some of its messages.
     """
@@ -88,6 +89,7 @@ def identifiers(service: ServiceDep, by: CallerDep) -> Response:
     "unsupported-media-type",
     "too-large",
     "invalid-selector",
+    "invalid-topic-filter",
     "invalid-subscription",
     "subscription-not-found",
     response_model=DryRunAnswer,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
@@ -15,8 +15,15 @@ from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
 from selectroute.registry.verification import Verification
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
-from selectroute.service.http.models import HealthAnswer, ReportsAnswer, ReportsBody, StreamsAnswer
+from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
+from selectroute.service.http.models import (
+    Cursor,
+    HealthAnswer,
+    Limit,
+    ReportsAnswer,
+    ReportsBody,
+    StreamsAnswer,
+)
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, REPORT, Name
@@ -42,8 +49,8 @@ router = APIRouter(route_class=Call, tags=["streams"])
 @call(router, "POST", "/v1/queries/{query}/reports", Role.writer, *REPORT, status_code=204)
 def report(service: ServiceDep, by: CallerDep, query: Name, body: ReportsBody) -> Response:
     """Report the batches of a query since its last report, and its state. Without batches it is a sign of
-    life, which a stream gives every ten seconds. The newest 1,000 batches are kept. Needs a token for all
-    topics.
+    life, which a stream gives every ten seconds. The newest 1,000 batches of each query are kept. Needs a
+    token for all topics and destinations.
     """
     by.check_unlimited(JOB)
     batches = [one.model_dump() for one in body.batches]
@@ -57,15 +64,17 @@ def report(service: ServiceDep, by: CallerDep, query: Name, body: ReportsBody) -
     "/v1/queries/{query}/reports",
     Role.reader,
     "forbidden",
+    "invalid-body",
     "invalid-subscription",
+    titles=CURSOR,
     response_model=ReportsAnswer,
 )
 def reports(
     service: ServiceDep,
     by: CallerDep,
     query: Name,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
     """Return the newest batches that a query has reported, the newest first. Needs a token for all topics."""
     by.check_all_topics(_ALL)
@@ -102,7 +111,7 @@ def _with_job(one: StreamState, jobs: Mapping[str, JobState]) -> dict[str, Any]:
 )
 def remove(service: ServiceDep, by: CallerDep, query: Name) -> Response:
     """Remove a stream that has ended or vanished from the list, with its reports of batches. One that runs is
-    listed again with its next report. Needs a token for all topics.
+    listed again with its next report. Needs a token for all topics and destinations.
     """
     by.check_unlimited(_REMOVE)
     try:
@@ -117,9 +126,11 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
     """Return a verdict in a sentence, and the evidence for it: publication, each stream, and the jobs that
     the service knows. Needs a token for all topics.
 
-    Faults are a revision that is not published; a stream that failed, or was not heard of for a minute,
-    until it is heard of again, is removed, or a week has passed; one that routes with an old revision; one
-    whose destinations make it wait; and dead letters that no replay took. What a stream is behind is a fact.
+    Faults are: a registry that is damaged, or could not be verified; a revision that is not published; a
+    stream that failed, or was not heard of for a minute, until it is heard of again, is removed, or a week
+    has passed; one that routes with an old revision; one whose destinations make it wait; and dead letters
+    that no replay took, or that cannot be counted. How far a stream is behind its source is shown, and is
+    not a fault.
     """
     by.check_all_topics(_ALL)
     state, streams, now = service.publishing.state(), service.registry.streams(), datetime.now(UTC)
