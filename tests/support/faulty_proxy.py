@@ -249,27 +249,37 @@ def requests_in(log: Path) -> list[Request]:
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()[1:]]
 
 
+SLOW_SECONDS = 1.5
+"""So long takes an answer of a slow store: much longer than all else that a batch does."""
+
+
 def slow_after_first(switch: Path, last: int) -> Callable[[Any], None]:
-    """What notes the reports of a job's batches, and lets each answer take a second from the first one, which
-    also opens the snapshot, to the last one.
+    """What notes the reports of a job, and makes the store slow from the first batch, which also opens
+    the snapshot, to the last one.
     """
 
     def note(report: Any) -> None:
-        switch.write_text("ok" if report.batch == last else "slow 1.0")
+        switch.write_text("ok" if report.batch == last else f"slow {SLOW_SECONDS}")
 
     return note
 
 
 def between_commits(requests: Sequence[Request], batches: Sequence[int]) -> list[list[Request]]:
     """The requests of a job from one commit to the next, the end of which they include."""
-    commits = [
-        next(one for one in requests if one[1] == "PUT" and one[2].endswith(f"/_commits/{batch}.json"))
-        for batch in batches
-    ]
     return [
         [one for one in requests if before[5] <= one[4] and one[5] <= after[5]]
-        for before, after in pairwise(commits)
+        for before, after in pairwise(_commit(requests, batch) for batch in batches)
     ]
+
+
+def answers_between_commits(requests: Sequence[Request], batches: Sequence[int]) -> list[int]:
+    """How many answers of a slow store fit into the time from one commit of a job to the next."""
+    ends = [_commit(requests, batch)[5] for batch in batches]
+    return [int((after - before) / SLOW_SECONDS) for before, after in pairwise(ends)]
+
+
+def _commit(requests: Sequence[Request], batch: int) -> Request:
+    return next(one for one in requests if one[1] == "PUT" and one[2].endswith(f"/_commits/{batch}.json"))
 
 
 def waited_for(requests: Sequence[Request]) -> int:

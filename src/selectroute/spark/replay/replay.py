@@ -77,12 +77,15 @@ class Replays:
         self._without_letters: defaultdict[str, set[int]] = defaultdict(set)
         self._refused: set[Location] = set()
         self._leased = True
+        self._is_asked = True
 
     def look(self) -> None:
-        """Search the dead letters of all batches of requests, so that `next` need not do it while the stream
-        waits.
+        """Look for requests, and search the dead letters of all their batches, so that `next` need not do it
+        while the stream waits. A request that comes later is found by the next look.
         """
-        for path in waiting(self._job.output):
+        found = waiting(self._job.output)
+        self._is_asked = bool(found)
+        for path in found:
             request = self._read(path)
             if request is not None:
                 self._history.read()
@@ -110,6 +113,8 @@ class Replays:
         if self._leased:  # or may be: a crash may have come between commit and release
             release_side_batch(self._job.snapshots, query)
             self._leased = False
+        if not self._is_asked:
+            return None
         for path in waiting(self._job.output):
             request = self._read(path)
             if request is None:

@@ -1,0 +1,87 @@
+"""Planner of files in remote storage: which files a batch has, and when the folder is listed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from selectroute.spark.sources.files.remote_stream import FileLister
+from selectroute.storage import Location
+from selectroute.storage.errors import UnreachableError
+
+LIMIT = ReadAllAvailable()
+
+
+@pytest.fixture
+def listings(monkeypatch):
+    """How often a folder was listed; the listings that fail, by their number."""
+    entries = Location.entries
+    counts = {"made": 0, "fail": set()}
+
+    def counted(self, *, deep=False):
+        counts["made"] += 1
+        if counts["made"] in counts["fail"]:
+            raise UnreachableError("the storage does not answer")
+        return entries(self, deep=deep)
+
+    monkeypatch.setattr(Location, "entries", counted)
+    return counts
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*names):
+        for name in names:
+            (tmp_path / name).write_bytes(b"x")
+            os.utime(tmp_path / name, (int(name), int(name)))
+
+    return write
+
+
+def names(offset):
+    return [name for name, _ in offset["files"]]
+
+
+def test_the_next_files_are_known_when_a_batch_ends(tmp_path, write, listings):
+    write("3", "1", "2")
+    lister = FileLister(str(tmp_path), 1, ["1"])
+    first = lister.latestOffset(lister.initialOffset(), LIMIT)
+    assert (first["number"], names(first)) == (1, ["2"])
+    lister._ahead.result()
+    assert listings["made"] == 2
+    second = lister.latestOffset(first, LIMIT)
+    assert (second["number"], names(second)) == (2, ["3"])
+    lister._ahead.result()
+    assert listings["made"] == 3, "it did not list the folder while Spark waited"
+    write("4")  # later than the folder was listed
+    third = lister.latestOffset(second, LIMIT)
+    assert names(third) == ["4"]
+    assert lister.latestOffset(third, LIMIT) == third, "nothing is new"
+
+
+def test_spark_may_ask_twice_for_one_batch(tmp_path, write):
+    write("1", "2")
+    lister = FileLister(str(tmp_path), 1, [])
+    start = lister.initialOffset()
+    assert lister.latestOffset(start, LIMIT) == lister.latestOffset(start, LIMIT)
+
+
+def test_a_folder_is_listed_again_if_the_storage_did_not_answer(tmp_path, write, listings):
+    write("1", "2")
+    lister = FileLister(str(tmp_path), 1, [])
+    listings["fail"] = {2}
+    first = lister.latestOffset(lister.initialOffset(), LIMIT)
+    assert names(lister.latestOffset(first, LIMIT)) == ["2"]
+
+
+def test_what_comes_later_is_not_part_of_what_is_available_now(tmp_path, write):
+    write("1", "2")
+    lister = FileLister(str(tmp_path), 1, [])
+    lister.prepareForTriggerAvailableNow()
+    write("0")
+    first = lister.latestOffset(lister.initialOffset(), LIMIT)
+    second = lister.latestOffset(first, LIMIT)
+    assert (names(first), names(second)) == (["1"], ["2"])
+    assert lister.latestOffset(second, LIMIT) == second
