@@ -33,6 +33,10 @@ class Remote(LocalStorage):
         Path(key).parent.mkdir(parents=True, exist_ok=True)
         super().put(key, data)
 
+    def put_new(self, key, data):
+        Path(key).parent.mkdir(parents=True, exist_ok=True)
+        super().put_new(key, data)
+
 
 def write(copy, files):
     for name, text in files.items():
@@ -61,18 +65,29 @@ def test_a_copy_is_kept_and_made_again(checkpoint, tmp_path):
 
 @pytest.mark.parametrize("last", [*FILES])
 def test_a_plan_is_kept_only_with_what_it_refers_to(checkpoint, tmp_path, monkeypatch, last):
-    put = Location.put
+    put = Location.put_new
 
     def killed(self, data):
         if str(self).endswith(last):
             raise Killed
         put(self, data)
 
-    monkeypatch.setattr(Location, "put", killed)
+    monkeypatch.setattr(Location, "put_new", killed)
     write(working_copy(checkpoint), FILES)
     with pytest.raises(Killed):
         keep(checkpoint)
     assert "offsets/0" not in names(tmp_path / "checkpoint")
+
+
+def test_the_plan_of_a_process_that_has_taken_over_is_not_replaced(checkpoint, tmp_path):
+    copy = working_copy(checkpoint)
+    write(copy, FILES)
+    keep(checkpoint)
+    write(tmp_path / "checkpoint", {"offsets/1": "the other's", "commits/0": "v1\n{}"})
+    write(copy, {"offsets/1": "ours", "commits/0": "v1\n{} "})
+    with pytest.raises(FileExistsError):
+        keep(checkpoint)
+    assert (tmp_path / "checkpoint" / "offsets" / "1").read_text() == "the other's"
 
 
 def test_what_spark_removed_is_removed_without_being_waited_for(checkpoint, tmp_path):

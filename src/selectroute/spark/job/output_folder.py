@@ -148,12 +148,21 @@ class OutputFolder:
             if self.job.checkpoint.is_local:
                 disk.flush(self.checkpoint / "metadata")
             else:
-                keep(self.job.checkpoint)
+                self._keep()
             self._record.put_json(record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
         self._bound = query
         return query
+
+    def _keep(self) -> None:
+        try:
+            keep(self.job.checkpoint)
+        except FileExistsError as error:
+            self.check_owner()
+            raise JobError(
+                f"another process has begun the checkpoint {self.job.checkpoint}: start the job again"
+            ) from error
 
     def bind_system(self, system: str | None) -> None:
         """Bind the folder to the system of the input, such as a Kafka cluster.

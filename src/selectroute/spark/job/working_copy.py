@@ -101,6 +101,7 @@ def keep(
 
     Raises:
         JobError: the query keeps state, which is not copied.
+        FileExistsError: another process has taken the job over, and planned the batch.
     """
     if checkpoint.is_local:
         return
@@ -118,7 +119,11 @@ def keep(
     new, gone = sorted(found - kept), sorted(kept - found)
 
     def put(name: str) -> None:
-        (checkpoint / name).put((copy / name).read_bytes())
+        data = (copy / name).read_bytes()
+        if name.startswith("commits/"):
+            (checkpoint / name).put(data)
+        else:  # a process that stood still must not replace the plan of one that has taken the job over
+            (checkpoint / name).put_new(data)
 
     first = [name for name in new if name.partition("/")[0] in _FIRST]
     _for_each(put, first)
