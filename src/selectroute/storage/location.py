@@ -59,7 +59,9 @@ class Location:
         """
         if isinstance(where, Location):
             return where
-        return cls(*_parsed(os.fspath(where)))
+        storage, key = _parsed(os.fspath(where))
+        # Not kept with the rest: the working directory may change.
+        return cls(storage, os.path.abspath(key) if storage.local else key)
 
     @property
     def name(self) -> str:
@@ -290,7 +292,7 @@ def _parsed(text: str) -> tuple[Storage, str]:
     if scheme == "file":
         if found is not None:
             text = unquote(re.sub(r"^file:(//)?", "", text, flags=re.IGNORECASE))
-        return LocalStorage(), os.path.abspath(text)
+        return LocalStorage(), text
     if _CREDENTIALS.search(text):
         raise UnknownSchemeError(
             f"{scheme}://…: a URL must not have credentials, because it is shown and stored; they come from "

@@ -39,6 +39,13 @@ def test_a_relative_path_is_of_the_working_directory(tmp_path, monkeypatch):
     assert Location.of(Path("out")) == Location.of(tmp_path / "out")
 
 
+def test_a_relative_path_is_of_the_working_directory_also_when_that_has_changed(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert Location.of("out").path == tmp_path / name / "out"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
