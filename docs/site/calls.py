@@ -49,7 +49,8 @@ def _call(method: str, path: str, one: Mapping[str, Any], schemas: Mapping[str, 
         )
         yield table(("parameter", "in", "values", ""), rows) + "\n"
     for media_type, text in body_examples(one):
-        yield f"Body, for example, as `{media_type}`:\n\n```\n{text.strip()}\n```\n"
+        language = "json" if "json" in media_type else "text"
+        yield f"Body, for example, as `{media_type}`:\n\n```{language}\n{text.strip()}\n```\n"
     answers = ((status, cell(answer["description"])) for status, answer in one["responses"].items())
     yield table(("response", ""), answers) + "\n"
 

@@ -32,8 +32,8 @@ def commands() -> str:
         elif found := _COMMAND.fullmatch(line):  # its sentence is cut here, and whole at its own heading
             lines.append(f"* [`{found[1]}`](#{slug(f'{heading} {found[1]}')})")
         elif not in_code and _EXAMPLE.fullmatch(line):
-            lines += ["```", line, "```"]
+            lines += ["```docker" if line.startswith("RUN") else "```shell", line, "```"]
         else:
             lines.append(line.rstrip())
     # Examples that follow each other are one block.
-    return "\n".join(lines).strip().replace("\n```\n\n```\nselectroute ", "\nselectroute ")
+    return "\n".join(lines).strip().replace("\n```\n\n```shell\nselectroute ", "\nselectroute ")

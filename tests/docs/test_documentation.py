@@ -1,4 +1,8 @@
-"""Whatever the documentation shows runs: doctests, and the Python and the shell commands of each page."""
+"""Whatever the documentation shows runs: doctests, and the code, the commands and the data of each page.
+
+`RUN_BY` says what runs, reads or compares each block. Commands that need a job or a service are in
+`test_commands.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +17,95 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from docs.site.pages import DOCS, ROOT, blocks
+import selectroute as sr
+from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.selector.dialect_table import rows
+from tests.docs.shell import BASH, Shell, environment, lines
 
 SOURCES = ROOT / "src"
 README = ROOT / "README.md"
 TUTORIALS = DOCS / "tutorials"
-PAGES = [README, ROOT / "streaming/README.md", *sorted(DOCS.rglob("*.md"))]
-"""Pages whose examples run. Those for contributors and of benchmarks name commands that take minutes."""
+PAGES = documentation()
+COMMANDS, CALLS = DOCS / "reference/cli.md", DOCS / "reference/http.md"
 
-MARKS = {"", "not run", "spark", "kafka", "s3", "hdfs", "yarn", "delta"}
-"""What runs a block: its page (no mark), nothing, a session of Spark, or a test of its own."""
+RUN_BY = {
+    ("python", ""): "test_python_runs_top_to_bottom",
+    ("python", "spark"): "test_python_of_spark_runs",
+    ("python", "kafka"): "test_the_tutorial_of_kafka_delivers_as_its_page_shows",
+    ("python", "delta"): "test_the_example_of_delta_tables_runs",
+    ("python", "consumer"): "test_a_consumer_drops_repeats_as_its_page_shows",
+    ("shell", ""): "test_shell_commands_run",
+    ("shell", "kafka"): "test_the_tutorial_of_kafka_delivers_as_its_page_shows, test_commands.py",
+    ("shell", "delta"): "test_the_example_of_delta_tables_runs",
+    ("shell", "s3"): "test_the_example_of_remote_storage_runs",
+    ("shell", "hdfs"): "test_the_example_of_remote_storage_runs",
+    ("shell", "yarn"): "tests/spark/runtime/test_yarn.py",
+    ("shell", "cluster"): "test_commands.py",
+    ("shell", "job"): "test_commands.py",
+    ("shell", "service"): "test_commands.py",
+    ("shell", "parsed"): "test_commands.py",
+    ("shell", "installs"): "test_what_is_installed_is_there",
+    ("console", "installs"): "test_what_is_installed_is_there",
+    ("shell", "not run"): "nothing",
+    ("json", "message"): "test_messages_shown_are_read",
+    ("json", "subscription"): "test_the_subscription_shown_is_registered_and_indexed",
+    ("toml", ""): "test_the_configuration_shown_is_read",
+    ("text", "output"): "test_the_error_shown_is_the_one_given and the two like it",
+    ("text", "folder"): "test_a_snapshot_folder_has_the_files_shown",
+    ("text", "drawing"): "nothing: a drawing",
+}
+"""What runs a block, by its language and the first word of the comment before it."""
+
+GENERATED = {
+    COMMANDS: {"console": "test_pages.py", "shell": "test_commands.py", "docker": "test_commands.py"},
+    CALLS: {"json": "tests/unit/service/http/test_openapi.py", "text": "the same"},
+}
+"""Generated pages: what runs a block, by its language."""
+
+OF_ONE_PAGE = {
+    ("python", "kafka"): ["docs/tutorials/kafka-to-kafka.md"],
+    ("python", "delta"): ["docs/how-to/delta-tables.md"],
+    ("python", "consumer"): ["docs/how-to/kafka.md"],
+    ("shell", "kafka"): ["docs/how-to/run-a-job.md", "docs/tutorials/kafka-to-kafka.md"],
+    ("shell", "delta"): ["docs/how-to/delta-tables.md"],
+    ("shell", "s3"): ["docs/how-to/object-stores.md"],
+    ("shell", "hdfs"): ["docs/how-to/object-stores.md"],
+    ("shell", "yarn"): ["docs/how-to/clusters.md"],
+    ("shell", "cluster"): ["docs/how-to/clusters.md"],
+    ("shell", "service"): ["docs/how-to/registry.md", "docs/tutorials/queue.md"],
+    ("shell", "job"): [
+        "docs/how-to/replay.md",
+        "docs/how-to/run-a-job.md",
+        "docs/how-to/watch.md",
+        "streaming/README.md",
+        "streaming/console/README.md",
+    ],
+    ("json", "subscription"): ["docs/reference/formats.md"],
+    ("toml", ""): ["docs/reference/configuration.md"],
+    ("text", "folder"): ["docs/reference/formats.md"],
+    ("text", "output"): [
+        "docs/reference/errors.md",
+        "docs/reference/selectors.md",
+        "docs/tutorials/changing-selector.md",
+    ],
+}
+"""Pages whose blocks of a kind have a test that names the page."""
 
 
 def _mark(block):
     return block.mark.partition(":")[0]
 
 
-def _pages(language, mark, of=lambda code: True):
-    """The pages that have such blocks, as parameters of a test."""
+def _pages(language, mark, of=lambda code: True, slow=()):
+    """The pages that have such blocks, as parameters of a test; some are slow."""
     return [
-        pytest.param(page, id=str(page.relative_to(ROOT)))
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page in slow else [])
         for page in PAGES
         if any(map(of, _blocks(page, language, mark)))
     ]
@@ -68,11 +134,33 @@ def test_doctests_of_docstrings_hold(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_block_says_what_runs_it_and_python_compiles(page):
-    for block in blocks(page.read_text(encoding="utf-8")):
-        if block.language in ("python", "shell"):
-            assert _mark(block) in MARKS, block.mark
+    text = page.read_text(encoding="utf-8")
+    assert len(blocks(text)) == len(re.findall("^ *(?:```|~~~)", text, re.MULTILINE)) / 2, "a fence not read"
+    for block in blocks(text):
+        if page in GENERATED:
+            assert block.language in GENERATED[page], block
+        elif block.mark != "drawing":  # generated
+            assert (block.language, _mark(block)) in RUN_BY, block
+        if _mark(block) in ("not run", "parsed"):
+            assert re.search(r": \w+ \w+", block.mark), "the reason"
         if block.language == "python":
             compile(block.code, str(page), "exec")
+
+
+def test_blocks_with_a_test_of_their_own_are_on_the_pages_that_it_names():
+    found: dict[tuple[str, str], set[str]] = {}
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")) if page not in GENERATED else ():
+            kind = block.language, _mark(block)
+            found.setdefault(kind, set()).add(page.relative_to(ROOT).as_posix())
+    assert {kind: sorted(found[kind]) for kind in OF_ONE_PAGE} == OF_ONE_PAGE
+    assert RUN_BY.keys() <= found.keys()
+
+
+def test_few_blocks_are_not_run():
+    """A new one needs a reason, and this number."""
+    marks = [_mark(block) for page in PAGES for block in blocks(page.read_text(encoding="utf-8"))]
+    assert (marks.count("not run"), marks.count("parsed"), marks.count("installs")) == (5, 4, 5)
 
 
 @pytest.mark.parametrize("page", _pages("python", ""))
@@ -84,11 +172,12 @@ def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", _pages("python", "spark"))
+@pytest.mark.parametrize("page", _pages("python", "spark", slow=[DOCS / "explanation/scale.md"]))
 def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     for code in _blocks(page, "python", "spark"):
-        exec(compile(code, f"{page.name}, a block of Spark", "exec"), {})
+        exec(compile(code, f"{page.name}, a block of Spark", "exec"), names)
 
 
 def _streams(code):
@@ -96,25 +185,10 @@ def _streams(code):
     return "selectroute stream run" in code
 
 
-def _installs(code):
-    """Whether a block installs: .ci/run runs these, and whoever follows the README."""
-    return "venv" in code or "pip install" in code
-
-
-def _environment():
-    """Without what somebody told the commands on this machine, and with those of this Python."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "PATH": path, "XDG_CONFIG_HOME": os.devnull}
-
-
-BASH = ("bash", "-euo", "pipefail", "-c")
-
-
 def _run(command, folder, timeout=300, **variables):
     """Run a command of a page."""
     ran = subprocess.run(
-        command, cwd=folder, env=_environment() | variables, capture_output=True, text=True, timeout=timeout
+        command, cwd=folder, env=environment() | variables, capture_output=True, text=True, timeout=timeout
     )
     assert ran.returncode == 0, f"{command[-1]}\n{ran.stdout}\n{ran.stderr}"
     return ran.stdout
@@ -125,29 +199,40 @@ WITH_STREAMS = [TUTORIALS / "changing-selector.md", TUTORIALS / "first-fan-out.m
 
 
 def test_every_page_with_a_stream_has_its_test():
-    assert [one for one in PAGES if any(map(_streams, _blocks(one, "shell")))] == WITH_STREAMS
+    found = [one for one in PAGES if any(map(_streams, _blocks(one, "shell")))]
+    assert found == sorted([*WITH_STREAMS, COMMANDS])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [
-        one
-        for one in _pages("shell", "", lambda code: not _installs(code))
-        if one.values[0] not in WITH_STREAMS
-    ],
+    [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)],
 )
 def test_shell_commands_run(tmp_path, page):
     for code in _blocks(page, "shell"):
-        if not _installs(code):
-            _run([*BASH, code], tmp_path, timeout=120)
+        _run([*BASH, code], tmp_path, timeout=120)
+
+
+def test_what_is_installed_is_there():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if _mark(block) == "installs":
+                assert "pip install" in block.code
+        for named in re.findall(r"(?:\.|selectroute)\[([a-z,]+)\]", page.read_text(encoding="utf-8")):
+            assert set(named.split(",")) <= set(extras["optional-dependencies"]), page
 
 
 @pytest.mark.slow
 @pytest.mark.application
 def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
-    said = _run([*BASH, "".join(_blocks(TUTORIALS / "first-fan-out.md", "shell"))], tmp_path, timeout=600)
+    code = "".join(_blocks(TUTORIALS / "first-fan-out.md", "shell"))
+    said = _run([*BASH, f"exec 2>&1\n{code}"], tmp_path, timeout=600)
     assert "monday.jsonl" in said
+    (line,) = re.findall(
+        r"`(batch 0 [^`]*), …`", (TUTORIALS / "first-fan-out.md").read_text(encoding="utf-8")
+    )
+    assert " ".join(line.split()) in " ".join(said.split())
     (line,) = (tmp_path / "out" / "accounting.jsonl").read_text().splitlines()
     assert json.loads(line)["deliveries"] == 1
 
@@ -247,7 +332,7 @@ def test_a_selector_changes_while_its_stream_runs_as_its_page_shows(tmp_path):
         ran = subprocess.Popen(
             [*BASH, code],
             cwd=tmp_path,
-            env=_environment(),
+            env=environment(),
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -269,13 +354,13 @@ def test_a_selector_changes_while_its_stream_runs_as_its_page_shows(tmp_path):
     counts = [(row["messages"], row["routed"], row["unrouted"]) for row in map(json.loads, lines)]
     assert counts == [(1, 1, 0), (1, 0, 1)]
     [explained] = re.findall(r"heavy does not get.*\n(?:  .*\n)+", shown)
-    assert f"```\n{explained}```" in page.read_text(encoding="utf-8")
+    assert f"```text\n{explained}```" in page.read_text(encoding="utf-8")
 
 
-def test_the_explanation_shown_is_the_one_given():
-    message = Message(properties={"weight": "3000"})
-    explanation = Selector("weight > 2500 AND color = 'red'").explain(message)
-    assert f"```\n{explanation}\n```" in (DOCS / "reference/selectors.md").read_text(encoding="utf-8")
+def test_the_explanation_shown_is_the_one_given(tmp_path):
+    page = DOCS / "reference/selectors.md"
+    (commands,) = _blocks(page, "shell")
+    assert Shell(tmp_path).one(lines(commands)[1]) == _line(page, "text", "output")
 
 
 def test_the_error_shown_is_the_one_given():
@@ -283,7 +368,133 @@ def test_the_error_shown_is_the_one_given():
 
     with pytest.raises(InvalidSelectorError) as invalid:
         Selector("region = 'EMEA AND price > 10")
-    assert f"```\n{invalid.value}\n```" in (DOCS / "reference/errors.md").read_text(encoding="utf-8")
+    assert f"```text\n{invalid.value}\n```" in (DOCS / "reference/errors.md").read_text(encoding="utf-8")
+
+
+def _line(page, language, mark):
+    """The only block of a page of this language and mark."""
+    (code,) = _blocks(page, language, mark)
+    return code
+
+
+def test_the_first_page_shows_who_gets_its_message():
+    message = Message.from_json(json.loads(_line(README, "json", "message")))
+    row = re.compile(r"^\| `(\w+)` \|(.*)\| `(.*)` \| (yes|no)\b(.*) \|$", re.MULTILINE)
+    table = row.findall(README.read_text(encoding="utf-8"))
+    assert [id for id, *_ in table] == ["heavy", "red", "typo"]
+    index = sr.Index()
+    for id, topic, selector, _, _ in table:
+        index.add(id, selector, topic=topic.strip(" `") or None)
+    expected = [id for id, *_, gets, _ in table if gets == "yes"]
+    assert sorted(index.match(message)) == sorted(index.freeze().match_one(message).ids()) == expected
+    why = {id: reason for id, *_, reason in table}
+    red = [str(Selector(part).explain(message)) for part in ("color IN ('red', 'orange')", "price < 10")]
+    assert [one.split()[0] for one in red] == ["FALSE", "UNKNOWN"] and "`price < 10` is UNKNOWN" in why["red"]
+    typo = str(Selector("weight = '3000'").explain(message))
+    assert (
+        typo.startswith("FALSE")
+        and "`weight = '3000'` compares a number with a string, which is FALSE" in why["typo"]
+    )
+
+
+@pytest.mark.parametrize("page", _pages("json", "message"))
+def test_messages_shown_are_read(page):
+    for code in _blocks(page, "json", "message"):
+        message = Message.from_json(json.loads(code))
+        assert Selector("JMSType = 'car' AND weight > 2500").matches(message) and message.topic == "cars/eu"
+
+
+def test_bodies_of_calls_are_json():
+    bodies = [one.code for one in blocks(CALLS.read_text(encoding="utf-8")) if one.language == "json"]
+    for body in bodies:
+        try:
+            json.loads(body)
+        except json.JSONDecodeError:  # lines of JSON
+            assert all(map(json.loads, body.splitlines()))
+    assert len(bodies) > 15
+
+
+def test_the_subscription_shown_is_registered_and_indexed(tmp_path):
+    from selectroute.cli import app
+
+    code = _line(DOCS / "reference/formats.md", "json", "subscription")
+    (tmp_path / "subscriptions.jsonl").write_text(code)
+    with sr.Registry.open(f"sqlite:///{tmp_path}/registry.db") as registry:
+        registry.import_([code.encode()])
+        (exported,) = registry.export()
+    given = json.loads(code)
+    assert {name: json.loads(exported)[name] for name in given} == given
+    with pytest.raises(SystemExit) as ended:
+        app(["index", "build", f"{tmp_path}/subscriptions.jsonl", f"{tmp_path}/snapshots"])
+    assert not ended.value.code
+    (row,) = sr.Snapshot.open(tmp_path / "snapshots").subscriptions.to_pylist()
+    assert (row["id"], row["topic"], row["selector"]) == (given["id"], given["topic"], given["selector"])
+
+
+def test_the_configuration_shown_is_read(tmp_path, monkeypatch, capsys):
+    from selectroute.cli.settings import OF_SERVICE, Settings, settings_of
+    from selectroute.service.limits import ServiceLimits
+
+    settings, limits = _blocks(DOCS / "reference/configuration.md", "toml")
+    file = tmp_path / "config.toml"
+    file.write_text(f"{settings}\n{limits}")
+    file.chmod(0o600)
+    monkeypatch.setattr(os, "environ", environment() | {"SELECTROUTE_CONFIG": str(file)})
+    given = tomllib.loads(file.read_text())
+    assert given.keys() <= {*Settings.model_fields, *OF_SERVICE}
+    found = settings_of(Settings)
+    assert found.token.get_secret_value() == given["token"]
+    for name in given.keys() - OF_SERVICE - {"token"}:
+        assert getattr(found, name) == given[name]
+    assert ServiceLimits(**given["limits"]).page == 100
+    assert capsys.readouterr().err == ""
+
+
+def test_a_snapshot_folder_has_the_files_shown(tmp_path):
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    from selectroute.testing.world import World
+
+    code = _line(DOCS / "reference/formats.md", "text", "folder")
+    shown = [line.split()[0].removeprefix("folder/") for line in code.splitlines()]
+    world = World(tmp_path)
+    world.publish(1, **{f"s{number}": f"color = 'c{number}'" for number in range(100)})
+    world.drop_json("a.jsonl", {"properties": {"color": "c7"}})
+    world.route("a.jsonl")
+    with sr.Publisher(world.snapshots) as publisher:
+        publisher.apply([sr.Remove("s17"), sr.Add("all")])
+    found = [
+        one.relative_to(world.snapshots).as_posix() for one in world.snapshots.rglob("*") if one.is_file()
+    ]
+    matched = {name: [one for one in found if re.fullmatch(_pattern(name), one)] for name in shown}
+    assert {one for some in matched.values() for one in some} == set(found)
+    only_remote = "leases/_floor.json"
+    assert [name for name, some in matched.items() if not some] == [only_remote]
+
+
+def _pattern(name):
+    """A pattern for the names that a name with `<parts>` stands for."""
+    return r"[\w-]+".join(map(re.escape, re.split(r"<\w+>", name)))
+
+
+def test_a_consumer_drops_repeats_as_its_page_shows():
+    from types import SimpleNamespace
+
+    from selectroute.kafka import Deduplicator
+
+    def record(number):
+        headers = [("selectroute-batch", f"job/7/0/{number}".encode())]
+        return SimpleNamespace(topic="cars", partition=0, headers=headers, number=number)
+
+    before = Deduplicator()
+    assert before.is_first("cars", 0, b"job/7/0/0")
+    worked = []
+    names = {
+        "topic": "cars", "partition": 0, "stored_state": before.state("cars", 0), "consumer": None,
+        "polled": lambda consumer: [record(number) for number in (0, 1, 1, 2)],
+        "work": lambda record: worked.append(record.number),
+    }  # fmt: skip
+    exec(compile(_line(DOCS / "how-to/kafka.md", "python", "consumer"), "kafka.md", "exec"), names)
+    assert worked == [1, 2]
 
 
 def test_the_table_of_dialects_has_every_field():

@@ -90,7 +90,7 @@ def test_the_readme_is_read_in_one_go():
 def shown(text):
     """The commands `selectroute …` that a page shows, as words: in code blocks, and in sentences."""
     for block in blocks(text):
-        if block.language not in ("", "shell", "console"):
+        if block.language not in ("shell", "console", "docker"):
             continue
         for line in block.code.replace("\\\n", " ").splitlines():
             if found := re.search(r"(?:^|[;&|] *|\$ |submit\.py |until )(selectroute .*)", line):

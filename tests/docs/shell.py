@@ -1,0 +1,167 @@
+"""Shell for the commands of pages: those of `selectroute` run in this process, all others in bash."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from selectroute import cli
+
+BASH = ("bash", "-euo", "pipefail", "-c")
+PUNCTUATION = "();<>|&"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without what somebody told the commands on this machine, and with the commands
+    of this Python.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "XDG_CONFIG_HOME": os.devnull}
+
+
+def lines(code: str) -> list[str]:
+    """Return the commands of a block: lines that end in a backslash go on, and comments are none.
+
+    >>> lines("# two\\nls \\\\\\n  -l\\n\\nls | wc -l\\n")
+    ['ls   -l', 'ls | wc -l']
+    """
+    joined = code.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in joined if line.strip() and not line.strip().startswith("#")]
+
+
+def words(command: str) -> list[str]:
+    """Return the words of a command up to its end, a pipe or a redirection.
+
+    >>> words("selectroute queue put Q - 2> log < a.json  # a file")
+    ['selectroute', 'queue', 'put', 'Q', '-']
+    """
+    found: list[str] = []
+    for word in _lexed(command):
+        if set(word) <= set(PUNCTUATION):
+            if word.startswith(">") and found[-1].isdigit() and f"{found[-1]}{word}" in command:
+                found.pop()  # 2> is one word
+            break
+        found.append(word)
+    return found
+
+
+def is_plain(command: str) -> bool:
+    """Return whether a command needs no shell: no pipe, no redirection, no variable."""
+    variables = "$" in re.sub("'[^']*'", "", command)
+    return not variables and words(command) == list(_lexed(command))
+
+
+def _lexed(command: str) -> Iterator[str]:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=PUNCTUATION)
+    lexer.whitespace_split = True
+    return iter(lexer)
+
+
+@cache
+def command_line() -> typer.core.TyperGroup:
+    """Return the whole command line. Typer makes it anew for each call, which takes longer than most do."""
+    return typer.main.get_command(cli.app)
+
+
+class Shell:
+    """Folder and variables in which commands run."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self.folder = folder
+        self.variables = variables
+        self.reported = ""
+        """What the last command wrote to standard error."""
+
+    def run(self, code: str, **variables: str) -> str:
+        """Run commands one after another, and return what they print. Each must end with exit code 0."""
+        return "".join(self.one(command, **variables) for command in lines(code))
+
+    def one(self, command: str, **variables: str) -> str:
+        """Run one command, and return what it prints. It must end with exit code 0."""
+        if command.startswith("selectroute ") and is_plain(command):
+            code, out, err = self._called(words(command), variables)
+        else:
+            return self.bash(command, **variables)
+        assert code == 0, f"{command}: exit code {code}\n{out}\n{err}"
+        self.reported = err
+        return out
+
+    def bash(self, code: str, **variables: str) -> str:
+        """Run commands in one bash, and return what they print. They must end with exit code 0."""
+        variables = environment() | self.variables | variables
+        ran = subprocess.run(
+            [*BASH, code], cwd=self.folder, env=variables, capture_output=True, text=True, timeout=120
+        )
+        assert ran.returncode == 0, f"{code}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        self.reported = ran.stderr
+        return ran.stdout
+
+    def _called(self, argv: list[str], variables: dict[str, str]) -> tuple[object, str, str]:
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+        at_interrupt = signal.getsignal(signal.SIGINT)
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            for name in [name for name in os.environ if name.startswith("SELECTROUTE_")]:
+                patch.delenv(name)
+            for name, value in {"XDG_CONFIG_HOME": os.devnull, **self.variables, **variables}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            patch.setattr(sys, "argv", argv)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+            patch.setattr(cli, "app", command_line())
+            try:
+                cli.main()
+                code: object = 0
+            except SystemExit as ended:
+                code = ended.code or 0
+            finally:
+                signal.signal(signal.SIGINT, at_interrupt)
+        return code, *(one.buffer.getvalue().decode() for one in (out, err))
+
+    @contextmanager
+    def started(self, command: str, said: str, **variables: str) -> Iterator[re.Match[str]]:
+        """Start a command that goes on; yield what it says, a pattern. In the end a signal stops it, and its
+        exit code must be 0.
+        """
+        process, found = self.begun(command, said, **variables)
+        try:
+            yield found
+            process.terminate()
+            assert process.wait(timeout=60) == 0, command
+        finally:
+            process.kill()
+            process.wait()
+
+    def begun(self, command: str, said: str, **variables: str) -> tuple[subprocess.Popen[str], re.Match[str]]:
+        """Start a command in a process of its own, and wait until it says something, a pattern."""
+        log = self.folder / f"said-{time.monotonic_ns()}"
+        with log.open("w") as written:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words(command)],
+                cwd=self.folder,
+                env=environment() | self.variables | variables,
+                stdout=written,
+                stderr=written,
+                text=True,
+            )
+        for _ in range(600):
+            if found := re.search(said, log.read_text()):
+                return process, found
+            if process.poll() is not None:
+                break
+            time.sleep(0.1)
+        process.kill()
+        raise AssertionError(f"{command}\n{log.read_text()}")
