@@ -164,8 +164,8 @@ def _sentence() -> str:
             "directory for its cache; set NUMBA_CACHE_DIR to one"
         )
     return (
-        "compiling the matching kernel, once on this machine: about a minute "
-        f"(kept in {_CACHE}; `selectroute warm` does it ahead)"
+        "compiling the matching kernel, or a part of it that was not needed before: up to a minute, once on "
+        f"this machine (kept in {_CACHE}; `selectroute warm` compiles all of it ahead)"
     )
 
 

@@ -483,7 +483,7 @@ def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
     strict = {"missing_destinations": "fail"}
     with pytest.raises(JobError, match=r"delivered to queues \(A, B, C\): name .*--queues"):
         check(sqlite.world.job(**strict))
-    with pytest.raises(StoreError, match="there is no database"):
+    with pytest.raises(StoreError, match=r"there is no database .*; `selectroute queue create NAME"):
         check(sqlite.world.job(queues=sqlite.url))
     sqlite.create("A")
     with pytest.raises(JobError, match=r"not in sqlite:.*queues\.db: B, C; create them first"):

@@ -498,7 +498,7 @@ def _changed(
     else:
         print(json.dumps({**as_data(one, batches), **more}))
     if must and batches == []:
-        print(f"selectroute: no batch has used revision {one.revision} yet", file=sys.stderr)
+        print(f"selectroute: no batch that used revision {one.revision} was reported yet", file=sys.stderr)
         raise typer.Exit(1)
 
 

@@ -17,7 +17,7 @@ from selectroute.spark.destinations.queue_writer import QueueTarget
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
 from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.senders.sender import patient, shown
-from selectroute.store.errors import UnavailableError
+from selectroute.store.errors import NoDatabaseError, UnavailableError
 
 if TYPE_CHECKING:  # needs the extra `service`
     from selectroute.queues.sql.deliveries import QueueDeliveries
@@ -152,5 +152,7 @@ def check_queues(job: Job) -> None:
                 f"subscriptions are delivered to queues that are not in {database.name}: {shown(missing)}; "
                 "create them first"
             )
+    except NoDatabaseError as error:
+        raise NoDatabaseError(f"{error}; `selectroute queue create NAME --queues URL` makes it") from error
     finally:
         database.close()
