@@ -26,6 +26,7 @@ from docs.site.pages import ROOT
 from selectroute.cli import app
 from selectroute.service.http.middleware import FREE
 from streaming.containers import entrypoint
+from tests.support.components import missing
 
 FOLDER = ROOT / "streaming" / "containers"
 NAMES = ["job", "service"]
@@ -64,7 +65,7 @@ def find_command(words):
 
 def lint(path):
     if not (BIN / "hadolint").exists():
-        pytest.skip("hadolint is not installed (the extra `test`)")
+        missing("hadolint is not installed (the extra `test`)")
     return subprocess.run([BIN / "hadolint", "--no-color", path], capture_output=True, text=True)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 
 import pytest
 
 from docs.site import notebook
+from tests.support.components import missing
 
 STORED = json.loads(notebook.PATH.read_text(encoding="utf-8"))
 CODE = [cell for cell in STORED["cells"] if cell["cell_type"] == "code"]
@@ -37,7 +39,8 @@ def test_each_picture_is_small_and_says_what_it_shows():
 @pytest.mark.slow
 @pytest.mark.application
 def test_the_notebook_prints_what_is_stored():
-    pytest.importorskip("nbclient", reason="nbclient is not installed (the extra `docs`)")
+    if find_spec("nbclient") is None:
+        missing("nbclient is not installed (the extra `docs`)")
     import nbformat
 
     # What is read as a notebook has its texts whole; in the file they are lists of lines.
