@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,17 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**kept, "PATH": path, "XDG_CONFIG_HOME": os.devnull}
+
+
+def finished(
+    command: Sequence[str], folder: Path, timeout: float = 300, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, which must end with exit code 0."""
+    ran = subprocess.run(
+        command, cwd=folder, env=environment() | variables, capture_output=True, text=True, timeout=timeout
+    )
+    assert ran.returncode == 0, f"{command[-1]}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+    return ran
 
 
 def lines(code: str) -> list[str]:
@@ -102,11 +113,7 @@ class Shell:
 
     def bash(self, code: str, **variables: str) -> str:
         """Run commands in one bash, and return what they print. They must end with exit code 0."""
-        variables = environment() | self.variables | variables
-        ran = subprocess.run(
-            [*BASH, code], cwd=self.folder, env=variables, capture_output=True, text=True, timeout=120
-        )
-        assert ran.returncode == 0, f"{code}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        ran = finished([*BASH, code], self.folder, timeout=120, **self.variables | variables)
         self.reported = ran.stderr
         return ran.stdout
 

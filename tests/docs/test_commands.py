@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -21,6 +20,7 @@ import pytest
 
 import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
+from selectroute.testing.server import free_ports
 from tests.docs import world
 from tests.docs.shell import BASH, Shell, command_line, environment, lines, words
 
@@ -257,8 +257,7 @@ def test_a_cluster_runs_a_job(shell):
     from tests.support import cluster
 
     submit, servers = code("docs/how-to/clusters.md", "cluster")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(*free_ports(1))
     (shell.folder / "streaming").symlink_to(ROOT / "streaming")
     names = ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "PYTHONPATH")
     shell.variables |= {name: cluster.environment()[name] for name in names}
@@ -320,17 +319,15 @@ def prepared(tmp_path_factory):
     """A folder with messages, subscriptions and queues, and copies of its databases."""
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
     folder = tmp_path_factory.mktemp("examples")
-    world.write_messages(folder)
-    world.publish_subscriptions(folder)
+    world.fill(folder)
     (folder / "selector.txt").write_text(world.HEAVY)
     (folder / "order.json").write_text('{"order": 7}')
-    put = "selectroute queue put ORDERS"
     shell = Shell(folder, **DATABASES)
     for queue in ("ORDERS", "ORDERS.BACKOUT"):
         shell.one(f"selectroute queue create {queue}")
         shell.one(f"selectroute queue put {queue} shipped -p weight:integer=3000 --correlation-id order-7")
     for _ in range(12):
-        shell.one(f"{put} light -p weight:integer=5")
+        shell.one("selectroute queue put ORDERS light -p weight:integer=5")
     (folder / "kept").mkdir()
     for path in folder.glob("*.db*"):
         if path.is_file():
@@ -346,8 +343,7 @@ def example_shell(prepared):
             path.unlink()
     for path in (prepared / "kept").iterdir():
         shutil.copy(path, prepared / path.name)
-    variables = {"SELECTROUTE_AVAILABLE_NOW": "1", "SELECTROUTE_MAX_MESSAGE_BYTES": world.LIMIT}
-    return Shell(prepared, **DATABASES, **variables)
+    return Shell(prepared, **DATABASES, **world.OF_A_JOB)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ import yaml
 from docs.site.pages import ROOT
 from selectroute.cli import app
 from selectroute.service.http.middleware import FREE
+from selectroute.testing.server import free_ports
 from streaming.containers import entrypoint
 from tests.support.components import missing
 
@@ -194,11 +194,6 @@ def test_spark_on_kubernetes_knows_each_name_of_the_entry_point():
     assert backend and all(option.encode() in backend for option in entrypoint.EXECUTOR)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
-
-
 def healthy(name, environment):
     return subprocess.run(health_command(name), env=environment, capture_output=True).returncode == 0
 
@@ -208,7 +203,10 @@ def test_the_service_needs_a_token_and_its_health_check_tells_whether_it_runs(tm
     """Its variables and commands, run on this machine: no container."""
     own = variables("service")
     chosen = {key: value for key, value in own.items() if key.startswith("SELECTROUTE_")}
-    changed = {"SELECTROUTE_REGISTRY": f"sqlite:///{tmp_path}/registry.db", "SELECTROUTE_PORT": free_port()}
+    changed = {
+        "SELECTROUTE_REGISTRY": f"sqlite:///{tmp_path}/registry.db",
+        "SELECTROUTE_PORT": str(*free_ports(1)),
+    }
     environment = {**os.environ, **chosen, **changed, "XDG_CONFIG_HOME": os.devnull}
     serve = [str(BIN / "selectroute"), *json.loads(values("service", "CMD")[0])]
     refused = subprocess.run(serve, env=environment, capture_output=True, text=True, timeout=120)
@@ -235,7 +233,7 @@ def test_the_health_check_of_the_job_tells_whether_its_metrics_are_served():
 
     port = str(StreamMetrics().serve(0))
     assert healthy("job", {**os.environ, "SELECTROUTE_METRICS_PORT": port})
-    assert not healthy("job", {**os.environ, "SELECTROUTE_METRICS_PORT": free_port()})
+    assert not healthy("job", {**os.environ, "SELECTROUTE_METRICS_PORT": str(*free_ports(1))})
 
 
 def test_the_files_are_where_the_page_names_them():

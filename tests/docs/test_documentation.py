@@ -13,7 +13,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,7 +25,8 @@ import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.selector.dialect_table import rows
-from tests.docs.shell import BASH, Shell, environment, lines
+from selectroute.testing.server import free_ports
+from tests.docs.shell import BASH, Shell, environment, finished, lines
 
 SOURCES = ROOT / "src"
 README = ROOT / "README.md"
@@ -185,15 +185,6 @@ def _streams(code):
     return "selectroute stream run" in code
 
 
-def _run(command, folder, timeout=300, **variables):
-    """Run a command of a page."""
-    ran = subprocess.run(
-        command, cwd=folder, env=environment() | variables, capture_output=True, text=True, timeout=timeout
-    )
-    assert ran.returncode == 0, f"{command[-1]}\n{ran.stdout}\n{ran.stderr}"
-    return ran.stdout
-
-
 WITH_STREAMS = [TUTORIALS / "changing-selector.md", TUTORIALS / "first-fan-out.md"]
 """Pages whose shell starts Spark: each has a test of its own below."""
 
@@ -210,7 +201,7 @@ def test_every_page_with_a_stream_has_its_test():
 )
 def test_shell_commands_run(tmp_path, page):
     for code in _blocks(page, "shell"):
-        _run([*BASH, code], tmp_path, timeout=120)
+        finished([*BASH, code], tmp_path, timeout=120)
 
 
 def test_what_is_installed_is_there():
@@ -227,7 +218,7 @@ def test_what_is_installed_is_there():
 @pytest.mark.application
 def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
     code = "".join(_blocks(TUTORIALS / "first-fan-out.md", "shell"))
-    said = _run([*BASH, f"exec 2>&1\n{code}"], tmp_path, timeout=600)
+    said = finished([*BASH, f"exec 2>&1\n{code}"], tmp_path, timeout=600).stdout
     assert "monday.jsonl" in said
     (line,) = re.findall(
         r"`(batch 0 [^`]*), …`", (TUTORIALS / "first-fan-out.md").read_text(encoding="utf-8")
@@ -252,7 +243,7 @@ def test_the_tutorial_of_kafka_delivers_as_its_page_shows(tmp_path, monkeypatch,
             exec(compile(block.code, page.name, "exec"), names)
         elif block.language == "shell" and _mark(block) == "kafka":
             code = block.code.replace("localhost:9092", kafka.address)
-            _run([*BASH, exports + code], tmp_path, timeout=600)
+            finished([*BASH, exports + code], tmp_path, timeout=600)
             exports += "".join(line for line in code.splitlines(keepends=True) if line.startswith("export "))
 
 
@@ -272,9 +263,9 @@ def test_the_example_of_delta_tables_runs(tmp_path):
     _subscribed(tmp_path)
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "a.jsonl").write_bytes(RED * 3)
-    _run([*BASH, shell], tmp_path)
+    finished([*BASH, shell], tmp_path)
     seen = "print(table.count(), versions[0]); assert (table.count(), list(versions)) == (3, [0])"
-    _run([sys.executable, "-c", f"{python}\n{seen}"], tmp_path)
+    finished([sys.executable, "-c", f"{python}\n{seen}"], tmp_path)
 
 
 @pytest.mark.application
@@ -294,7 +285,9 @@ def test_the_example_of_remote_storage_runs(tmp_path, request, store):
         else:
             code = code.replace("/etc/hadoop/conf", os.environ["HADOOP_CONF_DIR"])
             code = code.replace("hdfs://namenode", str(base))
-        _run([*BASH, code], tmp_path, NUMBA_CACHE_DIR=numba_cache(), XDG_CACHE_HOME=str(tmp_path / "cache"))
+        finished(
+            [*BASH, code], tmp_path, NUMBA_CACHE_DIR=numba_cache(), XDG_CACHE_HOME=str(tmp_path / "cache")
+        )
         (commit,) = [one.read_json() for one in (base / "out" / "_commits").files()]
     assert commit["counts"]["deliveries"] == 3
 
@@ -322,8 +315,7 @@ def _published(port):
 def test_a_selector_changes_while_its_stream_runs_as_its_page_shows(tmp_path):
     page = TUTORIALS / "changing-selector.md"
     [code] = _blocks(page, "shell")
-    with socket.create_server(("127.0.0.1", 0)) as free:  # somebody else may have the port of the page
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)  # somebody else may have the port of the page
     code = code.replace("8080", str(port))
     assert code.count("\nsleep 1 ") == 1
     code = code.replace("\nsleep 1 ", f"\n{_published(port)}\nsleep 1 ")

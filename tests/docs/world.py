@@ -12,13 +12,23 @@ LIMIT = "1000"
 """Bytes of a message for the job of this folder; one of its messages has more."""
 
 
+OF_A_JOB = {"SELECTROUTE_AVAILABLE_NOW": "1", "SELECTROUTE_MAX_MESSAGE_BYTES": LIMIT}
+"""Variables with which a job of this folder routes what is there, and ends."""
+
+
 def message(weight: int, color: str = "blue") -> str:
     """Return a message as a line of JSON."""
     properties = {"weight": weight, "color": color}
     return json.dumps({"topic": "cars/eu", "headers": {"JMSType": "car"}, "properties": properties})
 
 
-def write_messages(folder: Path) -> None:
+def fill(folder: Path) -> None:
+    """Write all of it."""
+    _write_messages(folder)
+    _publish_subscriptions(folder)
+
+
+def _write_messages(folder: Path) -> None:
     """Write files of messages for a job, a file of messages for commands, and one with a single message."""
     files = {
         "monday.jsonl": [message(2000), message(2700), message(3000)],
@@ -33,7 +43,7 @@ def write_messages(folder: Path) -> None:
     (folder / "message.json").write_text(message(3000))
 
 
-def publish_subscriptions(folder: Path) -> None:
+def _publish_subscriptions(folder: Path) -> None:
     """Write the subscriptions `heavy`, `a` and `untyped` into a file, a snapshot folder and a registry, which
     publishes them, too. In the registry the revision of `heavy` is 17.
     """

@@ -15,10 +15,9 @@ With ``--delay`` each answer takes so many seconds more.
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
 credentials that have expired at Amazon's), ``forbid`` (403, as at others), ``skew`` (403, as to a client
 whose clock is wrong) or ``down`` (no connection is answered); ``deny PART`` and the like begin with the first
-request whose path has that part. With ``no-writes`` only writes are forbidden;
-``ok`` passes everything on, ``slow 1.0`` with so many seconds more. With ``before N`` or ``after N`` the
-N-th write from now on is held before or after the server has carried it out: it is never answered, and the
-file ``SWITCH.met`` appears.
+request whose path has that part. With ``no-writes`` only writes are forbidden; ``ok`` passes everything on,
+``slow 1.0`` with so many seconds more. With ``before N`` or ``after N`` the N-th write from now on is held
+before or after the server has carried it out: it is never answered, and the file ``SWITCH.met`` appears.
 """
 
 from __future__ import annotations
@@ -254,8 +253,8 @@ SLOW_SECONDS = 1.5
 
 
 def slow_after_first(switch: Path, last: int) -> Callable[[Any], None]:
-    """What notes the reports of a job, and makes the store slow from the first batch, which also opens
-    the snapshot, to the last one.
+    """What notes the reports of a job, and makes the store slow from the first batch, which also opens the
+    snapshot, to the last one.
     """
 
     def note(report: Any) -> None:

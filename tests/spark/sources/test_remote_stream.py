@@ -76,7 +76,7 @@ def test_a_folder_is_listed_again_if_the_storage_did_not_answer(tmp_path, write,
     assert names(lister.latestOffset(first, LIMIT)) == ["2"]
 
 
-def test_what_comes_later_is_not_part_of_what_is_available_now(tmp_path, write):
+def test_what_comes_later_is_not_part_of_what_is_available_now(tmp_path, write, listings):
     write("1", "2")
     lister = FileLister(str(tmp_path), 1, [])
     lister.prepareForTriggerAvailableNow()
@@ -85,3 +85,4 @@ def test_what_comes_later_is_not_part_of_what_is_available_now(tmp_path, write):
     second = lister.latestOffset(first, LIMIT)
     assert (names(first), names(second)) == (["1"], ["2"])
     assert lister.latestOffset(second, LIMIT) == second
+    assert listings["made"] == 4, "at the start, for the first batch, and while each was routed"

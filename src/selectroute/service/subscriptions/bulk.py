@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import anyio.from_thread
 import anyio.to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Operation
@@ -63,34 +63,43 @@ _MANY: Final = (
 )
 
 router = APIRouter(route_class=Call, tags=["subscriptions"])
-OfTopic = Annotated[
-    str | None,
-    Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
-]
-OfStatus = Annotated[Status | None, Query(description="Only those with this status.")]
-OfDialect = Annotated[Dialect | None, Query(description="Only those with this dialect.")]
-OfName = Annotated[
-    str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name.")
-]
-OfLabel = Annotated[
-    str | None,
-    Query(
-        max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$", description="Only those with this label, KEY=VALUE."
-    ),
-]
+
+
+def _filters(
+    topic: Annotated[
+        str | None,
+        Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
+    ] = None,
+    status: Annotated[Status | None, Query(description="Only those with this status.")] = None,
+    dialect: Annotated[Dialect | None, Query(description="Only those with this dialect.")] = None,
+    name: Annotated[
+        str | None,
+        Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name."),
+    ] = None,
+    label: Annotated[
+        str | None,
+        Query(
+            max_length=400,
+            pattern=r"^[^\x00=]+=[^\x00]*$",
+            description="Only those with this label, KEY=VALUE.",
+        ),
+    ] = None,
+) -> dict[str, str]:
+    """Return the filters that are given, as `Registry.list` takes them."""
+    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    return {name: str(value) for name, value in filters.items() if value is not None}
+
+
+Filters = Annotated[dict[str, str], Depends(_filters)]
 
 
 @call(router, "GET", PATH, Role.reader, "invalid-subscription", titles=CURSOR, response_model=PageAnswer)
 def page(
     service: ServiceDep,
     by: CallerDep,
+    filters: Filters,
     limit: Limit = 50,
     cursor: Cursor = None,
-    topic: OfTopic = None,
-    status: OfStatus = None,
-    dialect: OfDialect = None,
-    name: OfName = None,
-    label: OfLabel = None,
     order: Annotated[Order, Query(description="By id, by name, or the newest change first.")] = "id",
 ) -> Response:
     """Return subscriptions, in the order of their ids unless another is given; the header Link has the URL of
@@ -99,11 +108,10 @@ def page(
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit = min(limit, service.limits.page)
-    asked = _asked(topic=topic, status=status, dialect=dialect, name=name, label=label)
     cursor = _given(service, by, cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **asked)
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **filters)
         found += [one for one in part.items if by.sees(one.topic)]
         cursor = part.next_cursor
         if cursor is None or len(found) == limit:
@@ -112,7 +120,7 @@ def page(
     cursor = _told(service, by, cursor)
     if cursor is not None:
         in_order = {} if order == "id" else {"order": order}
-        query = urlencode({"limit": limit, **asked, **in_order, "cursor": cursor})
+        query = urlencode({"limit": limit, **filters, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
     return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
 
@@ -129,6 +137,7 @@ def page(
 async def searched(
     service: ServiceDep,
     by: CallerDep,
+    filters: Filters,
     text: Annotated[
         str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$", description="The text to find.")
     ],
@@ -137,11 +146,6 @@ async def searched(
     ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
     limit: Limit = 50,
     cursor: Cursor = None,
-    topic: OfTopic = None,
-    status: OfStatus = None,
-    dialect: OfDialect = None,
-    name: OfName = None,
-    label: OfLabel = None,
 ) -> Response:
     """Return subscriptions with a text in their id, name, topic filter or selector, in upper or lower case,
     or whose selector reads an identifier of exactly this name. They are in the order of their ids.
@@ -151,8 +155,9 @@ async def searched(
     limit = min(limit, service.limits.page)
     cursor = _given(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
-    asked = _asked(topic=topic, status=status, dialect=dialect, name=name, label=label)
-    searching = Search(service.registry, newest_snapshot(service), by, text, field or get_args(Field), asked)
+    searching = Search(
+        service.registry, newest_snapshot(service), by, text, field or get_args(Field), filters
+    )
 
     def found() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)
@@ -266,11 +271,6 @@ async def export(
         raise _too_many(service.limits.exports, "exports")
     lines = _visible(by, service.registry.export(revision=revision))
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
-
-
-def _asked(**filters: str | None) -> dict[str, str]:
-    """Return the filters that are given, as `Registry.list` takes them."""
-    return {name: str(value) for name, value in filters.items() if value is not None}
 
 
 def _given(service: Service, by: Caller, cursor: str | None) -> str | None:

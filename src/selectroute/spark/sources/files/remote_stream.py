@@ -91,8 +91,10 @@ class FileLister(Planner):
         """Return the files of the next batch; its start, if there are none or the storage does not answer."""
         # Only what Spark has planned counts: it may ask twice for one batch.
         self._planned.update(name for name, _ in start["files"])
-        found = self._new(self._listed_ahead())
-        if not found:
+        listed = self._listed_ahead()
+        found = self._new(listed)
+        # Of what was available at the start, a listing since then has all.
+        if not found and (listed is None or self._target is None):
             found = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
         if not found:
             return start
