@@ -50,7 +50,7 @@ def _refusal(status: int, code: str, message: str) -> tuple[int, bytes]:
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
 _WRITES = ("PUT", "POST", "DELETE")
-_BEHIND = ("_lease.json", "/_delta_log/", "/snapshots/", "/_checkpoint/")
+_BEHIND = ("_lease.json", "/_delta_log/", "/snapshots/", "/_checkpoint/", "/accounting.jsonl")
 _HELD_SECONDS = 600.0
 _REFUSALS = {
     "slow down": _refusal(503, "SlowDown", "Please reduce your request rate."),
@@ -293,7 +293,7 @@ def waited_for(requests: Sequence[Request]) -> int:
 def _is_behind(verb: str, path: str) -> bool:
     """Whether a request is of what a batch does not wait for: the planner and the watch of revisions list,
     the lease is renewed, what a batch no longer needs is deleted, the batch before is shown in the tables,
-    and Spark's checkpoint is kept while the batch is matched.
+    the accounting is written now and then, and Spark's checkpoint is kept while the batch is matched.
     """
     is_look = "list-type" in path or path.endswith("?delete") or (verb == "HEAD" and ".parquet" in path)
     return is_look or any(part in path for part in _BEHIND)

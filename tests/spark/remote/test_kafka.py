@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -73,17 +74,25 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     assert audit(pipe.world.output).findings == []
 
 
-def test_a_batch_waits_for_three_round_trips(pipe, s3, tmp_path, monkeypatch):
+@pytest.mark.parametrize("come_as", ["records", "files"])
+def test_a_batch_waits_for_three_round_trips(pipe, s3, tmp_path, monkeypatch, come_as):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all=("weight >= 0", out))
-    pipe.broker.produce(pipe.name, cars(18))
+    if come_as == "records":
+        pipe.broker.produce(pipe.name, cars(18))
+        options = {"max_offsets": 3}
+    else:
+        line = json.dumps({"properties": {"weight": {"type": "int", "value": 1}}}) + "\n"
+        for number in range(6):
+            pipe.world.drop_bytes(f"{number}.jsonl", 3 * line.encode())
+        options = {"input": pipe.world.input, "kafka": pipe.cluster, "max_files": 1}
     # As in a real job: here what is published is the newest revision at once, for a request more.
     monkeypatch.setattr(revisions, "_OLD_SECONDS", 5.0)
     log, switch, reports = tmp_path / "log", tmp_path / "switch", []
     note = slow_after_first(switch, last=5)
     with faulty_proxy(s3, log, switch=switch) as slow, store_at(slow).client():
         for_workers(pipe.spark, monkeypatch, store_at(slow).environment)
-        pipe.start(lambda report: (reports.append(report), note(report)), max_offsets=3).wait()
+        pipe.start(lambda report: (reports.append(report), note(report)), **options).wait()
     assert [one.counts.sent for one in reports] == 6 * [3]
     requests = requests_in(log)
     for within in between_commits(requests, range(1, 6)):

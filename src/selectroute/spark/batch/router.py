@@ -279,8 +279,8 @@ class Router:
                 self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
             # A replay often follows a repair, so missing topics are looked up again.
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
-            self._wait_ahead(batch)
             batch_input = batch_input.by(plan.input)
+            self._wait_ahead(batch)
             settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
             settings = replace(
                 settings,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -147,6 +149,10 @@ class FolderSource(ABC, Generic[Folder, File]):
         """
         return True
 
+    def read_ahead(self, inputs: Sequence[File]) -> dict[str, bytes]:
+        """Return the contents of small files, by their paths: none, where a task reads them as fast."""
+        return {}
+
     @abstractmethod
     def _file(self, name: str, size: int) -> File:
         """Return the file of a name and a size in a commit."""
@@ -210,10 +216,17 @@ class FileBatchInput:
 
     remedy = "restore the files as they were"
 
-    def __init__(self, paths: Sequence[Any], source: FolderSource[Any, Any], tasks: int) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Any],
+        source: FolderSource[Any, Any],
+        tasks: int,
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         self._paths = paths
         self._source = source
         self._tasks = tasks
+        self._contents = contents
 
     def record(self) -> dict[str, Any]:
         """Return the number of files and the digest of their names, and for `reread` the size of each and
@@ -228,7 +241,7 @@ class FileBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the number of tasks, and the digest of their splits."""
-        return {"tasks": tasks, "sha256": _splits_digest(self.by({"tasks": tasks})._splits())}
+        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._paths, tasks))}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
@@ -236,11 +249,15 @@ class FileBatchInput:
         return bool(same and self._source.is_unchanged(self._paths))
 
     def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
-        """Return the input in the tasks of this plan."""
-        return FileBatchInput(self._paths, self._source, plan["tasks"])
+        """Return the input in the tasks of this plan, with what can be read ahead."""
+        contents = self._source.read_ahead(self._paths)
+        return FileBatchInput(self._paths, self._source, plan["tasks"], contents)
 
     def _splits(self) -> list[list[Split]]:
-        return self._source.cut(self._paths, self._tasks)
+        tasks = self._source.cut(self._paths, self._tasks)
+        if not self._contents:
+            return tasks
+        return [[replace(one, content=self._contents.get(one.path)) for one in splits] for splits in tasks]
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""

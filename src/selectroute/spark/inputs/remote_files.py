@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,9 @@ from selectroute.storage import Location
 from selectroute.storage.protocol import Entry
 
 _THREADS: Final = 16
+_AHEAD_BYTES: Final = 1 << 20
+"""Bytes of a batch that the driver reads: Spark sends them to every task."""
+
 _MERGED_AFTER: Final = 100
 """Commits after which the names of what was read are merged anew, at a start."""
 
@@ -72,6 +76,23 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         """Return whether the files have the sizes with which they were planned, by which they are cut."""
         entries = self._entries(one.name for one in inputs)
         return [one and one.size for one in entries] == [one.size for one in inputs]
+
+    def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
+        """Return the contents of a small batch's files, read side by side: they travel with its tasks. What
+        can't be read is left to the tasks, which say so.
+        """
+        if len(inputs) > _THREADS or sum(one.size for one in inputs) > _AHEAD_BYTES:
+            return {}
+        contents: dict[str, bytes] = {}
+
+        def read(one: PlannedFile) -> None:
+            file = self.folder / one.name
+            with suppress(OSError):
+                contents[str(file)] = file.read()
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            [*threads.map(read, inputs)]
+        return contents
 
     def _file(self, name: str, size: int) -> PlannedFile:
         return PlannedFile(name, size)

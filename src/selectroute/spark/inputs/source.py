@@ -70,7 +70,9 @@ class BatchInput(Protocol):
         """Return whether the input can be routed by a plan that `plan` returned before."""
 
     def by(self, plan: Mapping[str, Any]) -> BatchInput:
-        """Return the input to be routed by this plan."""
+        """Return the input to be routed by this plan. A little of it may be read now, while the plan is
+        written, so that no task waits for it later.
+        """
 
     @property
     def remedy(self) -> str:

@@ -7,9 +7,10 @@ count of newlines, only in files that are cut, gives the exact number of each sp
 from __future__ import annotations
 
 import heapq
+import io
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,6 +48,7 @@ class Split:
         start, stop: byte range of JSON lines; both at the start of a line or the end of the file.
         weight: bytes, for the distribution to tasks.
         reason, message: reason and error text if the file is unreadable.
+        content: the whole file, if it was read before; no part of the plan of a batch.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Split:
     weight: int = 0
     reason: str = ""
     message: str = ""
+    content: bytes | None = field(default=None, repr=False)
 
 
 def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: int) -> list[list[Split]]:
@@ -106,6 +109,8 @@ def opened(split: Split) -> BinaryIO:
     """Open the file of a split. One in remote storage is read by one request, unless it is large. Raises
     OSError.
     """
+    if split.content is not None:
+        return io.BytesIO(split.content)
     return Location.of(split.path).open(split.stop)
 
 
