@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -27,10 +27,12 @@ RegistryOption = Annotated[
 ]
 
 
+_SNAPSHOTS: Final = "--snapshots"
+
 SnapshotsOption = Annotated[
     str | None,
     typer.Option(
-        "--snapshots",
+        _SNAPSHOTS,
         help="A snapshot folder, a path or a URL, instead of a registry.",
         metavar="FOLDER",
         show_default=False,
@@ -38,9 +40,11 @@ SnapshotsOption = Annotated[
 ]
 
 
-def registry_settings(registry: str | None) -> tuple[str, Settings]:
-    """Return the URL of the registry and all other settings. Raises BadParameter without a URL."""
-    return _settings_of("registry", registry=registry)
+def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Settings]:
+    """Return the URL of the registry and all other settings. Raises BadParameter without a URL; it names the
+    option that may be given ``instead``.
+    """
+    return _settings_of("registry", instead, registry=registry)
 
 
 def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
@@ -48,25 +52,28 @@ def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str,
     return _settings_of("queues", queues=queues, queue_manager=manager)
 
 
-def _settings_of(name: str, **options: str | None) -> tuple[str, Settings]:
+def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[str, Settings]:
     from selectroute.cli.settings import Settings, config_file, settings_of
 
     found = settings_of(Settings, **options)
     url: str | None = getattr(found, name) or found.registry
     if url is None:
+        given = f"--{name} or {instead}" if instead else f"--{name}"
         raise typer.BadParameter(
-            f"give --{name}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
+            f"give {given}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
             param_hint=f"--{name}",
         )
     return url, found
 
 
 @contextmanager
-def connected(registry: str | None, *, create: bool = False) -> Iterator[SubscriptionRegistry]:
+def connected(
+    registry: str | None, *, create: bool = False, instead: str = ""
+) -> Iterator[SubscriptionRegistry]:
     """Open the registry. A missing database is created only with `create`; rows are checked against their
-    digests as they are read, all of them only by `registry verify`.
+    digests as they are read, all of them only by `registry verify`. For ``instead`` see `registry_settings`.
     """
-    url, found = registry_settings(registry)
+    url, found = registry_settings(registry, instead)
     from selectroute.client.connect import Registry, connect
 
     if is_service(url):
@@ -115,7 +122,7 @@ def matching(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
     if snapshots is not None:
         yield _of_snapshot(snapshots, registry)
         return
-    with connected(registry) as connection:
+    with connected(registry, instead=_SNAPSHOTS) as connection:
         with progress("indexing") as advance:
             matcher = connection.matcher(advance)
         yield matcher
@@ -127,13 +134,13 @@ def explaining(registry: str | None, snapshots: str | None) -> Iterator[Matcher 
     if snapshots is not None:
         yield _of_snapshot(snapshots, registry)
         return
-    with connected(registry) as connection:
+    with connected(registry, instead=_SNAPSHOTS) as connection:
         yield connection
 
 
 def _of_snapshot(folder: str, registry: str | None) -> Matcher:
     if registry is not None:
-        raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
+        raise typer.BadParameter("give --snapshots or --registry, not both", param_hint=_SNAPSHOTS)
     from selectroute.index.matcher import SnapshotMatcher
     from selectroute.index.snapshot import Snapshot
 

@@ -116,6 +116,14 @@ def test_one_subscription_is_explained_from_a_snapshot_folder(run, tmp_path):
     assert code == 2 and "not both" in err
 
 
+@pytest.mark.parametrize("words", [["subscription", "explain", "red"], ["message", "match"]])
+def test_without_a_registry_the_error_names_snapshots_too(run, monkeypatch, tmp_path, words):
+    monkeypatch.delenv("SELECTROUTE_REGISTRY", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    code, _, err = run(*words, CAR)
+    assert code == 2 and "give --registry or --snapshots" in " ".join(err.replace("│", " ").split())
+
+
 def test_a_misspelt_field_of_a_message_is_refused(match):
     code, out, err = match('{"propertys": {}}')
     assert (code, out) == (1, "") and "did you mean `properties`?" in err

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -303,6 +304,32 @@ def test_why_names_the_dead_letter_of_a_line(run, output):
     found = json.loads(why(run, output, 2, "-o", "json")[1])
     assert (found["verdict"], [one["reason"] for one in found["dead_letters"]]) == (None, ["not-json"])
     assert found["unread"]
+
+
+def test_why_says_what_a_replay_made_of_a_dead_letter(run, output):
+    path = output.parent / "in" / "b.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"properties": {"color": color}, "body": "long"}) + "\n" for color in ("red", "blue")
+        )
+    )
+    small = replace(job_of(output), max_message_bytes=20)
+    router = Router(small, FileSource(path.parent, "auto", 1, run_here, 1))
+    router.commits.prepare()
+    router.route(1, [path], "q")
+    run("dead-letter", "replay", output)
+    replay_all(output)
+    place = ("--subscription", "red", "--source", "b.jsonl", "--offset")
+    said = "the message is a dead letter of batch 1: too-large: "
+    again = "the replay in batch {} judged it again, by revision 3: {}\n"
+    for offset, came in ((0, "red got it"), (1, "red did not get it")):
+        code, out, _ = run("stream", "explain", output, *place, offset)
+        assert code == 0 and said in out and again.format(-2, came) in out, out
+    code, out, _ = why(run, output, 2)
+    assert code == 0 and again.format(-1, "it is a dead letter again") in out
+    found = json.loads(run("stream", "explain", output, *place, 1, "-o", "json")[1])
+    assert found["replays"] == [{"batch": -2, "revision": 3}]
+    assert [(one["batch"], one["replay"]) for one in found["dead_letters"]] == [(1, -2)]
 
 
 def test_why_judges_by_the_revision_of_the_batch(run, output):

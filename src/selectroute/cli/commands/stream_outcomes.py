@@ -187,6 +187,9 @@ def _why_text(found: Why, id: str, place: Place) -> str:
         whose = "the delivery" if letter.subscription is not None else "the message"
         said = f"{letter.reason}: {printable(letter.message, _SHOWN)}"
         lines.append(f"{whose} is a dead letter of batch {letter.batch}: {said}")
+        if letter.replay is not None:
+            again = f"the replay in batch {letter.replay} judged it again, by revision"
+            lines.append(f"{again} {found.replays[letter.replay]}: {_became(found, letter.replay, id)}")
     if not found.deliveries and not found.letters:
         lines.append(f"{printable(id)} did not get it")
     if found.unread is not None:
@@ -202,6 +205,15 @@ def _why_text(found: Why, id: str, place: Place) -> str:
     return "\n".join(lines)
 
 
+def _became(found: Why, replay: int, id: str) -> str:
+    """Return what came of a message in a replay, as a clause."""
+    if any(one.batch == replay for one in found.deliveries):
+        return f"{printable(id)} got it"
+    if any(one.batch == replay for one in found.letters):
+        return "it is a dead letter again"
+    return f"{printable(id)} did not get it"
+
+
 def _why_json(found: Why) -> str:
     data: dict[str, Any] = {
         "batch": found.batch,
@@ -214,9 +226,11 @@ def _why_json(found: Why) -> str:
                 "reason": one.reason,
                 "message": one.message,
                 "subscription": one.subscription,
+                "replay": one.replay,
             }
             for one in found.letters
         ],
+        "replays": [{"batch": batch, "revision": revision} for batch, revision in found.replays.items()],
         "unread": found.unread,
         "newest": found.newest,
     }

@@ -43,7 +43,8 @@ class Why:
 
     ``batch`` read the message and judged it by ``revision``. ``deliveries`` and ``letters`` are what became
     of it for the subscription, those of backfills and replays included; a letter without a subscription is of
-    the message itself. ``message`` is None if it could not be read, for the reason ``unread``.
+    the message itself. ``replays`` has the revision of each replay that took a letter, by its batch.
+    ``message`` is None if it could not be read, for the reason ``unread``.
 
     ``subscription`` and ``verdict`` are those of the revision, see `SnapshotMatcher.explain`; None if the
     message was not read, or there was no such subscription. ``newest`` is True if the revision is no longer
@@ -54,6 +55,7 @@ class Why:
     revision: int
     deliveries: list[Outcome]
     letters: list[DeadLetter]
+    replays: dict[int, int]
     message: Message | None
     unread: str | None
     subscription: SnapshotRow | None
@@ -87,12 +89,15 @@ def why(
     """
     assert place.source is not None and place.offset is not None, "a message has a source and an offset"
     record = job_record(output)
-    commit = _commit_of(output, place)
+    commits = Commits(output)
+    commit = _commit_of(commits, place)
     delivered = deliveries_of(output, subscription, 100, place=place)
     wanted = ReplayFilterSpec(
         sources=(place.source,), partitions=(place.partition or 0,), offsets=(place.offset,)
     )
     letters = [one for one in wanted_letters(output, wanted) if one.subscription in (None, subscription)]
+    took = {one.replay for one in letters if one.replay is not None}
+    replays = {batch: int((commits.read(batch) or {})["revision"]) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
         message = _of_record(record, place, fetch)
     elif record["input"].startswith(FRAME):
@@ -111,12 +116,11 @@ def why(
             row, verdict = matcher.get(subscription), matcher.explain(subscription, message)
     unread = message if isinstance(message, str) else None
     known = None if isinstance(message, str) else message
-    return Why(commit["batch"], revision, delivered, letters, known, unread, row, verdict, newest)
+    return Why(commit["batch"], revision, delivered, letters, replays, known, unread, row, verdict, newest)
 
 
-def _commit_of(output: Where, place: Place) -> Mapping[str, Any]:
+def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
     """Return the commit of the batch of the stream that read a message."""
-    commits = Commits(output)
     for batch in reversed(commits.batches()):
         commit = commits.read(batch)
         if commit is not None and place.may_be_in(commit):
