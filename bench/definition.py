@@ -19,6 +19,9 @@ TEXTS: Final = "S"
 MESSAGES: Final = "Q"
 """The workload of messages on a queue: its rules are messages."""
 
+LOAD: Final = "load"
+"""The benchmark of rules that need not fit memory, and are not built as a whole."""
+
 KAFKA: Final = "kafka"
 """The group of what runs from topic to topic, and needs a broker."""
 
@@ -40,6 +43,7 @@ NAMES: Final = (
     "churn",
     "change",
     "build",
+    "load",
     "memory",
     "parse",
     "registry-start",

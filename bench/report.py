@@ -2,8 +2,8 @@
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
 rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add
-up, ``starts`` seconds and the memory of a process, ``bytes`` what all benchmarks know of memory; ``streams``,
-``curve`` and ``growth`` are those of `bench.kafka.report`.
+up, ``starts`` seconds and the memory of a process, ``loads`` rates and times of one registry, ``bytes`` what
+all benchmarks know of memory; ``streams``, ``curve`` and ``growth`` are those of `bench.kafka.report`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 
 README: Final = Path(__file__).with_name("README.md")
 SCALE_PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
-SCALE: Final = ("cores", "partitions")
+SCALE: Final = ("cores", "partitions", "load")
 """The benchmarks that the page on scale shows."""
 SHARES_BESIDE: Final = ("streams", "curve")
 """The layouts whose tables have the multiples of shares in columns; the others have a table of these."""
@@ -34,7 +34,7 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     """Return all tables in Markdown: for each benchmark its analysis, medians, and their spread."""
     parts = [_machine(machine)]
     # What a process holds is not what a rule weighs.
-    processes = {one.name for one in benchmarks() if one.layout in ("starts", "growth")}
+    processes = {one.name for one in benchmarks() if one.layout in ("starts", "loads", "growth")}
     for benchmark in benchmarks():
         # What a rule weighs is known to many benchmarks; of the same engine any of them will do.
         own = [one for one in samples if one.benchmark == benchmark.name]
@@ -149,6 +149,24 @@ def _start_table(benchmark: Benchmark, cells: Cells) -> str:
     return "\n".join([*lines, "", "(median)"])
 
 
+def _load_table(benchmark: Benchmark, cells: Cells) -> str:
+    """Rates, and the time of what is done once, of one registry after another."""
+    columns = sorted({rules for _, _, rules in cells})
+    lines = head(["engine", "", *map(short, columns)])
+    for workload, engine in ((of, one) for of in benchmark.workloads for one in benchmark.engines):
+        row = [cells.get((workload, engine, rules), []) for rules in columns]
+        if engine in ("change", "open"):
+            lines.append(line([f"`{engine}`", "s", *map(_seconds, row)]))
+            continue
+        counted = benchmark.counted if engine == "load" else "messages"
+        rates = [number(median_rate(cell)) if cell else "" for cell in row]
+        lines.append(line([f"`{engine}`", f"{counted}/s", *rates]))
+        if engine == "load":
+            most = [max((one.bytes_a_rule * one.rules for one in cell), default=0.0) for cell in row]
+            lines.append(line(["", "MiB in memory, at most", *[f"{bytes / 2**20:,.0f}" for bytes in most]]))
+    return "\n".join([*lines, "", "(median)"])
+
+
 def _byte_table(benchmark: Benchmark, cells: Cells) -> str:
     """Bytes of a rule, of every engine that knows them."""
     columns = sorted({rules for _, _, rules in cells})
@@ -185,6 +203,7 @@ _TABLES: Final = {
     "latency": _rate_table,
     "rows": _row_table,
     "starts": _start_table,
+    "loads": _load_table,
     "steps": _step_table,
     "bytes": _byte_table,
     "cores": _core_table,

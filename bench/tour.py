@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
+from bench.definition import KAFKA, LOAD, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.kafka.paced import CYCLE
 from bench.kafka.streamed import Streamed
@@ -104,6 +104,11 @@ class Tour:
                 self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
 
     def _size(self, size: Size, chosen: list[Benchmark]) -> None:
+        for benchmark in (one for one in chosen if one.name == LOAD):
+            self._load(benchmark, size)
+        chosen = [one for one in chosen if one.name != LOAD]
+        if not chosen:
+            return
         folder = self._scratch / size.name.replace(" ", "-")
         built = build(partial(WORKLOADS[size.workload].texts, size.rules), folder)
         say(f"  built in {sum(built.seconds.values()):.1f} s")
@@ -114,6 +119,15 @@ class Tour:
                 else:
                     self._one(benchmark, size, built, folder, registered)
         shutil.rmtree(folder)
+
+    def _load(self, benchmark: Benchmark, size: Size) -> None:
+        """What is measured of rules that need not fit memory: they are built part by part."""
+        from bench.spark import loaded
+
+        count = benchmark.messages(benchmark.engines[0], size, self._quick)
+        spark = self._session()
+        with TemporaryDirectory(dir=self._scratch) as own:
+            self._take(benchmark, loaded.measured(size, count, benchmark.repetitions, Path(own), spark))
 
     def _one(
         self, benchmark: Benchmark, size: Size, built: Built, folder: Path, registered: Registered

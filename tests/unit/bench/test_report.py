@@ -51,6 +51,21 @@ def test_shares_of_both_no_ops_stand_in_a_table_of_their_own():
     assert not any("`files-auto` of" in line for line in lines)  # it was not run
 
 
+def test_a_registry_that_is_loaded_has_rates_times_and_the_most_memory():
+    samples = [
+        Sample("load", "load", "R", 1_000_000, 1_000_000, 0, 4.0, 2**20 * 512 / 1_000_000),
+        *(Sample("load", "change", "R", 1_000_000, 1, n, 0.01 * n) for n in (1, 2, 3)),
+        Sample("load", "open", "R", 1_000_000, 1_000_000, 0, 1.5),
+        Sample("load", "stream", "R", 1_000_000, 2_000_000, 0, 4.0),
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| `load` | subscriptions/s | 250.0k |" in lines
+    assert "|  | MiB in memory, at most | 512 |" in lines
+    assert "| `change` | s | 0.02 |" in lines
+    assert "| `open` | s | 1.50 |" in lines
+    assert "| `stream` | messages/s | 500.0k |" in lines
+
+
 def test_cores_have_processor_time_under_each_master():
     samples = [
         Sample("cores", f"route {master}", "Z", 100_000, 1_000, 0, 0.5, processor_seconds=used)
