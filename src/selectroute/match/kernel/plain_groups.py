@@ -1,6 +1,6 @@
 """Plain groups: those without residuals, intervals and subscriptions of several clauses.
 
-Each of these, the most frequent kind, is at most one run of entries: nothing is judged or compared afterwards.
+Each of these, the most frequent kind, is at most one run of entries: nothing is judged or compared later.
 """
 
 from __future__ import annotations
