@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from selectroute.arrays.tables import LIKE, NOT_LIKE, Array, Tables, as_array
+from selectroute.arrays.tables import INTERVAL, LIKE, NOT_LIKE, REPEATED, RESIDUAL, Array, Tables, as_array
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.topics.levels import TOPIC
 
@@ -59,6 +59,19 @@ class Segment:
     scanned: Mapping[str, int]
     rows: int
     removed: Array = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if no entry has a residual, no group has intervals, no subscription has several clauses, and
+        the scan list is empty. O(groups), once.
+        """
+        others = np.any(self.tables.group_flags & (RESIDUAL | REPEATED | INTERVAL))
+        return not others and not self.tables.group_first[1]
+
+    @cached_property
+    def repeats(self) -> bool:
+        """True if a subscription has several clauses. O(groups), once."""
+        return bool(np.any(self.tables.group_flags & REPEATED))
 
     @cached_property
     def like_patterns(self) -> tuple[Array, Array]:

@@ -143,6 +143,9 @@ ANY_MANY: Final = -2
 EMPTY_SLOT: Final = 2**64 - 1
 """Empty slot of `string_slot`; no string has this number."""
 
+MOST_STRINGS: Final = 2**32 - 1
+"""The lower half of a `string_slot`, which has the number of the string."""
+
 
 class Tables(NamedTuple):
     """Arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""

@@ -16,7 +16,8 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.match.compiled import compiling_alone
-from selectroute.match.encoding.lanes import Columns, Lanes
+from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.short_strings import short_strings
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
@@ -110,7 +111,7 @@ def match(
     invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
     with compiling_alone():
         lanes = Lanes(snapshot, batch)
-        found = [_runs(segment, lanes.columns(segment, invalid)) for segment in snapshot.segments]
+        found = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
         offsets, ordinals = _emitted(snapshot, found)
     counters = Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
     offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
@@ -142,20 +143,20 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
     snapshot.__dict__[_COMPLETE] = _REPORTED if found else frozenset(names)
 
 
-def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array]:
+def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.Array, t.Array]:
     """Return the runs of matching entries, the rows' offsets, and the counters."""
+    sources = lanes.sources(segment)
+    columns = lanes.block(segment, invalid) if len(sources) else lanes.columns(segment, invalid)
     depth = max(segment.depth, 2)
     bits = np.zeros(depth, np.int64)
-    # Zeroed pages cost nothing until they are touched: free if no subscription has several clauses and no
-    # program several entries.
-    seen = np.zeros(segment.rows, np.int64)
+    seen = np.zeros(segment.rows if segment.repeats else 0, np.int64)
     memo = np.zeros(len(segment.tables.step_first), np.int64)
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32), memo)
     counters = np.zeros(3, np.int64)
-    rows = len(columns.invalid_names)
     runs, offsets = collect(
-        rows, segment.tables, columns, *segment.scan_terms, segment.single_terms, stack, seen, 1, counters
-    )
+        lanes.rows, sources, short_strings(segment), segment.plain, segment.tables, columns,
+        *segment.scan_terms, segment.single_terms, stack, seen, 1, counters,
+    )  # fmt: skip
     return runs, offsets, counters
 
 

@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_BYTE, _LONG = ir.IntType(8), ir.IntType(64)
+_BYTE, _INT, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def _data(context: Any, builder: Any, type_: Any, array: Any) -> Any:
@@ -39,6 +39,17 @@ def long_at(_context: Any, _address: Any, _index: Any) -> Any:
         return builder.load(builder.gep(pointer, [arguments[1]]))
 
     return types.int64(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def int_at(_context: Any, _address: Any, _index: Any) -> Any:
+    """Return element ``index`` of the int32 array at an address."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _INT.as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return types.int32(types.int64, types.int64), lower
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -81,6 +92,21 @@ def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
         return builder.load(builder.inttoptr(builder.add(arguments[0], arguments[1]), _BYTE.as_pointer()))
 
     return types.uint8(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_context: Any, _address: Any, _index: Any) -> Any:
+    """Begin to load the cache line with element ``index`` of the array of longs at an address."""
+
+    def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
+        place = builder.bitcast(builder.gep(pointer, [arguments[1]]), _BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INT, _INT, _INT])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [_BYTE.as_pointer()], kind)
+        builder.call(function, [place, _INT(0), _INT(3), _INT(1)])  # to read, soon again, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), lower
 
 
 @intrinsic  # type: ignore[untyped-decorator]

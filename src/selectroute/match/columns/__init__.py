@@ -8,5 +8,6 @@
                                                               ↓
     missing: columns that are read, but not there          to_messages: complete messages again
 
-Higher rooms import all of these. Nothing here loads numba.
+``plain`` leaves columns of the simplest types as they are. Higher rooms import all of these.
+Nothing here loads numba.
 """

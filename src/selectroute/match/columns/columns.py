@@ -39,7 +39,7 @@ from selectroute.selector.message import octets_of
 from selectroute.selector.values.values import Long
 from selectroute.topics.levels import Derivation
 
-_TAGS: dict[pa.DataType, int] = {
+TAGS_OF_TYPES: dict[pa.DataType, int] = {
     **TAGS,
     pa.uint8(): t.SHORT,
     pa.uint16(): t.INT,
@@ -47,7 +47,7 @@ _TAGS: dict[pa.DataType, int] = {
     pa.large_string(): t.STRING,
 }
 _INTEGERS = (t.BYTE, t.SHORT, t.INT, t.LONG)
-_HEADER_TAGS = {
+HEADER_TAGS = {
     "JMSType": t.STRING,
     "JMSMessageID": t.STRING,
     "JMSCorrelationID": t.STRING,
@@ -112,9 +112,9 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
         type_ = type_.value_type
     if pa.types.is_null(type_) or (is_mixed(type_) and not name.startswith("@")):
         return
-    if _is_binary(type_) and (name in _IDS or (byte_strings and name not in _HEADER_TAGS)):
+    if _is_binary(type_) and (name in _IDS or (byte_strings and name not in HEADER_TAGS)):
         return
-    tag = t.STRING if _is_view(type_) and not _is_binary(type_) else _TAGS.get(type_)
+    tag = t.STRING if _is_view(type_) and not _is_binary(type_) else TAGS_OF_TYPES.get(type_)
     wanted = _wanted(name)
     if tag is None:
         raise ColumnTypeError(name, type_)
@@ -126,7 +126,7 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
 
 def _wanted(name: str) -> int | None:
     """Return the tag of the topic or a header field; None for other names."""
-    return t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
+    return t.STRING if name.startswith("@") else HEADER_TAGS.get(name)
 
 
 def _is_binary(type_: pa.DataType) -> bool:
@@ -165,7 +165,7 @@ def _lane(name: str, array: pa.Array) -> Lane:
         array = array.cast(pa.large_binary() if _is_binary(array.type) else pa.large_string())
     if _is_binary(array.type):
         return bytes_lane(array) if name not in _IDS else _id_lane(name, array)
-    tag = _HEADER_TAGS.get(name, _TAGS[array.type])
+    tag = HEADER_TAGS.get(name, TAGS_OF_TYPES[array.type])
     tags = _tags(array, tag)
     if tag == t.STRING:
         starts, sizes, data = _strings(array)
@@ -301,7 +301,7 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
     if np.any(tags == t.BYTES):
         starts, sizes, data = _decoded(tags, starts, sizes, data)
     _check_bits(tags, bits)
-    wanted = _HEADER_TAGS.get(name)
+    wanted = HEADER_TAGS.get(name)
     if wanted is not None:
         if wanted in (t.INT, t.LONG):
             # The name of a header fixes the type, as in a column of integers.

@@ -8,6 +8,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.encoding.short_strings import LONGEST, place_of
 from selectroute.match.memory import address_of, byte_at, word_at
 from selectroute.match.ranges.range_kernel import first_not_below
 
@@ -15,7 +16,7 @@ _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), n
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF_00000000), np.uint64(0xFFFFFFFF)
 _EMPTY = np.uint64(t.EMPTY_SLOT)
-_ONE = np.uint64(1)
+_ONE, _HALF = np.uint64(1), np.uint64(32)
 _GREATEST = np.int64(2**63 - 1)
 
 
@@ -25,10 +26,15 @@ def hash_strings(tags, starts, sizes, data, hashes):
 
     A separate pass, once for all dictionaries in which the lane is looked up, without cache misses.
     """
-    address = address_of(data)
+    hash_at(tags, starts, sizes, address_of(data), len(data), hashes)
+
+
+@compiled
+def hash_at(tags, starts, sizes, address, count, hashes):
+    """Write the hash of each string; the lane's ``count`` bytes are at an address."""
     for i in range(len(tags)):
         if tags[i] >= t.STRING:
-            hashes[i] = _hash(address, len(data), starts[i], sizes[i], tags[i])
+            hashes[i] = _hash(address, count, starts[i], sizes[i], tags[i])
 
 
 TRIAL = 8192
@@ -73,8 +79,14 @@ def number_strings(tags, starts, sizes, hashes, data, numbers):
 
 
 @compiled
-def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
-    """Write the code of each entry of a lane into `codes`."""
+def encode(attribute, tags, bits, sizes, hashes, data, tables, short, codes):
+    """Write the code of each entry of a lane into `codes`. ``short`` are the segment's `ShortStrings`."""
+    encode_at(attribute, tags, bits, sizes, hashes, address_of(data), len(data), tables, short, codes)
+
+
+@compiled
+def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, short, codes):
+    """Write the code of each entry; the lane's ``count`` bytes are at an address."""
     values = bits.view(np.float64)
     slot_first = tables.string_slot_first[attribute]
     slots = tables.string_slot[slot_first : tables.string_slot_first[attribute + 1]]
@@ -87,10 +99,21 @@ def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
     firsts, constants = tables.string_first, tables.string_bytes
     string_code, string_tag = tables.string_code, tables.string_tag
     mask = np.uint64(len(slots) - 1)
-    address, known = address_of(data), address_of(constants)
+    known = address_of(constants)
+    first_slot, last_slot = short.first[attribute], short.first[attribute + 1]
+    has_short = last_slot > first_slot
+    short_slot = short.slot[2 * first_slot : 2 * last_slot]
+    multiplier = short.multiplier[first_slot >> 2 : last_slot >> 2]
+    bucket_mask = np.uint64(len(multiplier) - 1)
     for i in range(len(tags)):
         tag = tags[i]
-        if tag >= t.STRING:
+        if has_short and tag == t.STRING and sizes[i] <= LONGEST:
+            hashed = hashes[i]
+            place = place_of(hashed, multiplier[hashed & bucket_mask], len(short_slot))
+            meta = short_slot[place + 1]
+            found = (short_slot[place] == hashed) & (meta >> _HALF == np.uint64(sizes[i]))
+            codes[i] = np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
+        elif tag >= t.STRING:
             code = np.int32(t.ABSENT)
             if len(slots):
                 hashed = hashes[i]
@@ -104,7 +127,7 @@ def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
                         if (
                             firsts[string + _ONE] - first == size
                             and string_tag[string] == tag
-                            and _same(address, len(data), bits[i], known, len(constants), first, size)
+                            and _same(address, count, bits[i], known, len(constants), first, size)
                         ):
                             code = string_code[string]
                             break

@@ -12,8 +12,11 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import Lane, TopicLevels, lane
 from selectroute.match.columns.fields import field_lane
+from selectroute.match.columns.plain import PlainColumn, plain_column
 from selectroute.match.described import MATRIX
+from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
+from selectroute.match.encoding.short_strings import short_strings
 from selectroute.match.encoding.verdicts import (
     FEWEST_ROWS,
     Strings,
@@ -58,6 +61,11 @@ class AttributeLanes:
 
         Raises `ColumnTypeError` for two columns of one name.
         """
+        found = self.column_of(name)
+        return found.unpacked() if isinstance(found, PlainColumn) else found
+
+    def column_of(self, name: str) -> Lane | PlainColumn | None:
+        """Return the same, but a plain column as it is."""
         derived = derivation(name)
         if derived is None and name.startswith(PREFIX) and name != TOPIC:
             return field_lane(name.removeprefix(PREFIX), self._batch)
@@ -69,7 +77,7 @@ class AttributeLanes:
             return self._topics.lane(derived)
         if column.null_count == self._batch.rows:
             return None
-        return lane(name, column)
+        return plain_column(name, column) or lane(name, column)
 
 
 class Lanes:
@@ -79,11 +87,11 @@ class Lanes:
 
     def __init__(self, snapshot: SnapshotState, batch: Batch) -> None:
         self.rows = batch.rows
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, Lane | PlainColumn] = {}
         self.hashes: dict[str, t.Array] = {}
         """Hashes of the strings of each lane whose codes or distinct strings are needed."""
-        self.placed: dict[str, t.Array] = {}
-        """Bits of each lane with values, with offsets of strings in `text`."""
+        self.places: dict[str, int] = {}
+        """Place of the strings of each lane with values in `text`."""
         self.strings: dict[str, Strings | None] = {}
         """Distinct strings of the lanes that LIKE reads."""
         lanes = AttributeLanes(batch)
@@ -91,20 +99,51 @@ class Lanes:
         length = 0
         for attribute in snapshot.attributes:
             name = attribute.name
-            found = lanes.of(name)
+            found = lanes.column_of(name)
             if found is None:
                 continue
             self.lanes[name] = found
             if attribute.values:
-                self.placed[name] = found.bits
-                if len(found.data):
-                    if length:
-                        others = (found.tags != t.NULL) & (found.tags < t.STRING)
-                        moved = found.bits + length
-                        self.placed[name] = np.where(others, found.bits, moved) if others.any() else moved
-                    texts.append(found.data)
-                    length += len(found.data)
+                self.places[name] = length
+                data = found.data
+                if len(data):
+                    texts.append(data)
+                    length += len(data)
         self.text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
+
+    def sources(self, segment: Segment) -> t.Array:
+        """Return the columns that a segment reads for `encode_block`, int64[attributes, words], or int64[0,
+        words] if all rows must be encoded at once: for the scan list, prefixes, verdicts of LIKE, distinct
+        values.
+        """
+        tables, count = segment.tables, len(segment.attributes)
+        sources = np.zeros((count, WORDS), np.int64)
+        whole = tables.group_first[1] or len(tables.prefix_parent) or segment.crowded_patterns
+        for number, attribute in enumerate(segment.attributes):
+            found = self.lanes.get(attribute.name)
+            if whole or (isinstance(found, Lane) and found.rows is not None):
+                return sources[:0]
+            if found is not None:
+                place = self.places.get(attribute.name, 0)
+                sources[number] = source_of(found, place, attribute.codes, attribute.values)
+        return sources
+
+    def block(self, segment: Segment, invalid_names: t.Array) -> Columns:
+        """Return the columns for `encode_block`, with room for a block of rows."""
+        rows, count = min(self.rows, BLOCK), len(segment.attributes)
+        bits = np.zeros((count, rows), np.int64)
+        return Columns(
+            tags=np.zeros((count, rows), np.int8),
+            codes=np.zeros((count, rows), np.int32),
+            bits=bits,
+            reals=bits.view(np.float64),
+            sizes=np.zeros((count, rows), np.int32),
+            text=self.text,
+            invalid_names=invalid_names,
+            prefixed=np.zeros((0, rows), np.int32),
+            anchors=self._anchors(segment),
+            **no_verdicts(segment)._asdict(),
+        )
 
     def columns(self, segment: Segment, invalid_names: t.Array) -> Columns:
         """Return the columns that a segment reads, encoded by its constants."""
@@ -115,18 +154,19 @@ class Lanes:
         codes = np.zeros((count, rows), np.int32)
         bits = np.zeros((count, rows), np.int64)
         sizes = np.zeros((count, rows), np.int32)
-        present = np.zeros(count, np.bool_)
+        short = short_strings(segment)
         prefixed: list[t.Array] = []
         for number, attribute in enumerate(segment.attributes):
-            found = self.lanes.get(attribute.name)
+            found = self._lane(attribute.name)
             if found is None:
                 continue
-            present[number] = True
             tags[number] = found.spread(found.tags)
             if attribute.codes:
                 distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
                 hashes = self._hashes(attribute.name)
-                encode(number, found.tags, found.bits, found.sizes, hashes, found.data, tables, distinct)
+                encode(
+                    number, found.tags, found.bits, found.sizes, hashes, found.data, tables, short, distinct
+                )
                 if found.rows is not None:
                     codes[number] = distinct[found.rows]
             if tables.prefix_first[number + 1] > tables.prefix_first[number]:
@@ -138,12 +178,9 @@ class Lanes:
                 )  # fmt: skip
                 prefixed.append(found.spread(longest))
             if attribute.values:
-                bits[number] = found.spread(self.placed[attribute.name])
+                bits[number] = found.spread(self._placed(attribute.name, found))
                 if len(found.data):
                     sizes[number] = found.spread(found.sizes)
-        # Without a column all values are NULL, which is a key of few attributes.
-        keyed = np.diff(tables.code_first) > 0
-        anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
         return Columns(
             tags=tags,
             codes=codes,
@@ -153,9 +190,31 @@ class Lanes:
             text=self.text,
             invalid_names=invalid_names,
             prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
-            anchors=anchors,
+            anchors=self._anchors(segment),
             **self._verdicts(segment)._asdict(),
         )
+
+    def _anchors(self, segment: Segment) -> t.Array:
+        """Return `Columns.anchors`."""
+        tables = segment.tables
+        present = np.array([one.name in self.lanes for one in segment.attributes], np.bool_)
+        # Without a column all values are NULL, which is a key of few attributes.
+        keyed = np.diff(tables.code_first) > 0
+        return np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
+
+    def _lane(self, name: str) -> Lane | None:
+        """Return the lane of a column, unpacked once."""
+        found = self.lanes.get(name)
+        if isinstance(found, PlainColumn):
+            found = self.lanes[name] = found.unpacked()
+        return found
+
+    def _placed(self, name: str, lane: Lane) -> t.Array:
+        """Return a lane's bits, with offsets of strings in `text`."""
+        place = self.places[name]
+        if not place or not len(lane.data):
+            return lane.bits
+        return np.where((lane.tags != t.NULL) & (lane.tags < t.STRING), lane.bits, lane.bits + place)
 
     def _verdicts(self, segment: Segment) -> Verdicts:
         """Return the memory for verdicts of LIKE on repeated strings."""
@@ -168,7 +227,7 @@ class Lanes:
         return verdicts_of(segment, known, self.rows) if known else no_verdicts(segment)
 
     def _strings(self, name: str) -> Strings | None:
-        found = self.lanes.get(name)
+        found = self._lane(name)
         if found is None:
             return None
         if name not in self.strings:
@@ -177,7 +236,8 @@ class Lanes:
 
     def _hashes(self, name: str) -> t.Array:
         if name not in self.hashes:
-            found = self.lanes[name]
+            found = self._lane(name)
+            assert found is not None
             hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
             hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
         return self.hashes[name]

@@ -6,8 +6,31 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
-from selectroute.match.memory import address_of
+from selectroute.match.memory import address_of, prefetch
 from selectroute.match.ranges.range_kernel import FROM, NONE, exceeding, range_of, threshold
+
+LINE = 8
+"""Bounds of a cache line."""
+
+FAR = 1 << 16
+"""Entries whose bounds are probably in the cache anyway."""
+
+
+@compiled
+def fetch_bounds(leaves, visits, group_first, entry_first, entry_bound):
+    """Begin to load the first bounds of the leaves to visit: a search waits for each, these loads overlap.
+    Returns how many groups the leaves have.
+    """
+    bounds, is_far = address_of(entry_bound), len(entry_bound) >= FAR
+    groups = np.int64(0)
+    for visit in range(visits):
+        group = group_first[leaves[visit]]
+        groups += group_first[leaves[visit] + 1] - group
+        if is_far:
+            start = entry_first[group]
+            prefetch(bounds, start)
+            prefetch(bounds, start + LINE)
+    return groups
 
 
 @compiled

@@ -16,8 +16,10 @@ from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.compiled import compiled
 from selectroute.match.described import MATRIX, READONLY, WORD, Described, Kind, kinds_of
+from selectroute.match.encoding.blocks import WORDS
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
 from selectroute.match.encoding.lanes import Columns
+from selectroute.match.encoding.short_strings import ShortStrings, short_strings
 from selectroute.match.encoding.verdicts import no_verdicts
 from selectroute.match.kernel.kernel import collect
 
@@ -37,6 +39,11 @@ class _Row(NamedTuple):
     prefixing: t.Int64  # [n], attributes with prefixes
     anchors: t.Int64  # [attributes], room for `Columns.anchors`
     hashes: t.UInt64  # [1]
+    sources: Annotated[t.Int64, MATRIX]  # none: the row is encoded here
+    short_first: t.Int64  # this and the next two: see `ShortStrings`
+    short_slot: t.UInt64
+    short_multiplier: t.UInt64
+    plain: t.Bool  # [1], see `Segment.plain`
     terms: t.Int32  # see `Segment.scan_terms`
     single: Annotated[t.Int32, READONLY]  # this and the next two: see `Segment.single_terms`
     always: Annotated[t.UInt8, READONLY]
@@ -71,6 +78,7 @@ def _match(address, count, first, shared_terms, mark):
     """
     tables = _tables_at(address)
     given, row = _columns_at(address + _columns_from), _row_at(address + _row_from)
+    short = ShortStrings(row.short_first, row.short_slot, row.short_multiplier)
     anchored = 0
     for value in range(count):
         number = np.int64(row.places[row.values[value, 0] >> 8])
@@ -82,7 +90,7 @@ def _match(address, count, first, shared_terms, mark):
         if row.coded[number]:
             tags, bits, sizes = given.tags[number], given.bits[number], given.sizes[number]
             hash_strings(tags, bits, sizes, row.data, row.hashes)
-            encode(number, tags, bits, sizes, row.hashes, row.data, tables, given.codes[number])
+            encode(number, tags, bits, sizes, row.hashes, row.data, tables, short, given.codes[number])
         if tables.code_first[number + 1] > tables.code_first[number]:
             row.anchors[anchored] = number
             anchored += 1
@@ -104,7 +112,8 @@ def _match(address, count, first, shared_terms, mark):
     # Not the number 1: for a literal numba would compile the kernel once more.
     rows = len(given.invalid_names)
     runs, offsets = collect(
-        rows, tables, columns, row.terms, shared_terms, (row.single, row.always, row.never),
+        rows, row.sources, short, row.plain[0], tables, columns, row.terms, shared_terms,
+        (row.single, row.always, row.never),
         (row.tags, row.bits, row.reals, row.sizes, row.memo), row.seen, mark, row.counters,
     )  # fmt: skip
     for value in range(count):
@@ -181,6 +190,7 @@ def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Arr
     bits = np.zeros(depth, np.int64)
     keyed = np.diff(tables.code_first) > 0
     single, always, never = segment.single_terms
+    short = short_strings(segment)
     return _Row(
         values=values,
         data=text,
@@ -190,6 +200,11 @@ def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Arr
         prefixing=np.flatnonzero(np.diff(tables.prefix_first) > 0),
         anchors=np.zeros(count, np.int64),
         hashes=np.zeros(1, np.uint64),
+        sources=np.zeros((0, WORDS), np.int64),
+        short_first=short.first,
+        short_slot=short.slot,
+        short_multiplier=short.multiplier,
+        plain=np.array([segment.plain]),
         terms=segment.scan_terms[0],
         single=single,
         always=always,
