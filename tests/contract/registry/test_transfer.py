@@ -7,6 +7,7 @@ import json
 import tempfile
 
 import pytest
+from sqlalchemy import inspect
 
 import selectroute as sr
 from selectroute.registry.bulk import staging, transfer
@@ -281,3 +282,40 @@ def test_an_import_without_room_for_its_temporary_file_is_refused_and_can_be_mad
         registry.import_(['{"id": "a"}'])
     monkeypatch.setattr(tempfile, "TemporaryFile", real)
     assert registry.import_(['{"id": "a"}']).rows == len(registry) == 1
+
+
+def _described(registry):
+    """The indexes that the database has of the tables of subscriptions."""
+    with registry._store.reading() as connection:
+        found = inspect(connection)
+        return {
+            table: sorted(
+                (one["name"], one["unique"], *one["column_names"]) for one in found.get_indexes(table)
+            )
+            for table in ("change", "subscription", "label")
+        }
+
+
+def test_a_large_import_leaves_the_indexes_as_they_were(registry, monkeypatch):
+    monkeypatch.setattr(transfer, "_MANY_ROWS", 1)
+    before = _described(registry)
+    registry.import_(LINES)
+    assert _described(registry) == before
+    assert [one.id for one in registry.list(topic="t/+").items] == ["a"]
+    assert [one.id for one in registry.list(label="k=v").items] == ["a"]
+    registry.import_(['{"id": "later"}'])  # fewer than there are
+    registry.import_([f'{{"id": "n{number}"}}' for number in range(9)])
+    registry.verify()
+    assert (_described(registry), len(registry)) == (before, 14)
+
+
+def test_a_large_import_that_fails_leaves_the_indexes_as_they_were(registry, monkeypatch):
+    monkeypatch.setattr(transfer, "_MANY_ROWS", 1)
+    registry.import_(['{"id": "a", "labels": {"k": "v"}}'])
+    before = _described(registry)
+    with pytest.raises(ImportLineError) as found:
+        registry.import_([*(f'{{"id": "n{number}"}}' for number in range(9)), '{"id": "a"}'])
+    assert (found.value.problems[0].line, type(found.value.problems[0].cause)) == (10, IdTakenError)
+    assert (_described(registry), len(registry)) == (before, 1)
+    assert [one.id for one in registry.list(label="k=v").items] == ["a"]
+    registry.verify()

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from functools import lru_cache
+from itertools import islice, repeat
+from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from selectroute.index.build.build import check_subscriptions
+from selectroute.index.build.build import check_subscriptions, paused_collector
 from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
 from selectroute.index.jsonl import not_json
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
@@ -30,9 +32,16 @@ from selectroute.registry.errors import (
     TooLargeError,
 )
 from selectroute.registry.log.revision import new_id
-from selectroute.registry.log.rows import body_of, topic_key
-from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered
-from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
+from selectroute.registry.log.rows import body_text, label_text, topic_key
+from selectroute.registry.model import Status, SubscriptionSpec, time_text
+from selectroute.registry.specification import (
+    PLAIN_LITERALS,
+    Budget,
+    Checks,
+    check_fields,
+    check_id,
+    wrong_seltype,
+)
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits
 from selectroute.store.errors import ReadOnlyError
@@ -43,6 +52,11 @@ MAX_ROWS: Final = 1_000_000
 _STATUSES: Final = [None, *Status]  # a list: the compared value may be unhashable
 
 _CHECKED_AT_ONCE: Final = 16_384
+
+_DECODER: Final = json.JSONDecoder()
+
+ACTIVE: Final = Status.ACTIVE.value
+"""Status of a line that gives none."""
 
 _Numbered = tuple[int, str | bytes]
 Progress = Callable[[int, int], None]
@@ -57,7 +71,7 @@ class Staged(NamedTuple):
     name: str
     topic_key: str | None
     dialect: str
-    labels: dict[str, str]
+    labels: Mapping[str, str]
     body: str
 
 
@@ -74,8 +88,7 @@ class Stage:
             yield [_staged(line) for line in block]
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     number: int
     id: str
     spec: SubscriptionSpec
@@ -102,7 +115,8 @@ def staged(
         wrong: list[LineProblem] = []
         numbered = enumerate(lines, start=1)
         while block := _taken_in(numbered, wrong):
-            _stage_block(stage, block, limits, budget, by, wrong)
+            with paused_collector():
+                _stage_block(stage, block, limits, budget, by, wrong)
             if len(wrong) >= MAX_REPORTED:
                 break
             if stage.rows > max_rows:
@@ -169,13 +183,9 @@ def _stage_block(
     stage.rows += len(found)
     if wrong:
         return
-    now = datetime.now(UTC)
-    made = (
-        registered(one.spec, one.id, seltype, one.status or Status.ACTIVE, 0, now, now)
-        for one, seltype in zip(found, types, strict=True)
-    )
+    now = time_text(datetime.now(UTC))
     try:
-        stage.file.writelines(map(_text, found, made))
+        stage.file.writelines(map(_text, found, types, repeat(now)))
         stage.file.flush()
     except OSError as error:
         raise _no_room(error) from error
@@ -185,7 +195,7 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     if len(line) > MAX_LINE:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
-        data = json.loads(line if isinstance(line, str) else line.decode())
+        data = _parsed(line if isinstance(line, str) else line.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError("", not_json(error)) from error
     spec = SubscriptionSpec.from_json(data)
@@ -198,6 +208,17 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
         raise InvalidSpecError("/status", "a status must be active or paused")
     given = None if status is None else Status(status)
     return _Line(number, new_id() if id is None else check_id(id), spec, given)
+
+
+def _parsed(text: str) -> Any:
+    """Return what a line of JSON says, as `json.loads` does, which takes twice as long for a short line: it
+    is called for errors and rare forms only.
+    """
+    try:
+        data, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return json.loads(text)
+    return data if text[end:] in ("", "\n") else json.loads(text)
 
 
 def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
@@ -226,6 +247,8 @@ def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
         if line.spec.seltype not in (None, seltype):
             wrong.append(LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype))))
             continue
+        if literals <= PLAIN_LITERALS and not budget.is_exceeded:
+            continue  # free of charge
         try:
             budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
         except TooCostlyError as error:
@@ -264,28 +287,41 @@ def _checked_alone(lines: list[_Line], limits: Limits, budget: Budget) -> list[A
     return types
 
 
-def _text(line: _Line, one: Subscription) -> str:
+def _text(line: _Line, seltype: str, now: str) -> str:
     """Return a line of the file. Ids, names and keys of topics have no control characters; an empty topic is
     not none.
     """
-    topic = topic_key(one.topic)
-    fields = (
-        str(line.number),
-        line.status or "",
-        one.id,
-        one.name,
-        "" if topic is None else f"={topic}",
-        one.dialect,
-        json.dumps(dict(one.labels)) if one.labels else "",
-        body_of(one),
+    number, id, spec, status = line
+    name = id if spec.name is None else spec.name
+    given = "" if status is None else status.value
+    labels = spec.labels and dict(sorted(spec.labels.items()))
+    body = body_text(
+        id,
+        name,
+        spec.topic,
+        spec.selector,
+        spec.dialect,
+        seltype,
+        spec.destination,
+        given or ACTIVE,
+        labels,
+        now,
+        now,
     )
-    return "\t".join(fields) + "\n"
+    topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
+    kept = label_text(labels) if labels else ""
+    return f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{kept}\t{body}\n"
 
 
 def _staged(line: str) -> Staged:
     """Invert `_text`."""
     number, status, id, name, topic, dialect, labels, body = line[:-1].split("\t", 7)
     key = topic[1:] if topic else None
-    return Staged(
-        int(number), status or None, id, name, key, dialect, json.loads(labels) if labels else {}, body
-    )
+    given = _labels(labels) if labels else {}
+    return Staged(int(number), status or None, id, name, key, dialect, given, body)
+
+
+@lru_cache(maxsize=1_024)  # many subscriptions have the same ones
+def _labels(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = json.loads(text)
+    return MappingProxyType(found)

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
+from selectroute.index.build.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, LineProblem
-from selectroute.registry.bulk.staging import Stage, Staged
+from selectroute.registry.bulk.staging import ACTIVE, Stage, Staged
 from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
     ViewRow,
+    added_rows,
     batched,
     body_of,
     checked_body,
@@ -31,9 +34,12 @@ from selectroute.registry.log.rows import (
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Status, Subscription
-from selectroute.store.inserts import insert_rows
+from selectroute.store.inserts import indexes_later, insert_rows
 
 Progress = Callable[[int, int], None]
+
+_MANY_ROWS: Final = 20_000
+"""Rows of an import from which on it is worth to create indexes at its end."""
 
 # ---- import
 
@@ -45,18 +51,40 @@ def import_stage(
     if mode not in ("add", "replace"):
         raise InvalidSpecError("/mode", "the mode of an import must be add or replace")
     done = 0
-    for block in stage.blocks(BLOCK):
-        ids = [one.id for one in block] if mode == "replace" else []
-        _import_block(revision, block, _existing(revision.connection, ids))
-        done += len(block)
-        if progress is not None:
-            progress(done, stage.rows)
+    with _fewer_indexes(revision, stage, mode):
+        for block in stage.blocks(BLOCK):
+            ids = [one.id for one in block] if mode == "replace" else []
+            with paused_collector():
+                _import_block(revision, block, _existing(revision.connection, ids))
+            done += len(block)
+            if progress is not None:
+                progress(done, stage.rows)
     return done
+
+
+def _fewer_indexes(
+    revision: Revision, stage: Stage, mode: Literal["add", "replace"]
+) -> AbstractContextManager[None]:
+    """Return the context in which a large import writes its rows; the indexes are complete at its end.
+
+    An import that replaces reads by the indexes meanwhile, and one into a larger registry would wait for the
+    indexes of all other rows.
+    """
+    if mode == "replace" or stage.rows < max(_MANY_ROWS, revision.logged):
+        return nullcontext()
+    return indexes_later(revision.connection, (change, subscription, label))
 
 
 def _import_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
     """Log these lines and apply them to the view; the `existing` subscriptions are replaced."""
     connection = revision.connection
+    if not existing:
+        first = revision.log_adds([(one.id, one.body) for one in block])
+        added = [
+            (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
+        ]
+        _insert(connection, block, added_rows(added, revision.number, first))
+        return
     changes: list[LogRow] = []
     last: list[int] = []  # index of each line's last change
     hidden = [
@@ -84,16 +112,22 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
         last.append(len(changes) - 1)
     positions = revision.log_rows(changes)
     rows = [_view_row(one, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
-    labels = [(name, value, one.id) for one in block for name, value in one.labels.items()]
     for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
+    _insert(connection, block, rows)
+
+
+def _insert(connection: Connection, block: list[Staged], rows: list[ViewRow]) -> None:
+    """Insert the rows of these lines, and their labels. Raises `ImportLineError` for those that are taken."""
     try:
         with connection.begin_nested():
             insert_rows(connection, subscription, rows)
     except IntegrityError as error:
         raise _taken(connection, block) from error
-    insert_rows(connection, label, labels)
+    insert_rows(
+        connection, label, [(name, value, one.id) for one in block for name, value in one.labels.items()]
+    )
 
 
 def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:

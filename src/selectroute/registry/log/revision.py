@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, cast
@@ -21,7 +22,14 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.rows import body_of
-from selectroute.registry.log.transaction import LoggedRow, LogHead, LogRow, Transaction, chained_row
+from selectroute.registry.log.transaction import (
+    LoggedRow,
+    LogHead,
+    LogRow,
+    Transaction,
+    chained_adds,
+    chained_row,
+)
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
 from selectroute.registry.specification import Checks, check_id, is_id
 
@@ -153,6 +161,11 @@ class Revision:
 
     # ---- many at once
 
+    @property
+    def logged(self) -> int:
+        """Count of all changes in the log, those of this revision among them."""
+        return self._changes
+
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
         """Write many changes to the log at once, and return their positions (revision, seq) in it. The caller
         changes the view. Only for a transaction with no other revision.
@@ -161,6 +174,20 @@ class Revision:
         self._transaction.log_many(logged)
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row.revision, row.seq) for row in logged]
+
+    def log_adds(self, added: Sequence[tuple[str, str]]) -> int:
+        """Write many adds to the log at once, id and body of each; return the seq of the first. Otherwise as
+        `log_rows`.
+        """
+        first = self.seq
+        logged = chained_adds(self._digest, self.number, first, added, self._time)
+        self._transaction.log_many(logged)
+        if logged:
+            self._digest = logged[-1].digest
+        self.seq += len(logged)
+        self._changes += len(logged)
+        self._subscriptions += len(logged)
+        return first
 
     # ---- rows
 

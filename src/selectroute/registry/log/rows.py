@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
+from json.encoder import encode_basestring as quoted
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, Select, and_, select
@@ -14,8 +16,8 @@ from sqlalchemy import Row, Select, and_, select
 from selectroute.registry.changes import Change
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.tables import change, subscription
-from selectroute.registry.model import Subscription, time_of
-from selectroute.store.digests import chained, row_digest
+from selectroute.registry.model import Destination, Subscription, time_of, time_text
+from selectroute.store.digests import canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 
 _LONG_KEY: Final = 128
@@ -32,9 +34,54 @@ def topic_key(topic: str | None) -> str | None:
 
 def body_of(one: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
-    data = one.to_json()
-    del data["revision"]
-    return _ENCODER.encode(data)
+    return body_text(
+        one.id,
+        one.name,
+        one.topic,
+        one.selector,
+        one.dialect,
+        one.seltype,
+        one.destination,
+        one.status.value,
+        one.labels,
+        time_text(one.created),
+        time_text(one.modified),
+    )
+
+
+def body_text(
+    id: str,
+    name: str,
+    topic: str | None,
+    selector: str,
+    dialect: str,
+    seltype: str,
+    destination: Destination,
+    status: str,
+    labels: Mapping[str, str],
+    created: str,
+    modified: str,
+) -> str:
+    """Return the fields of a subscription as `body_of` does: the members of `Subscription.to_json`, in their
+    order. Written out, because an encoder of any object takes three times as long.
+    """
+    return (
+        f'{{"id":{quoted(id)},"name":{quoted(name)},"topic":{"null" if topic is None else quoted(topic)},'
+        f'"selector":{quoted(selector)},"dialect":{quoted(dialect)},"seltype":{quoted(seltype)},'
+        f'"destination":{_destination(destination)},"status":{quoted(status)},'
+        f'"labels":{label_text(labels) if labels else "{}"},'
+        f'"created":{quoted(created)},"modified":{quoted(modified)}}}'
+    )
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Return labels as JSON."""
+    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in labels.items()]) + "}"
+
+
+@lru_cache(maxsize=1_024)
+def _destination(one: Destination) -> str:
+    return _ENCODER.encode(one.to_json())
 
 
 def from_body(body: str, revision: int) -> Subscription:
@@ -61,6 +108,26 @@ def view_row(
     """Return the row of the view for a state of the log; `topic` is its `topic_key`."""
     state = id, name, topic, dialect, status, *position
     return ViewRow(*state, row_digest(*state, body))
+
+
+def added_rows(
+    added: Iterable[tuple[str, str, str | None, str, str, str]], revision: int, first: int
+) -> list[ViewRow]:
+    """Return the rows of the view for many subscriptions that are added by one revision, from the change
+    `first` on: of each its id, name, key of the topic, dialect, status and body. As `view_row` does, in half
+    of the time.
+    """
+    at = canonical(revision).decode()
+    rows: list[ViewRow] = []
+    for seq, (id, name, topic, dialect, status, body) in enumerate(added, first):
+        number = str(seq)
+        data = (
+            f"{len(id)}:{id}{len(name)}:{name}{'-' if topic is None else f'{len(topic)}:{topic}'}"
+            f"{len(dialect)}:{dialect}{len(status)}:{status}{at}{len(number)}:{number}{len(body)}:{body}"
+        )
+        seal = hashlib.sha256(data.encode(errors="surrogatepass")).digest()
+        rows.append(ViewRow(id, name, topic, dialect, status, revision, seq, seal))
+    return rows
 
 
 def subscriptions_with_state() -> Select[Any]:

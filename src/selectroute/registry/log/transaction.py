@@ -11,6 +11,8 @@ savepoint, and a hundred small ones cost a few statements.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +30,7 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import activity, change, counter, label, subscription
 from selectroute.registry.model import Subscription
-from selectroute.store.digests import chained
+from selectroute.store.digests import canonical, chained
 from selectroute.store.inserts import insert_rows
 
 # Built once: building a statement takes longer than executing it.
@@ -268,3 +270,21 @@ def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str) 
     """Return the columns of a change in the log, with the digest that follows `digest`."""
     values = revision, seq, *row, time
     return LoggedRow(*values, chained(digest, *values))
+
+
+def chained_adds(
+    digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str
+) -> list[LoggedRow]:
+    """Return the rows of many adds, id and body of each, from the change `first` of a revision on. As
+    `chained_row` does, in half of the time.
+    """
+    before, op, after = (
+        canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time))
+    )
+    rows: list[LoggedRow] = []
+    for seq, (id, body) in enumerate(added, first):
+        number = str(seq)
+        data = f"{before}{len(number)}:{number}{op}{len(id)}:{id}{len(body)}:{body}{after}"
+        digest = hashlib.sha256(digest + data.encode(errors="surrogatepass")).digest()
+        rows.append(LoggedRow(revision, seq, "add", id, body, None, None, time, digest))
+    return rows

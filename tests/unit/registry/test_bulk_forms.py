@@ -1,0 +1,102 @@
+"""Quick forms that an import uses give the same as the plain ones, for whatever is imported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectroute.registry.bulk import staging
+from selectroute.registry.log.rows import added_rows, body_of, from_body, view_row
+from selectroute.registry.log.transaction import LogRow, chained_adds, chained_row
+from selectroute.registry.model import Destination, Status, Subscription, time_text
+from selectroute.store.digests import START
+
+_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates are stored too
+_TIMES = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+_DESTINATIONS = st.sampled_from([Destination(), Destination("queue", "A/b"), Destination("kafka", "c?g=1")])
+_SUBSCRIPTIONS = st.builds(
+    Subscription,
+    id=_TEXT,
+    name=_TEXT,
+    topic=st.none() | _TEXT,
+    selector=_TEXT,
+    dialect=_TEXT,
+    seltype=st.sampled_from(["NONE", "STANDARD", "EXTENDED"]),
+    destination=_DESTINATIONS,
+    status=st.sampled_from(Status),
+    labels=st.dictionaries(_TEXT, _TEXT, max_size=3),
+    revision=st.integers(0, 2**63 - 1),
+    created=_TIMES,
+    modified=_TIMES,
+)
+
+
+@given(_SUBSCRIPTIONS)
+def test_a_body_is_what_an_encoder_writes(one):
+    data = one.to_json()
+    del data["revision"]
+    assert body_of(one) == json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    assert from_body(body_of(one), one.revision) == one
+
+
+_ROWS = st.lists(st.tuples(_TEXT, _TEXT, st.none() | _TEXT, _TEXT, _TEXT, _TEXT), max_size=4)
+
+
+@given(_ROWS, st.integers(0, 2**63 - 1), st.integers(0, 2_000_000))
+def test_many_rows_of_the_view_are_what_each_alone_is(added, revision, first):
+    alone = [view_row(*one[:5], (revision, seq), one[5]) for seq, one in enumerate(added, first)]
+    assert added_rows(added, revision, first) == alone
+
+
+@given(
+    st.lists(st.tuples(_TEXT, _TEXT), max_size=4),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 99),
+    _TIMES.map(time_text),
+)
+def test_many_adds_are_chained_as_one_after_the_other(added, revision, first, time):
+    digest, alone = START, []
+    for seq, (id, body) in enumerate(added, first):
+        alone.append(chained_row(digest, revision, seq, LogRow("add", id, body), time))
+        digest = alone[-1].digest
+    assert chained_adds(START, revision, first, added, time) == alone
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_TEXT, inner, max_size=2),
+    max_leaves=4,
+).map(json.dumps)
+_AROUND = st.sampled_from(["", "\n", "\r\n", " ", "\t", "\ufeff", "{}", "x", "\x0b", "\n\n"])
+
+
+@given(st.tuples(_AROUND, _JSON | _TEXT, _AROUND).map("".join))
+def test_a_line_is_read_or_refused_as_by_the_standard_library(line):
+    try:
+        wanted = json.loads(line)
+    except ValueError as error:
+        with pytest.raises(ValueError) as found:
+            staging._parsed(line)
+        assert str(found.value) == str(error)
+    else:
+        assert staging._parsed(line) == wanted
+
+
+@given(_SUBSCRIPTIONS, st.none() | st.sampled_from(Status))
+def test_a_line_of_the_file_has_the_body_that_would_be_registered(one, status):
+    one = replace(one, created=one.modified, status=status or Status.ACTIVE)
+    if any(mark in f"{one.id}{one.name}{one.dialect}" for mark in "\t\n\r"):
+        return  # refused before
+    if one.topic is not None and any("\ud800" <= mark <= "\udfff" for mark in one.topic):
+        return  # likewise
+    line = staging._Line(7, one.id, one.spec, status)
+    now = one.to_json()["created"]
+    found = staging._staged(staging._text(line, one.seltype, now))
+    assert found.body == body_of(replace(one, labels=dict(sorted(one.labels.items()))))
+    assert (found.number, found.status, found.id, found.name) == (7, status, one.id, one.name)
+    assert dict(found.labels) == dict(one.labels)
