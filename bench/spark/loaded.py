@@ -50,8 +50,7 @@ def measured(size: Size, messages: int, repetitions: int, folder: Path, spark: S
         )  # fmt: skip
         for line in done.stdout.splitlines():
             row: dict[str, Any] = json.loads(line)
-            found = row.pop("found", None)
-            if found is not None and Expected(*found) != size.check:
+            if "found" in row and (found := Expected(*row.pop("found"))) != size.check:
                 raise WrongCountError(f"{LOAD} {size.name}: found {found}, expected {size.check}")
             taken.append(Sample(LOAD, row.pop("engine"), size.workload, size.rules, **row))
     return [*taken, *_streamed(size, messages, repetitions, folder, spark)]
