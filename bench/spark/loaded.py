@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import selectroute as sr
-from bench.definition import LOAD, Size
+from bench.definition import CHECKED, LOAD, Size
 from bench.measure import Sample, WrongCountError
 from bench.spark.engines import FILE_ROWS, write_files
 from bench.workloads import replies
@@ -63,25 +64,28 @@ def _streamed(
     opens the snapshot.
     """
     count = messages + _FILES_A_BATCH * FILE_ROWS
-    write_files(folder / "in", lambda rows, start: replies.messages(size.rules, rows, start), count)
+    write_files(folder / "in", partial(replies.messages, size.rules), count)
+    expected = replies.expected(size.rules, count).matches
     for repetition in range(repetitions):
-        reports: list[BatchReport] = []
-        ends: list[float] = []
-
-        def on_batch(
-            report: BatchReport, reports: list[BatchReport] = reports, ends: list[float] = ends
-        ) -> None:
-            reports.append(report)
-            ends.append(time.perf_counter())
-
-        out = folder / f"out-{repetition}"
-        job = Job.of(folder / "in", folder / "loaded", out, max_files=_FILES_A_BATCH)
-        start_fanout(spark, job, available_now=True, on_batch=on_batch).wait()
-        found = sum(one.counts.deliveries for one in reports)
-        if found != (expected := replies.expected(size.rules, count).matches):
+        ended = _run(folder, folder / f"out-{repetition}", spark)
+        found = sum(one.counts.deliveries for _, one in ended)
+        if found != expected:
             raise WrongCountError(f"{LOAD} {size.name}: the job made {found} deliveries, not {expected}")
-        timed = sum(one.counts.messages for one in reports[1:])
-        yield Sample(LOAD, "stream", size.workload, size.rules, timed, repetition, ends[-1] - ends[0])
+        timed = sum(one.counts.messages for _, one in ended[1:])
+        seconds = ended[-1][0] - ended[0][0]
+        yield Sample(LOAD, "stream", size.workload, size.rules, timed, repetition, seconds)
+
+
+def _run(folder: Path, out: Path, spark: SparkSession) -> list[tuple[float, BatchReport]]:
+    """Run the job on all that there is; return when each batch ended, with its report."""
+    ended: list[tuple[float, BatchReport]] = []
+    job = Job.of(folder / "in", folder / "loaded", out, max_files=_FILES_A_BATCH)
+
+    def on_batch(report: BatchReport) -> None:
+        ended.append((time.perf_counter(), report))
+
+    start_fanout(spark, job, available_now=True, on_batch=on_batch).wait()
+    return ended
 
 
 def _load(folder: str, rules: int, repetitions: int) -> Iterator[dict[str, Any]]:
@@ -130,14 +134,12 @@ def _load(folder: str, rules: int, repetitions: int) -> Iterator[dict[str, Any]]
                 yield {"engine": "change", "messages": 1, "repetition": place, "seconds": seconds}
 
 
-def _match(
-    folder: str, rules: int, messages: int, repetitions: int, checked: int
-) -> Iterator[dict[str, Any]]:
+def _match(folder: str, rules: int, messages: int, repetitions: int) -> Iterator[dict[str, Any]]:
     """Open the snapshot, match the checked messages, and then others, in batches."""
     began = time.perf_counter()
     snapshot = sr.Snapshot.open(folder)
     yield {"engine": "open", "messages": rules, "repetition": 0, "seconds": time.perf_counter() - began}
-    ordinals = snapshot.match(replies.messages(rules, checked)).ordinals
+    ordinals = snapshot.match(replies.messages(rules, CHECKED)).ordinals
     numbers = [int(id[1:]) for id in snapshot.ids.take(pa.array(ordinals)).to_pylist()]
     found = [len(numbers), sum(numbers)]
     for repetition in range(repetitions):
@@ -161,7 +163,7 @@ if __name__ == "__main__":
     _rules, _messages, _repetitions = map(int, _numbers)
     _steps: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "load": lambda: _load(_folder, _rules, _repetitions),
-        "match": lambda: _match(_folder, _rules, _messages, _repetitions, 2_000),
+        "match": lambda: _match(_folder, _rules, _messages, _repetitions),
     }
     for _row in _steps[_step]():
         print(json.dumps(_row), flush=True)

@@ -65,17 +65,12 @@ class Budget:
         self._most = most
         self._spent = 0
 
-    @property
-    def is_exceeded(self) -> bool:
-        """True once more was spent than there was: whatever follows is refused too."""
-        return self._most is not None and self._spent > self._most
-
     def spend(self, literals: int, length: int) -> None:
         """Charge a subscription with `literals` literals and `length` characters of selector and topic
         filter. Raises `TooCostlyError`.
         """
         self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
-        if self.is_exceeded:
+        if self._most is not None and self._spent > self._most:
             raise TooCostlyError(
                 f"the selectors expand to more than {self._most:,} conditions beyond the written ones: "
                 "write fewer ORs inside ANDs, or send the subscriptions in smaller parts"

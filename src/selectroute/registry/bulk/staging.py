@@ -34,14 +34,7 @@ from selectroute.registry.errors import (
 from selectroute.registry.log.revision import new_id
 from selectroute.registry.log.rows import body_text, label_text, topic_key
 from selectroute.registry.model import Status, SubscriptionSpec, time_text
-from selectroute.registry.specification import (
-    PLAIN_LITERALS,
-    Budget,
-    Checks,
-    check_fields,
-    check_id,
-    wrong_seltype,
-)
+from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits
 from selectroute.store.errors import ReadOnlyError
@@ -247,8 +240,6 @@ def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
         if line.spec.seltype not in (None, seltype):
             wrong.append(LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype))))
             continue
-        if literals <= PLAIN_LITERALS and not budget.is_exceeded:
-            continue  # free of charge
         try:
             budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
         except TooCostlyError as error:

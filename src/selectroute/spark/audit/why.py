@@ -97,7 +97,7 @@ def why(
     )
     letters = [one for one in wanted_letters(output, wanted) if one.subscription in (None, subscription)]
     took = {one.replay for one in letters if one.replay is not None}
-    replays = {batch: int((commits.read(batch) or {})["revision"]) for batch in sorted(took, reverse=True)}
+    replays = {batch: _revision_of(commits, batch) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
         message = _of_record(record, place, fetch)
     elif record["input"].startswith(FRAME):
@@ -117,6 +117,12 @@ def why(
     unread = message if isinstance(message, str) else None
     known = None if isinstance(message, str) else message
     return Why(commit["batch"], revision, delivered, letters, replays, known, unread, row, verdict, newest)
+
+
+def _revision_of(commits: Commits, replay: int) -> int:
+    commit = commits.read(replay)
+    assert commit is not None, "letters are taken by the commit of a replay"
+    return int(commit["revision"])
 
 
 def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
