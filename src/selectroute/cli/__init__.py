@@ -33,7 +33,7 @@ from selectroute.cli.commands.warm import warm
 from selectroute.cli.exit_codes import CONFLICT, EPILOG, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
 from selectroute.cli.help import readable
 from selectroute.cli.inputs import InvalidFileError
-from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible
+from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible, interruption_kept
 from selectroute.extras import importing
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
@@ -109,7 +109,7 @@ def main() -> None:
     interruptible()
     try:
         try:
-            with importing():
+            with interruption_kept(), importing():
                 app(prog_name="selectroute")
         finally:
             if sys.stdout is not None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
 from selectroute.service.stopping import Stop, handled
 
@@ -21,15 +21,50 @@ class Interrupted(SystemExit):
     """End of a command by Ctrl-C. Not a KeyboardInterrupt, for which click has another exit code."""
 
 
+_AGAIN_SECONDS: Final = 0.1
+
+
 def interruptible() -> None:
     """Make Ctrl-C end this process with one line and exit code 130. Only in the main thread."""
     if threading.current_thread() is threading.main_thread():
+        sys.unraisablehook = _unraisable
+        signal.signal(signal.SIGALRM, _interrupt)
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+@contextmanager
+def interruption_kept() -> Iterator[None]:
+    """Raise `Interrupted` where a library has made another error of it; interrupt no more after the block."""
+    try:
+        yield
+    except Exception as error:
+        if signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
+            raise Interrupted(INTERRUPTED) from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Interrupt what runs now, and again a little later unless cleanup has begun by then.
+
+    An exception can be lost: Python discards it in finalisers and callbacks, and extension modules while they
+    are imported.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that cleanup is not interrupted
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+    handled_now = sys.exception()
+    while handled_now is not None:
+        if isinstance(handled_now, Interrupted):
+            return
+        handled_now = handled_now.__context__
     raise Interrupted(INTERRUPTED)
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Report an exception that Python discards, unless it is an interruption, which comes again."""
+    if not isinstance(what.exc_value, Interrupted):
+        sys.__unraisablehook__(what)
 
 
 @contextmanager

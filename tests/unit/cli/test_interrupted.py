@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -57,6 +59,55 @@ def test_a_command_is_interrupted_while_it_loads(started, seconds):
     time.sleep(seconds)
     command.type_ctrl_c()
     assert command.ended() in (INTERRUPTED, 3), command.shown  # 3: it was done before
+
+
+DISCARDED = """
+import os, signal, time
+from selectroute.cli.stopping import Interrupted, interruptible, interruption_kept
+
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        print("not reached: Python discards what is raised here")
+
+interruptible()
+try:
+    with interruption_kept():
+        try:
+            one = Finalised()
+            del one
+            time.sleep(300)
+        finally:
+            time.sleep(0.5)
+            print("cleaned up")
+except Interrupted as end:
+    time.sleep(0.5)
+    print(f"interrupted {end.code}")
+"""
+
+CONVERTED = """
+import os, signal
+from selectroute.cli.stopping import Interrupted, interruptible, interruption_kept
+
+interruptible()
+try:
+    with interruption_kept():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except BaseException as error:
+            raise ValueError("a library's error") from error
+except Interrupted as end:
+    print(f"interrupted {end.code}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [(DISCARDED, "cleaned up\ninterrupted 130\n"), (CONVERTED, "interrupted 130\n")],
+)
+def test_an_interruption_is_not_lost_in_python_or_a_library(program, shown):
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+    assert (ended.stdout, ended.stderr) == (shown, "")
 
 
 def test_building_and_importing_are_interrupted_with_one_line(started, many, tmp_path):
