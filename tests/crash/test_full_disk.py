@@ -21,7 +21,7 @@ FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 @pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.nightly)])
 @pytest.mark.slow
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
-    program = [sys.executable, "-m", "tests.crash.programs.stream_faults"]
+    program = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults"]
     command = [*program, "--step", "43", "--table-format", table_format]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.stderr.startswith("nothing was tried"):
@@ -34,7 +34,7 @@ def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_form
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path, table_format):
-    from tests.crash.programs.full_disk import routed
+    from tests.crash.programs.streams.full_disk import routed
 
     assert routed(tmp_path / "world", *shim(tmp_path), at=30, table_format=table_format)
 
@@ -42,7 +42,7 @@ def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_a_disk_that_is_full_when_spark_notes_a_batch_as_done_is_no_obstacle_afterwards(tmp_path):
-    from tests.crash.programs.full_disk import routed
+    from tests.crash.programs.streams.full_disk import routed
 
     assert routed(tmp_path / "world", *shim(tmp_path), at=1, logged="commits/1")
 

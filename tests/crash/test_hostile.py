@@ -10,7 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.folder import format as file_format
-from tests.crash.programs import hostile
+from tests.crash.programs.files import hostile
 from tests.unit.index.published import small
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.nightly, *BROKER]
 
 
 def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_be_found(kafka, tmp_path):
-    from tests.crash.programs.kafka import KILLS, Killed
-    from tests.crash.programs.kafka_check import check
-    from tests.crash.programs.kafka_flow import Flow
+    from tests.crash.programs.streams.kafka import KILLS, Killed
+    from tests.crash.programs.streams.kafka_check import check
+    from tests.crash.programs.streams.kafka_flow import Flow
 
     home = tmp_path / "stream"
     home.mkdir()

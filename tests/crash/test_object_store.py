@@ -1,4 +1,4 @@
-"""A job in an object store: short runs; ``python -m tests.crash.programs.object_store`` has the long ones."""
+"""Short runs of a job in an object store; `tests.crash.programs.streams.object_store` has the long ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parts():
     "kind", ["s3", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("azure", "gcs"))]
 )
 def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path, kind):
-    from tests.crash.programs.object_store import run_two
+    from tests.crash.programs.streams.object_store import run_two
 
     assert "0 lost, 0 twice" in run_two(tmp_path, 3, kind)
 
@@ -26,13 +26,13 @@ def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path, kind):
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["azure", "gcs"])
 def test_a_job_that_is_killed_loses_nothing_in_the_store_of_another_vendor(tmp_path, kind):
-    from tests.crash.programs.object_store import run
+    from tests.crash.programs.streams.object_store import run
 
     assert "0 lost, 0 twice" in run(tmp_path, kills=2, seed=5, rate=0.03, kind=kind)
 
 
 @pytest.mark.slow
 def test_a_job_that_is_killed_loses_nothing_in_a_store_that_fails(tmp_path):
-    from tests.crash.programs.object_store import run
+    from tests.crash.programs.streams.object_store import run
 
     assert "0 lost, 0 twice" in run(tmp_path, kills=1, seed=5, rate=0.03)

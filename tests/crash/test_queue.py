@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.crash.programs import queue as crash
+from tests.crash.programs.queues import queue as crash
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed (the extra `service`)")
 
-from tests.crash.programs import queue_service as crash
+from tests.crash.programs.queues import queue_service as crash
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from selectroute.registry.registry import Registry
-from tests.crash.programs import registry as crash
+from tests.crash.programs.registry import registry as crash
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
-from tests.crash.programs import service
+from tests.crash.programs.registry import service
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
-from tests.crash.programs import several
+from tests.crash.programs.registry import several
 from tests.support.components import POSTGRES
 
 pytestmark = pytest.mark.slow

@@ -254,7 +254,7 @@ def test_jobs_on_kafka_and_what_shows_their_records(shell, kafka):
 @pytest.mark.nightly
 @pytest.mark.application
 def test_a_cluster_runs_a_job(shell):
-    from tests.support import cluster
+    from tests.support.servers import cluster
 
     submit, servers = code("docs/how-to/clusters.md", "cluster")
     port = str(*free_ports(1))

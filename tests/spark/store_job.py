@@ -14,8 +14,8 @@ from selectroute.spark import Job, start_fanout
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
-from tests.support.object_stores import ObjectStore
 from tests.support.remote_world import for_workers
+from tests.support.servers.object_stores import ObjectStore
 
 RED, BLUE = ({"color": {"type": "string", "value": color}} for color in ("red", "blue"))
 

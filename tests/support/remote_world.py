@@ -27,7 +27,7 @@ from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from selectroute.storage.owned import begin, owned
 from selectroute.testing.world import World, run_here
-from tests.support.s3 import BUCKET, clients_of, environment
+from tests.support.servers.s3 import BUCKET, clients_of, environment
 
 
 def numba_cache() -> str:

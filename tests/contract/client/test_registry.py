@@ -48,7 +48,7 @@ from tests.contract.registry.test_transfer import (  # noqa: F401
     test_an_export_has_what_get_has,
     test_an_export_may_be_of_the_past,
 )
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 pytestmark = pytest.mark.slow
 

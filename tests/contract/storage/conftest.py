@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from selectroute.storage import Location
-from tests.support.s3 import BUCKET, clients_of
+from tests.support.servers.s3 import BUCKET, clients_of
 
 
 @pytest.fixture(

@@ -28,7 +28,7 @@ from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 from selectroute.testing.world import World, files_of
-from tests.crash.programs.stream_faults import TOPIC, Topics
+from tests.crash.programs.streams.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO

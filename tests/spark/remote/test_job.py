@@ -22,7 +22,7 @@ from selectroute.spark import JobError, rerun, start_fanout
 from selectroute.store.engine import Store
 from tests.spark.queue_world import Queues, delivery_ids, numbered
 from tests.spark.remote.places import places_of
-from tests.support.s3 import SECRET
+from tests.support.servers.s3 import SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -20,11 +20,12 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
 from selectroute.storage import Location
 from tests.crash.programs.command import wait_until
-from tests.crash.programs.object_store import kill
+from tests.crash.programs.streams.object_store import kill
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.stream.test_application import command
 from tests.support.components import KAFKA
-from tests.support.faulty_proxy import (
+from tests.support.remote_world import for_workers
+from tests.support.servers.faulty_proxy import (
     answers_between_commits,
     between_commits,
     faulty_proxy,
@@ -32,8 +33,7 @@ from tests.support.faulty_proxy import (
     slow_after_first,
     waited_for,
 )
-from tests.support.remote_world import for_workers
-from tests.support.s3 import store_at
+from tests.support.servers.s3 import store_at
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 

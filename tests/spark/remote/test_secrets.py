@@ -15,10 +15,10 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 from selectroute.storage import Location
 from tests.spark.remote.places import places_of
 from tests.spark.store_job import RED, deliveries, drop, publish
-from tests.support.azure import KEY
-from tests.support.faulty_proxy import faulty_proxy
-from tests.support.gcs import PRIVATE_KEY
-from tests.support.s3 import SECRET, store_at
+from tests.support.servers.azure import KEY
+from tests.support.servers.faulty_proxy import faulty_proxy
+from tests.support.servers.gcs import PRIVATE_KEY
+from tests.support.servers.s3 import SECRET, store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -19,8 +19,8 @@ from selectroute.spark.stream.fan_out import FanOut
 from selectroute.storage import Location
 from tests.spark.queue_world import A, Queues, numbered
 from tests.spark.store_job import RED, drop, job_of, publish, run
-from tests.support.faulty_proxy import faulty_proxy
-from tests.support.s3 import BUCKET, SECRET, environment, store_at
+from tests.support.servers.faulty_proxy import faulty_proxy
+from tests.support.servers.s3 import BUCKET, SECRET, environment, store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ import pytest
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.runtime.java import find_java
-from tests.support.cluster import ROOT, environment, running, submit_command
 from tests.support.components import missing
+from tests.support.servers.cluster import ROOT, environment, running, submit_command
 
 pytestmark = [pytest.mark.application, pytest.mark.slow]
 CONF = ROOT / "streaming" / "conf"

@@ -14,7 +14,7 @@ import yaml
 from selectroute.cli import app
 from selectroute.storage import Location
 from tests.spark.runtime.spark_settings import is_known, known_settings
-from tests.support.cluster import ROOT
+from tests.support.servers.cluster import ROOT
 
 STREAMING = ROOT / "streaming"
 MANIFESTS = ["kubeflow-operator", "apache-operator"]

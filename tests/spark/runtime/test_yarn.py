@@ -25,9 +25,9 @@ import pytest
 import selectroute as sr
 from selectroute.spark.audit.audit import audit
 from selectroute.storage import Location
-from tests.support.cluster import ROOT
-from tests.support.hadoop import hadoop
 from tests.support.remote_world import RemoteWorld
+from tests.support.servers.cluster import ROOT
+from tests.support.servers.hadoop import hadoop
 
 pytestmark = [pytest.mark.application, pytest.mark.nightly]
 SELECTORS = {

@@ -35,7 +35,7 @@ from selectroute.spark.sources.files.readers import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
 from selectroute.spark.worker.task import RecordReader, TaskSettings, judge
 from tests.spark.kafka_rows import rows
-from tests.support.schema_registry import GUID, RegistryServer
+from tests.support.servers.schema_registry import GUID, RegistryServer
 from tests.unit.kafka.schemas.test_protobuf import Order
 
 MOST = 1 << 20

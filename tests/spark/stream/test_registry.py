@@ -145,7 +145,7 @@ def test_a_stream_says_whether_it_ended_or_failed(spark, world, registry, publis
 @pytest.mark.parametrize("over_http", [False, True])
 def test_a_database_and_a_service_are_followed_alike(world, registry, published, over_http):
     from selectroute.client.registry import RemoteRegistry
-    from tests.support.serving import served
+    from tests.support.servers.serving import served
 
     registry.register(RED_SPEC, id="red")
     published.catch_up()

@@ -19,8 +19,9 @@ from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
 from tests.spark.queue_world import A, Queues
 from tests.spark.store_job import BLUE, RED, deliveries, drop, job_of, publish, run
-from tests.support.azure import ACCOUNT
-from tests.support.faulty_proxy import (
+from tests.support.remote_world import RemoteWorld
+from tests.support.servers.azure import ACCOUNT
+from tests.support.servers.faulty_proxy import (
     answers_between_commits,
     between_commits,
     faulty_proxy,
@@ -28,9 +29,8 @@ from tests.support.faulty_proxy import (
     slow_after_first,
     waited_for,
 )
-from tests.support.object_stores import BUCKET
-from tests.support.remote_world import RemoteWorld
-from tests.support.s3 import store_at
+from tests.support.servers.object_stores import BUCKET
+from tests.support.servers.s3 import store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

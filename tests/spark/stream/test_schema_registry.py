@@ -17,7 +17,7 @@ from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.storage import Location
 from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
-from tests.support.schema_registry import RegistryServer
+from tests.support.servers.schema_registry import RegistryServer
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 

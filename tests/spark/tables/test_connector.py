@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import selectroute as sr
 from selectroute.spark.audit.audit import audit
-from tests.support.delta_connector import KILLED, in_spark
+from tests.support.servers.delta_connector import KILLED, in_spark
 
 pytestmark = pytest.mark.spark
 

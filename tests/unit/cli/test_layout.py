@@ -10,7 +10,7 @@ import typer
 
 from selectroute.cli import app
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 from tests.unit.cli.terminal import run as run_in_terminal
 
 

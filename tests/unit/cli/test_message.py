@@ -9,7 +9,7 @@ import pytest
 from selectroute.index.folder.format import publish
 from selectroute.index.jsonl import build_from_lines
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 LINES = [
     '{"id": "heavy", "topic": "cars/+", "selector": "weight > 2500"}',

@@ -15,7 +15,7 @@ from selectroute.queues.sql import bulk as bulks
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.support.queue_calls import hex_of, id_of
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 
 @pytest.fixture

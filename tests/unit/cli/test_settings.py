@@ -12,7 +12,7 @@ import pytest
 from selectroute.cli.commands.serve import serve
 from selectroute.cli.settings import OF_SERVICE
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 
 @pytest.fixture

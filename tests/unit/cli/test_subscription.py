@@ -9,7 +9,7 @@ import time
 import pytest
 
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 CAR = "JMSType = 'car' AND weight > 2500"
 LIGHT = '{"topic": "cars/eu", "headers": {"JMSType": "car"}, "properties": {"weight": 5}}'

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")
 MEDIA = "application/problem+json"

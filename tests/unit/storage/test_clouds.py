@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("obstore", reason="obstore is not installed (the extra `storage`)")
 
 from selectroute.storage import DeniedError, Location, StorageError
-from tests.support.azure import ACCOUNT, KEY
-from tests.support.object_stores import in_environment
+from tests.support.servers.azure import ACCOUNT, KEY
+from tests.support.servers.object_stores import in_environment
 
 CREDENTIALS = {"AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT, "AZURE_STORAGE_ACCOUNT_KEY": KEY}
 

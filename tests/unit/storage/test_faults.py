@@ -7,8 +7,8 @@ import pytest
 
 from selectroute.storage import DeniedError, Location, UnreachableError
 from selectroute.storage.patient import patient
-from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.s3 import BUCKET, clients_of
+from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
+from tests.support.servers.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.objects import delta_options
 from selectroute.storage.patient import OutageWarning, patient
-from tests.support.s3 import BUCKET, clients_of
+from tests.support.servers.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
 

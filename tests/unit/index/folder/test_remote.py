@@ -15,7 +15,7 @@ from selectroute.index.folder.manifest import revisions
 from selectroute.index.folder.retention import collect
 from selectroute.storage import Location
 from selectroute.storage.objects import ObjectStorage
-from tests.support.s3 import BUCKET, clients_of
+from tests.support.servers.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
 

@@ -34,8 +34,8 @@ from selectroute.spark import JavaError
 from selectroute.spark.runtime.java import find_java
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
-from tests.support.certificates import PASSWORD, Authority
 from tests.support.components import BROKER, missing
+from tests.support.servers.certificates import PASSWORD, Authority
 
 pytestmark = [pytest.mark.nightly, *BROKER]
 

@@ -17,7 +17,7 @@ from selectroute.kafka.client.settings import (
     client_settings,
     hide_secrets_from_logs,
 )
-from tests.support.certificates import PASSWORD, Authority
+from tests.support.servers.certificates import PASSWORD, Authority
 
 SECRET = "hunter2"
 PACKAGE = "org.apache.kafka.common.security"

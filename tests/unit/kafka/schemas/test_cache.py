@@ -20,7 +20,7 @@ from selectroute.kafka.schemas.cache import (
     SchemaUnavailableError,
     open_schemas,
 )
-from tests.support.schema_registry import GUID, RegistryServer
+from tests.support.servers.schema_registry import GUID, RegistryServer
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "n", "type": "int"}]}
 PATHS = (("n",),)

@@ -12,7 +12,7 @@ import pytest
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.model import SubscriptionSpec
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 

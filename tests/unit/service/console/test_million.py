@@ -11,7 +11,7 @@ import pytest
 from bench.workloads.catalogue import WORKLOADS
 from selectroute.registry.registry import Registry
 from selectroute.selector import Message, Selector
-from tests.support.serving import served
+from tests.support.servers.serving import served
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("browser")]
 

@@ -15,7 +15,7 @@ import pyspark
 
 from selectroute.spark.runtime.java import find_java
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _DEPLOY = "org.apache.spark.deploy"
 
 

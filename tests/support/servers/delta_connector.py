@@ -5,7 +5,8 @@ table fails, because it calls a constructor of ``LogicalRDD`` that 4.3 no longer
 (``NoSuchMethodError``). So PySpark 4.2.0 is installed beside the one that all other tests use, and comes
 before it on the path of the process.
 
-``python -m tests.support.delta_connector STEP FOLDER`` is that process; what it saw is a line of JSON.
+``python -m tests.support.servers.delta_connector STEP FOLDER`` is that process; what it saw is a line of
+JSON.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.components import missing
-from tests.support.object_stores import installed
+from tests.support.servers.object_stores import installed
 
 SPARK = "4.2.0"
 DELTA = "4.4.0"
 KILLED = 9
 """Exit code of a process that ends itself in the middle of a batch."""
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 def pyspark() -> Path:
@@ -45,7 +46,7 @@ def in_spark(step: str, folder: Path, code: int = 0) -> Any:
     """
     path = os.pathsep.join(map(str, (pyspark(), _ROOT / "src", _ROOT)))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.delta_connector", step, str(folder)],
+        [sys.executable, "-m", "tests.support.servers.delta_connector", step, str(folder)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

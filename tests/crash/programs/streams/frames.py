@@ -1,10 +1,10 @@
 """A stream of a DataFrame's rows to folders and a queue that is killed again and again.
 
-``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a source in
-Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL):
-at random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
-routed, each number must be in the deliveries once and on the queue once. ``--table-format delta`` has tables
-that are compacted every three batches.
+``python -m tests.crash.programs.streams.frames --kills 20 --failpoints 2``. The rows are numbers of a source
+in Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed
+(SIGKILL): at random instants, and so often right before and after each step of a batch (see `failpoint`).
+When all is routed, each number must be in the deliveries once and on the queue once. ``--table-format delta``
+has tables that are compacted every three batches.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from selectroute.spark import Position, local_session, start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.testing.world import World
+from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, fail_at
 from tests.spark.queue_world import A, Queues
 
-ROOT = Path(__file__).parents[3]
 BATCH = 400
 STEPS = ("offsets", "pin", "plan", PUT, "match", "commit", "publish", "return")
 KILLS = ("kills at random instants", "kills at steps")

@@ -1,9 +1,9 @@
 """A registry whose process is killed again and again while clients write to it.
 
-``python -m tests.crash.programs.registry --kills 500``. Each round a process opens the registry, where four
-clients register, replace, remove, pause, apply several changes at once and import, and a publisher follows;
-it is killed (SIGKILL) at a random instant. What each client was about to do, and what was acknowledged,
-stands in a file. Then another process checks that
+``python -m tests.crash.programs.registry.registry --kills 500``. Each round a process opens the registry,
+where four clients register, replace, remove, pause, apply several changes at once and import, and a publisher
+follows; it is killed (SIGKILL) at a random instant. What each client was about to do, and what was
+acknowledged, stands in a file. Then another process checks that
 
 - the database verifies, and every acknowledged change is in the log, under the revision that was told;
 - a change that was not acknowledged is there as a whole or not at all;

@@ -1,10 +1,10 @@
 """`selectroute serve`, killed again and again while clients put messages over HTTP and get them.
 
-``python -m tests.crash.programs.queue_service --kills 100``. Each round the service is started, clients put,
-get by ids that they first write down, get whatever is first, wait, and hang up while they wait; then it is
-killed (SIGKILL) at a random instant. What was asked and answered is accounted for as in `queue`: a message
-whose put was answered is on the queue, or its get was answered, or was under way when the service died; none
-was got twice; and what a client waited for that hung up is there for the others.
+``python -m tests.crash.programs.queues.queue_service --kills 100``. Each round the service is started,
+clients put, get by ids that they first write down, get whatever is first, wait, and hang up while they wait;
+then it is killed (SIGKILL) at a random instant. What was asked and answered is accounted for as in `queue`: a
+message whose put was answered is on the queue, or its get was answered, or was under way when the service
+died; none was got twice; and what a client waited for that hung up is there for the others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from urllib.parse import quote
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.programs.command import LOST, Connection, Threads, let_work, wait_until
-from tests.crash.programs.queue import account
-from tests.crash.programs.registry import kill_command
-from tests.crash.programs.service import START_SECONDS, answers, free_port, serve
+from tests.crash.programs.queues.queue import account
+from tests.crash.programs.registry.registry import kill_command
+from tests.crash.programs.registry.service import START_SECONDS, answers, free_port, serve
 
 CLIENTS = 6
 KILLS_A_DATABASE = 10

@@ -1,6 +1,6 @@
 """Many clients that change the same subscriptions.
 
-``python -m tests.crash.programs.clients --operations 100000``
+``python -m tests.crash.programs.registry.clients --operations 100000``
 
 64 clients talk to a real `selectroute serve`. Each subscription has a counter among its labels. A client
 reads it, counts one up by PATCH or PUT with the ETag that it read, and now and then sends an ETag that it

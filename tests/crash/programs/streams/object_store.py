@@ -1,9 +1,9 @@
 """A job with all of its folders in an object store that fails, killed again and again.
 
-``python -m tests.crash.programs.object_store --kills 200``: a server that speaks S3, behind a proxy that
-answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream run``
-as a user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files
-arrive. Afterwards every delivery in the Delta table is held against the reference evaluator under the
+``python -m tests.crash.programs.streams.object_store --kills 200``: a server that speaks S3, behind a proxy
+that answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream
+run`` as a user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and
+files arrive. Afterwards every delivery in the Delta table is held against the reference evaluator under the
 revision of its batch: nothing is lost, nothing is there twice. ``--store azure`` and ``--store gcs`` do the
 same with servers that speak the protocols of Azure and Google. ``--each-write 1`` kills the job right before
 and right after each write of a run, from its first to its last, in turn.
@@ -31,12 +31,12 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from tests.crash.programs.command import ROOT, wait_until
-from tests.support.azure import azure_server
-from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.gcs import gcs_server
-from tests.support.object_stores import ObjectStore
 from tests.support.remote_world import numba_cache
-from tests.support.s3 import s3_store
+from tests.support.servers.azure import azure_server
+from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
+from tests.support.servers.gcs import gcs_server
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.s3 import s3_store
 
 STORES = {"s3": s3_store, "azure": azure_server, "gcs": gcs_server}
 COLORS = ("red", "blue", "green", "grey")
@@ -308,7 +308,7 @@ def _in_batch(store: StoreJob) -> bool:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.crash.programs.object_store", description="A job in a store that fails."
+        prog="python -m tests.crash.programs.streams.object_store", description="A job in a store that fails."
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)

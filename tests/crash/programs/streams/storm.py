@@ -1,4 +1,4 @@
-"""A storm of selector changes while messages flow: ``python -m tests.crash.programs.storm``.
+"""A storm of selector changes while messages flow: ``python -m tests.crash.programs.streams.storm``.
 
 A registry, a publisher in a process of its own, several clients that change subscriptions, and
 ``selectroute stream run`` as a user runs it, all at once; the publisher and the stream are killed (SIGKILL)
@@ -32,9 +32,9 @@ import selectroute as sr
 from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
-from tests.crash.programs.storm_check import KINDS, Tally, check_storm, kinds
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.streams.storm_check import KINDS, Tally, check_storm, kinds
 
-ROOT = Path(__file__).parents[3]
 BEGINNING = 60
 """Subscriptions before the first message."""
 
@@ -272,7 +272,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.crash.programs.storm", description="A storm of changes."
+        prog="python -m tests.crash.programs.streams.storm", description="A storm of changes."
     )
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--messages", type=int, default=1_000_000)

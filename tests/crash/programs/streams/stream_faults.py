@@ -1,4 +1,4 @@
-"""Every write of a stream fails in turn: ``python -m tests.crash.programs.stream_faults``.
+"""Every write of a stream fails in turn: ``python -m tests.crash.programs.streams.stream_faults``.
 
 Batches of files are routed to folders or Delta tables, a queue and a topic, batch by batch as in Spark, but
 without it. The
@@ -227,7 +227,7 @@ def main() -> None:
         made = compiled(Path(folder))
         if isinstance(made, str):
             sys.exit(f"nothing was tried: {made}")
-        again = [sys.executable, "-m", "tests.crash.programs.stream_faults", "--inside", folder]
+        again = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults", "--inside", folder]
         command = [*again, "--step", str(given.step), "--table-format", given.table_format]
         ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False)
         sys.exit(ended.returncode)

@@ -1,4 +1,4 @@
-"""A streaming job whose disk is full: ``python -m tests.crash.programs.full_disk --times 20``.
+"""A streaming job whose disk is full: ``python -m tests.crash.programs.streams.full_disk --times 20``.
 
 ``selectroute stream run`` as a user runs it; from its n-th write on to the output folder, in which Spark's
 checkpoint is, every write of driver, JVM and workers says that there is no space left (see `failing`). It

@@ -1,4 +1,4 @@
-"""Every write of an operation fails in turn: ``python -m tests.crash.programs.faults``.
+"""Every write of an operation fails in turn: ``python -m tests.crash.programs.registry.faults``.
 
 The n-th write fails, n = 1, 2, 3 …, until the operation is done without having met a failure. The disk is
 full, by a limit of the system and by a shim, or a write, a sync or a rename gives EIO, once or for good: see
@@ -30,7 +30,7 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.programs.command import ROOT, command, wait_until
 from tests.crash.programs.failing import VARIABLE, Fault, FileSizeLimit, compiled, faults
-from tests.crash.programs.sides import ROWS, TARGET, InProcess, OverHttp, Side, lines
+from tests.crash.programs.registry.sides import ROWS, TARGET, InProcess, OverHttp, Side, lines
 
 _DATABASE_STEP, _SNAPSHOT_STEP = 8_192, 1_024
 _PUBLISHED_SECONDS = 60.0
@@ -194,7 +194,7 @@ def main() -> None:
         again = [
             sys.executable,
             "-m",
-            "tests.crash.programs.faults",
+            "tests.crash.programs.registry.faults",
             "--inside",
             folder,
             "--step",

@@ -1,11 +1,11 @@
 """A stream that delivers to queues and is killed again and again, while consumers take what comes.
 
-``python -m tests.crash.programs.delivering --kills 100``. The job routes batch by batch as in Spark, but
-without it. Each kill (SIGKILL, at a random instant) ends it with whatever it was doing, and the next start
-goes on. One queue is so short that the job waits for its consumer most of the time: in every other run for as
-long as it takes, in the others for an instant only, so that what the queue has no room for becomes dead
-letters. When all files are routed, each delivery must have been got exactly once, or be a dead letter exactly
-once and not have been got, and be recorded exactly once.
+``python -m tests.crash.programs.streams.delivering --kills 100``. The job routes batch by batch as in Spark,
+but without it. Each kill (SIGKILL, at a random instant) ends it with whatever it was doing, and the next
+start goes on. One queue is so short that the job waits for its consumer most of the time: in every other run
+for as long as it takes, in the others for an instant only, so that what the queue has no room for becomes
+dead letters. When all files are routed, each delivery must have been got exactly once, or be a dead letter
+exactly once and not have been got, and be recorded exactly once.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def main() -> None:
         started = time.monotonic()
         try:
             if given.postgresql:
-                from tests.support import postgresql
+                from tests.support.servers import postgresql
 
                 with postgresql.server() as made:
                     counts = run(given.kills, given.seed, Path(root), made, table_format=given.table_format)

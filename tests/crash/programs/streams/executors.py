@@ -1,4 +1,4 @@
-"""A stream on a cluster, of which parts are killed or hang: ``python -m tests.crash.programs.executors``.
+"""A stream on a cluster whose parts die or hang: ``python -m tests.crash.programs.streams.executors``.
 
 Spark's own cluster with two hosts on loopback, speculation on, and the job of `kafka`: Kafka's records to
 files, a queue and topics. While it routes, again and again a Python worker or an executor is killed
@@ -26,10 +26,10 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.kafka import BATCH, WAIT_SECONDS, Killed
-from tests.crash.programs.kafka_check import check
-from tests.crash.programs.kafka_flow import Flow
-from tests.support.cluster import environment, running, submit_command
+from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
+from tests.crash.programs.streams.kafka_check import check
+from tests.crash.programs.streams.kafka_flow import Flow
+from tests.support.servers.cluster import environment, running, submit_command
 
 WORKER, EXECUTOR, SLOW = FAULTS = ("a Python worker killed", "an executor killed", "a Python worker stopped")
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -1,4 +1,4 @@
-"""Bits turn and files end too soon: ``python -m tests.crash.programs.damage --flips 300``.
+"""Bits turn and files end too soon: ``python -m tests.crash.programs.files.damage --flips 300``.
 
 Every kind of file that is persisted is damaged, one bit or one truncation at a time, and used again: a
 registry's database and its write-ahead log as a crash leaves it, every file of the snapshot folder, and what
@@ -200,7 +200,7 @@ def run(root: Path, flips: int, seed: int, table_format: str) -> dict[str, Count
     chance = random.Random(seed)
     found = run_registry(root, flips, chance)
     try:
-        from tests.crash.programs.damage_stream import run_stream
+        from tests.crash.programs.files.damage_stream import run_stream
     except ModuleNotFoundError as error:
         print(f"left out, {error}: what the stream keeps", flush=True)
         return found

@@ -1,10 +1,10 @@
 """A queue in a database whose processes are killed again and again while they put and get.
 
-``python -m tests.crash.programs.queue --kills 200``, with ``--postgresql`` in a PostgreSQL of its own. Each
-round four processes put messages, get them (each by the id that it first wrote down), and do both in units
-that they commit or back out. One after the other is killed (SIGKILL) at a random instant, while the others go
-on and take over what it had. What each was about to do, and what was acknowledged, stands in its journal.
-Then everything is accounted for:
+``python -m tests.crash.programs.queues.queue --kills 200``, with ``--postgresql`` in a PostgreSQL of its own.
+Each round four processes put messages, get them (each by the id that it first wrote down), and do both in
+units that they commit or back out. One after the other is killed (SIGKILL) at a random instant, while the
+others go on and take over what it had. What each was about to do, and what was acknowledged, stands in its
+journal. Then everything is accounted for:
 
 - a message whose put was acknowledged is on the queue, or was got, or was just being got by one that died;
 - no message was got twice, and none that was got is on the queue;
@@ -259,7 +259,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root, ExitStack() as opened:
         database_in: Callable[[Path], str] = sqlite_in
         if given.postgresql:
-            from tests.support import postgresql
+            from tests.support.servers import postgresql
 
             database_in = opened.enter_context(postgresql.server())
         started = time.monotonic()

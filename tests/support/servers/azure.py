@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.components import missing
-from tests.support.object_stores import BUCKET, ObjectStore, installed, running
+from tests.support.servers.object_stores import BUCKET, ObjectStore, installed, running
 
 VERSION = "3.35.0"
 ACCOUNT = "devstoreaccount1"

@@ -38,7 +38,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from tests.support.components import missing
-from tests.support.object_stores import BUCKET, ObjectStore, installed, running
+from tests.support.servers.object_stores import BUCKET, ObjectStore, installed, running
 
 VERSION = "1.56.1"
 PRIVATE_KEY = "q8Zx-a-key-never-to-be-seen"

@@ -1,8 +1,8 @@
 """A proxy before the server of an object store, which fails as networks and stores do.
 
-``python -m tests.support.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for each
-request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and end.
-The faults:
+``python -m tests.support.servers.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for
+each request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and
+end. The faults:
 
 - ``slow down``: 503, and the request is not passed on;
 - ``refused``: the connection is closed, and the request is not passed on;
@@ -225,12 +225,12 @@ def faulty_proxy(
     delay: float = 0.0,
 ) -> Iterator[str]:
     """The URL of a proxy in a process of its own; its lines go to ``log``."""
-    command = [sys.executable, "-m", "tests.support.faulty_proxy", target, "--rate", str(rate)]
+    command = [sys.executable, "-m", "tests.support.servers.faulty_proxy", target, "--rate", str(rate)]
     command += ["--seed", str(seed), "--delay", str(delay)] + (
         [] if switch is None else ["--switch", str(switch)]
     )
     with log.open("wb") as lines:
-        proxy = subprocess.Popen(command, stdout=lines, cwd=Path(__file__).parents[2], env=os.environ)
+        proxy = subprocess.Popen(command, stdout=lines, cwd=Path(__file__).parents[3], env=os.environ)
     try:
         until = time.monotonic() + 60
         while not (text := log.read_text()).endswith("\n") or not text.split("\n", 1)[0].isdigit():

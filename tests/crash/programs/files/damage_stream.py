@@ -19,7 +19,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs import files as file_intake
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.testing.world import World
-from tests.crash.programs.damage import each_damage, put_back
+from tests.crash.programs.files.damage import each_damage, put_back
 from tests.spark.registry_log import Log, Run, delivered
 
 QUERY = "q"

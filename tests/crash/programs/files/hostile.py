@@ -1,11 +1,11 @@
-"""Snapshot folders by somebody who means harm: ``python -m tests.crash.programs.hostile --copies 1000``.
+"""Snapshot folders by an attacker: ``python -m tests.crash.programs.files.hostile --copies 1000``.
 
 Each copy of a sound folder has one thing changed in it, with every digest put right again: one element of an
 array or all of them, a length, a type, the header, the ids, bytes anywhere, or the manifest. A copy is opened
 and, if that is possible, matched, in a process of its own: it is refused with a sentence, or it gives some
 matches. It never ends the process, never goes on for ever, and no other exception comes out.
 
-``tests.crash.programs.damage`` is about accidents, which the digests show.
+``tests.crash.programs.files.damage`` is about accidents, which the digests show.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A stream of Kafka's records to files, a queue and topics that is killed again and again.
 
-``python -m tests.crash.programs.kafka --kills 100 --failpoints 5``. A real broker; ``selectroute stream run``
-as a user runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random instants, and so
-often right before and after each step of a batch (see `failpoint`). Subscriptions, their selectors and
-destinations change all the while, and a consumer takes from the queue (see `kafka_flow`). When everything is
-routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice. It
-reads topics as any consumer with ``read_committed`` does.
+``python -m tests.crash.programs.streams.kafka --kills 100 --failpoints 5``. A real broker; ``selectroute
+stream run`` as a user runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random
+instants, and so often right before and after each step of a batch (see `failpoint`). Subscriptions, their
+selectors and destinations change all the while, and a consumer takes from the queue (see `kafka_flow`). When
+everything is routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost,
+nothing twice. It reads topics as any consumer with ``read_committed`` does.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
+from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS
-from tests.crash.programs.kafka_check import check
-from tests.crash.programs.kafka_flow import Flow
+from tests.crash.programs.streams.kafka_check import check
+from tests.crash.programs.streams.kafka_flow import Flow
 
-ROOT = Path(__file__).parents[3]
 BATCH = 150
 """Records a batch takes at most."""
 

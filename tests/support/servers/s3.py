@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.object_stores import BUCKET, ObjectStore, in_environment
+from tests.support.servers.object_stores import BUCKET, ObjectStore, in_environment
 
 __all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server", "s3_store", "store_at"]
 

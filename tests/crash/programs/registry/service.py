@@ -1,12 +1,12 @@
 """`selectroute serve`, killed again and again while clients write over HTTP.
 
-``python -m tests.crash.programs.service --kills 500``. Each round the service is started, clients register
-and change several subscriptions at once with Idempotency-Keys, change single ones with If-Match and import,
-and the service is killed (SIGKILL) at a random instant. Then the database is held against what was answered,
-as `registry` does: what was acknowledged is there under the revision that was told, what was not is there as
-a whole or not at all, and the snapshot folder can be caught up. Behind the next start every request with a
-key that had no answer is sent again with its key: each subscription is there once, whether the first request
-had arrived or not, and under the revision that is told.
+``python -m tests.crash.programs.registry.service --kills 500``. Each round the service is started, clients
+register and change several subscriptions at once with Idempotency-Keys, change single ones with If-Match and
+import, and the service is killed (SIGKILL) at a random instant. Then the database is held against what was
+answered, as `registry` does: what was acknowledged is there under the revision that was told, what was not is
+there as a whole or not at all, and the snapshot folder can be caught up. Behind the next start every request
+with a key that had no answer is sent again with its key: each subscription is there once, whether the first
+request had arrived or not, and under the revision that is told.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, SUBSCRIPTIONS, Connection, Threads, let_work, wait_until
-from tests.crash.programs.registry import (
+from tests.crash.programs.registry.registry import (
     CLIENTS,
     IMPORTED,
     KILLS_A_DATABASE,
@@ -251,7 +251,11 @@ def run(kills: int, seed: int, root: Path, most: int = 60) -> Counter[str]:
     Raises AssertionError if something did not hold.
     """
     _clean.set_forkserver_preload(
-        ["selectroute.cli.commands.serve", "selectroute.service.server", "tests.crash.programs.registry"]
+        [
+            "selectroute.cli.commands.serve",
+            "selectroute.service.server",
+            "tests.crash.programs.registry.registry",
+        ]
     )
     chance = random.Random(seed)
     total: Counter[str] = Counter()

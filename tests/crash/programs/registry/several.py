@@ -1,7 +1,8 @@
 """Several services on one database, each killed in its turn while clients write to all of them.
 
-``python -m tests.crash.programs.several --kills 100 [--url postgresql+psycopg://…]``. Clients of each service
-register, change and import as in `service`. A random service is killed (SIGKILL) and started again. Then
+``python -m tests.crash.programs.registry.several --kills 100 [--url postgresql+psycopg://…]``. Clients of
+each service register, change and import as in `service`. A random service is killed (SIGKILL) and started
+again. Then
 
 - the others go on: within five seconds of the kill a revision that is committed then is published;
 - what any service acknowledged is in the log under the revision that was told, and every revision has its
@@ -25,8 +26,8 @@ from typing import Any
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, Connection, let_work, wait_until
-from tests.crash.programs.registry import check_log, check_published
-from tests.crash.programs.service import START_SECONDS, Round, answers, free_port, serve
+from tests.crash.programs.registry.registry import check_log, check_published
+from tests.crash.programs.registry.service import START_SECONDS, Round, answers, free_port, serve
 
 SERVICES = 3
 TAKEN_OVER_SECONDS = 5.0
@@ -95,7 +96,11 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
     Raises AssertionError if something did not hold.
     """
     _clean.set_forkserver_preload(
-        ["selectroute.cli.commands.serve", "selectroute.service.server", "tests.crash.programs.registry"]
+        [
+            "selectroute.cli.commands.serve",
+            "selectroute.service.server",
+            "tests.crash.programs.registry.registry",
+        ]
     )
     url = url or f"sqlite:///{root}/registry.db"
     chance, slowest = random.Random(seed), 0.0
@@ -153,7 +158,7 @@ def main() -> None:
         root = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="selectroute-several-")))
         url = given.url
         if given.postgresql:
-            from tests.support.postgresql import server
+            from tests.support.servers.postgresql import server
 
             url = held.enter_context(server())()
         counts = run(given.kills, given.seed, root, url)

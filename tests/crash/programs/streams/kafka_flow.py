@@ -22,8 +22,8 @@ import selectroute as sr
 from selectroute.index.jsonl import build_from_lines
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.testing.broker import Broker
-from tests.crash.programs.delivering import consume
-from tests.crash.programs.kafka_check import QUEUE, Kinds, Subscription
+from tests.crash.programs.streams.delivering import consume
+from tests.crash.programs.streams.kafka_check import QUEUE, Kinds, Subscription
 
 SUBSCRIPTIONS: Final = 24
 PARTITIONS: Final = 3
