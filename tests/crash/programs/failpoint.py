@@ -63,19 +63,22 @@ def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
 
 
 def _patch(step: str, moment: str, nth: int) -> None:
-    met = 0
+    met, counting = 0, threading.Lock()
 
     def replace(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_: True) -> None:
         real = getattr(owner, name)
 
         def failing(*given: Any, **named: Any) -> Any:
             nonlocal met
-            mine = is_it(*given)
-            met += mine
-            if mine and met == nth and moment == BEFORE:
+            is_nth = False
+            if is_it(*given):
+                with counting:  # tables are published by several threads
+                    met += 1
+                    is_nth = met == nth
+            if is_nth and moment == BEFORE:
                 _kill()
             done = real(*given, **named)
-            if mine and met == nth:
+            if is_nth:
                 _kill()
             return done
 
