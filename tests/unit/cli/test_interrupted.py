@@ -122,7 +122,7 @@ def test_building_and_importing_are_interrupted_with_one_line(started, many, tmp
     again = started("registry", "info", "--registry", REGISTRY)
     assert again.process.wait(60) in (0, 3)
     assert "300,000" not in again.shown
-    assert not list((tmp_path / "snapshots").glob("manifests/*.json"))
+    assert not list((tmp_path / "snapshots").glob("manifest-*.json"))
 
 
 def test_waiting_for_a_message_is_interrupted_with_one_line(started, tmp_path):

@@ -163,7 +163,7 @@ class Storm:
         process = multiprocessing.get_context("spawn").Process(target=follow, args=(self.url,), daemon=True)
         process.start()
         deadline = time.monotonic() + 300
-        while not any(self.registry.snapshots_folder.glob("manifest-*.json")):
+        while not any(self.registry.snapshots_folder.path.glob("manifest-*.json")):
             assert process.is_alive() and time.monotonic() < deadline
             time.sleep(0.05)
         return process
