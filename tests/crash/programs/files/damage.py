@@ -18,14 +18,10 @@ import multiprocessing
 import os
 import random
 import shutil
-import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.changes import Idempotency
@@ -34,6 +30,7 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
+from tests.crash.programs.long_run import counted, long_run
 
 CHANGES = 40
 FOLDER = "snapshots"
@@ -214,17 +211,11 @@ def main() -> None:
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     total: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="selectroute-damage-") as root:
-        started = time.monotonic()
-        try:
-            found: dict[str, Any] = run(Path(root), given.flips, given.seed, given.table_format)
-        except (AssertionError, SelectRouteError) as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    for kind, counts in found.items():
-        print(f"{kind}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
-        total += counts
-    print(f"{sum(total.values()):,} damaged files, none with a wrong answer, in {seconds:.0f} s: all held")
+    with long_run() as frame:
+        for kind, counts in run(frame.folder, given.flips, given.seed, given.table_format).items():
+            print(f"{kind}: {counted(counts)}")
+            total += counts
+        frame.held(f"{sum(total.values()):,} damaged files, none with a wrong answer,")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -31,6 +30,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.arrays import tables as t
+from tests.crash.programs.long_run import long_run
 
 _fork = multiprocessing.get_context("fork")
 
@@ -320,8 +320,8 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        counts, faults = run(Path(folder), arguments.copies, random.Random(arguments.seed))
+    with long_run() as frame:
+        counts, faults = run(frame.folder, arguments.copies, random.Random(arguments.seed))
     print(*faults, sep="\n")
     print(f"{arguments.copies:,} copies: {dict(counts)}")
     return 1 if faults else 0

@@ -21,9 +21,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -35,22 +32,13 @@ from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.programs.command import let_work
+from tests.crash.programs.long_run import Journal, long_run
 
 NAME = "CRASH"
 PROCESSES = 4
 ROUNDS_A_DATABASE = 10
 
 _fork = multiprocessing.get_context("fork")  # a child that need not import everything first
-
-
-class Journal:
-    """Lines of JSON that survive the process, each written at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def write(self, **line: Any) -> None:
-        os.write(self._file, json.dumps(line).encode() + b"\n")
 
 
 def id_of(key: str) -> bytes:
@@ -256,19 +244,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root, ExitStack() as opened:
+    with long_run() as frame, ExitStack() as opened:
         database_in: Callable[[Path], str] = sqlite_in
         if given.postgresql:
             from tests.support.servers import postgresql
 
             database_in = opened.enter_context(postgresql.server())
-        started = time.monotonic()
-        try:
-            counts = run(given.kills, given.seed, Path(root), database_in=database_in)
-        except AssertionError as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
+        frame.held(run(given.kills, given.seed, frame.folder, database_in=database_in))
 
 
 if __name__ == "__main__":

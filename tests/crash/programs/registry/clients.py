@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
-import tempfile
 import threading
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import SUBSCRIPTIONS, Answer, Connection, Threads, command
+from tests.crash.programs.long_run import counted, long_run
 
 COUNTERS = 24
 """Subscriptions: fewer than clients, so that they get in each other's way."""
@@ -178,15 +176,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-clients-") as folder:
-        started = time.monotonic()
-        try:
-            counts = run(given.operations, given.clients, given.seed, Path(folder))
-        except AssertionError as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    said = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    print(f"{given.operations:,} operations of {given.clients} clients: {said}; {seconds:.0f} s: all held")
+    with long_run() as frame:
+        counts = run(given.operations, given.clients, given.seed, frame.folder)
+        said = counted(dict(sorted(counts.items())))
+        frame.held(f"{given.operations:,} operations of {given.clients} clients: {said}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -30,6 +29,7 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.programs.command import ROOT, command, wait_until
 from tests.crash.programs.failing import VARIABLE, Fault, FileSizeLimit, compiled, faults
+from tests.crash.programs.long_run import counted, long_run
 from tests.crash.programs.registry.sides import ROWS, TARGET, InProcess, OverHttp, Side, lines
 
 _DATABASE_STEP, _SNAPSHOT_STEP = 8_192, 1_024
@@ -180,26 +180,18 @@ def main() -> None:
         control = os.environ.get(VARIABLE)
         started = time.monotonic()
         counts = run(given.inside, Path(control) if control else None, given.step)
-        said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-        print(f"{said} in {time.monotonic() - started:.0f} s: all held")
+        print(f"{counted(counts)} in {time.monotonic() - started:.0f} s: all held")
         return
-    with tempfile.TemporaryDirectory(prefix="selectroute-faults-") as folder:
-        root = Path(folder)
+    with long_run() as frame:
+        root = frame.folder
         temporary = root / "database" / "temporary"  # an import's own file is among those that fail
         temporary.mkdir(parents=True)
         made = compiled(root)
         if isinstance(made, str):
             print(f"left out, {made}: I/O errors, and a full disk but by a limit", flush=True)
         more = {} if isinstance(made, str) else made[0]
-        again = [
-            sys.executable,
-            "-m",
-            "tests.crash.programs.registry.faults",
-            "--inside",
-            folder,
-            "--step",
-            str(given.step),
-        ]
+        again = [sys.executable, "-m", "tests.crash.programs.registry.faults"]
+        again += ["--inside", str(root), "--step", str(given.step)]
         environment = {**os.environ, **more, "TMPDIR": str(temporary)}
         sys.exit(subprocess.run(again, cwd=ROOT, env=environment, check=False).returncode)
 

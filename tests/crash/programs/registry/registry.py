@@ -19,8 +19,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -30,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.registry.changes import Idempotency, Operation
-from selectroute.registry.errors import NotFoundError, RegistryError
+from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import let_work
+from tests.crash.programs.long_run import Journal, long_run
 
 CLIENTS = 4
 KILLS_A_DATABASE = 40
@@ -42,16 +41,6 @@ IMPORTED = 300
 EARLY_SECONDS = 0.5  # within which some are killed while they open the registry
 
 _fork = multiprocessing.get_context("fork")  # a child that need not import everything first
-
-
-class Journal:
-    """Lines of JSON that survive the process, each written at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def write(self, **line: Any) -> None:
-        os.write(self._file, json.dumps(line).encode() + b"\n")
 
 
 def spec_of(key: str, value: int = 0) -> SubscriptionSpec:
@@ -253,14 +242,8 @@ def kill_command(what: str, killed: Callable[[int, int, Path], Counter[str]]) ->
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root:
-        started = time.monotonic()
-        try:
-            counts = killed(given.kills, given.seed, Path(root))
-        except (AssertionError, RegistryError) as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
+    with long_run() as frame:
+        frame.held(killed(given.kills, given.seed, frame.folder))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import random
 import signal
-import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from typing import Any
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, Connection, let_work, wait_until
+from tests.crash.programs.long_run import long_run
 from tests.crash.programs.registry.registry import check_log, check_published
 from tests.crash.programs.registry.service import START_SECONDS, Round, answers, free_port, serve
 
@@ -153,17 +153,13 @@ def main() -> None:
     parser.add_argument("--url", help="an empty database; SQLite in a temporary folder by default")
     parser.add_argument("--postgresql", action="store_true", help="start a PostgreSQL for it")
     given = parser.parse_args()
-    started = time.monotonic()
-    with ExitStack() as held:
-        root = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="selectroute-several-")))
+    with long_run() as frame, ExitStack() as opened:
         url = given.url
         if given.postgresql:
             from tests.support.servers.postgresql import server
 
-            url = held.enter_context(server())()
-        counts = run(given.kills, given.seed, root, url)
-    seconds = time.monotonic() - started
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
+            url = opened.enter_context(server())()
+        frame.held(run(given.kills, given.seed, frame.folder, url))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.storage import Location
 from selectroute.testing.world import World
+from tests.crash.programs.long_run import long_run
 from tests.spark.queue_world import A, B, Queues, numbered
 
 FILES = 12
@@ -218,20 +218,14 @@ def main() -> None:
     parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root:
-        started = time.monotonic()
-        try:
-            if given.postgresql:
-                from tests.support.servers import postgresql
+    with long_run() as frame, ExitStack() as opened:
+        database_in: Callable[[Path], str] = in_sqlite
+        if given.postgresql:
+            from tests.support.servers import postgresql
 
-                with postgresql.server() as made:
-                    counts = run(given.kills, given.seed, Path(root), made, table_format=given.table_format)
-            else:
-                counts = run(given.kills, given.seed, Path(root), in_sqlite, table_format=given.table_format)
-        except AssertionError as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
+            database_in = opened.enter_context(postgresql.server())
+        counts = run(given.kills, given.seed, frame.folder, database_in, table_format=given.table_format)
+        frame.held(counts)
 
 
 if __name__ == "__main__":

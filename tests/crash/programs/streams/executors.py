@@ -16,7 +16,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
+from tests.crash.programs.long_run import long_run
 from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
@@ -194,16 +194,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
-        started = time.monotonic()
-        try:
-            with running_broker(Path(root) / "broker") as broker:
-                counts = run(Path(root), broker, given.seed, given.times, given.table_format)
-        except AssertionError as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    print(f"{said} in {seconds:,.0f} s: all held")
+    with long_run() as frame, running_broker(frame.folder / "broker") as broker:
+        frame.held(run(frame.folder, broker, given.seed, given.times, given.table_format))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, fail_at
+from tests.crash.programs.long_run import long_run
 from tests.spark.queue_world import A, Queues
 
 BATCH = 400
@@ -212,13 +212,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-frames-") as folder:
-        killed = Killed(Path(folder), given.seed, given.table_format)
+    with long_run() as frame:
+        killed = Killed(frame.folder, given.seed, given.table_format)
         points = [(step, moment) for step in STEPS for moment in MOMENTS] * given.failpoints
         cycles: list[Cycle] = [*points, *([None] * given.kills)]
         killed.chance.shuffle(cycles)
-        counts = killed.run(cycles)
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + ": nothing lost, nothing twice")
+        frame.held(killed.run(cycles))
     return 0
 
 

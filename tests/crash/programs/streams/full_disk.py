@@ -14,8 +14,6 @@ import errno
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -23,6 +21,7 @@ from random import Random
 from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
+from tests.crash.programs.long_run import long_run
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
 """Files of Spark's checkpoint."""
@@ -114,11 +113,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-full-") as root:
-        started = time.monotonic()
-        counts = run(Path(root), given.times, given.seed, given.table_format)
-        seconds = time.monotonic() - started
-    print(f"{', '.join(f'{count} {name}' for name, count in counts.items())} in {seconds:.0f} s: all held")
+    with long_run() as frame:
+        frame.held(run(frame.folder, given.times, given.seed, given.table_format))
 
 
 if __name__ == "__main__":

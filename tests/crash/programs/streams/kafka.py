@@ -16,7 +16,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS
+from tests.crash.programs.long_run import long_run
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
 
@@ -244,18 +244,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
-        started = time.monotonic()
-        try:
-            with running_broker(Path(root) / "broker") as broker:
-                home, has_queue = Path(root) / "stream", not given.without_queue
-                counts = run(
-                    broker, home, given.seed, given.kills, given.failpoints, has_queue, given.table_format
-                )
-        except AssertionError as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    print(f"{sum(counts[name] for name in KILLS):,} kills in {seconds:,.0f} s: all held")
+    with long_run() as frame, running_broker(frame.folder / "broker") as broker:
+        home, has_queue = frame.folder / "stream", not given.without_queue
+        counts = run(broker, home, given.seed, given.kills, given.failpoints, has_queue, given.table_format)
+        frame.held(f"{sum(counts[name] for name in KILLS):,} kills")
 
 
 if __name__ == "__main__":

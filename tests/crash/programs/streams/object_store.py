@@ -17,7 +17,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from tests.crash.programs.command import ROOT, wait_until
+from tests.crash.programs.long_run import long_run
 from tests.support.remote_world import numba_cache
 from tests.support.servers.azure import azure_server
 from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
@@ -317,16 +317,14 @@ def main() -> int:
     parser.add_argument("--each-write", type=int, metavar="N", help="kill at each N-th write, instead")
     parser.add_argument("--store", choices=[*STORES], default="s3")
     given = parser.parse_args()
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="object-store-") as folder:
-        place = Path(folder)
+    with long_run() as frame:
         if given.two:
-            seen = run_two(place, given.seed, given.store)
+            seen = run_two(frame.folder, given.seed, given.store)
         elif given.each_write:
-            seen = run_each_write(place, given.seed, given.each_write, given.store)
+            seen = run_each_write(frame.folder, given.seed, given.each_write, given.store)
         else:
-            seen = run(place, given.kills, given.seed, given.rate, given.store)
-    print(f"{seen}; {time.monotonic() - started:,.0f} s")
+            seen = run(frame.folder, given.kills, given.seed, given.rate, given.store)
+        frame.held(str(seen))
     return 0
 
 

@@ -16,7 +16,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from tests.crash.programs.command import ROOT
+from tests.crash.programs.long_run import long_run
 from tests.crash.programs.streams.storm_check import KINDS, Tally, check_storm, kinds
 
 BEGINNING = 60
@@ -281,10 +281,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="storm-") as folder:
+    with long_run() as frame:
         storm = Storm(
-            Path(folder),
+            frame.folder,
             given.seed,
             given.changes,
             given.messages,
@@ -293,7 +292,7 @@ def main() -> int:
             given.table_format,
         )
         tally = storm.run()
-    print(f"{tally}; {storm.restarts} kills; {time.monotonic() - started:,.0f} s")
+        frame.held(f"{tally}; {storm.restarts} kills")
     return 0
 
 

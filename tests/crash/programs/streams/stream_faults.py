@@ -16,7 +16,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -36,6 +35,7 @@ from selectroute.spark.worker import task
 from selectroute.testing.world import World, files_of
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import VARIABLE, Fault, Shim, compiled, faults
+from tests.crash.programs.long_run import counted, long_run
 from tests.spark.queue_world import A, Queues, numbered
 
 BATCHES, FILES, MESSAGES = 5, 2, 20
@@ -220,15 +220,22 @@ def main() -> None:
     if given.inside is not None:  # in the process that has the shim
         started = time.monotonic()
         counts = run(given.inside, Path(os.environ[VARIABLE]), given.step, given.table_format)
-        said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-        print(f"{said} in {time.monotonic() - started:.0f} s: all held")
+        print(f"{counted(counts)} in {time.monotonic() - started:.0f} s: all held")
         return
-    with tempfile.TemporaryDirectory(prefix="selectroute-faults-") as folder:
-        made = compiled(Path(folder))
+    with long_run() as frame:
+        made = compiled(frame.folder)
         if isinstance(made, str):
             sys.exit(f"nothing was tried: {made}")
-        again = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults", "--inside", folder]
-        command = [*again, "--step", str(given.step), "--table-format", given.table_format]
+        again = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults"]
+        command = [
+            *again,
+            "--inside",
+            str(frame.folder),
+            "--step",
+            str(given.step),
+            "--table-format",
+            given.table_format,
+        ]
         ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False)
         sys.exit(ended.returncode)
 

@@ -1,0 +1,60 @@
+"""The frame of each of these programs: a folder that goes when the run ends, and what it says at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from selectroute.selector.errors import SelectRouteError
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """A run and its folder."""
+
+    folder: Path
+    _started: float = field(default_factory=time.monotonic)
+
+    def held(self, counts: Mapping[str, int] | str) -> None:
+        """Say what was counted, and that all of it held."""
+        said = counts if isinstance(counts, str) else counted(counts)
+        print(f"{said} in {time.monotonic() - self._started:,.0f} s: all held", flush=True)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Return counts as a text."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+@contextmanager
+def long_run() -> Iterator[LongRun]:
+    """Give a run an empty folder. A check that fails ends the program with one line and exit code 1.
+
+    SIGTERM unwinds the block, so that the servers and jobs that it started end with it.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield LongRun(Path(folder))
+        except (AssertionError, SelectRouteError) as error:
+            sys.exit(f"FAILED: {error}")
+
+
+class Journal:
+    """Lines of JSON that survive the process, each written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, **line: Any) -> None:
+        """Write a line."""
+        os.write(self._file, json.dumps(line).encode() + b"\n")
