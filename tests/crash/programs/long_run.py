@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def counted(counts: Mapping[str, int]) -> str:
 def long_run() -> Iterator[LongRun]:
     """Give a run an empty folder. A check that fails ends the program with one line and exit code 1.
 
-    SIGTERM unwinds the block, so that the servers and jobs that it started end with it.
+    However it ends, by SIGTERM too, nothing that it has started is left running.
     """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as folder:
@@ -47,6 +47,19 @@ def long_run() -> Iterator[LongRun]:
             yield LongRun(Path(folder))
         except (AssertionError, SelectRouteError) as error:
             sys.exit(f"FAILED: {error}")
+        finally:
+            _kill_children()
+
+
+def _kill_children() -> None:
+    """Kill the processes that this one has started, each with its group if that is one of its own."""
+    for path in Path("/proc/self/task").glob("*/children"):  # Linux
+        for pid in map(int, path.read_text(encoding="ascii").split()):
+            with suppress(ProcessLookupError):
+                if os.getpgid(pid) == pid:
+                    os.killpg(pid, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
 
 
 class Journal:
