@@ -92,7 +92,8 @@ def _record(tour: Tour, described: dict[str, Any]) -> None:
 
 
 def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> None:
-    """Put a later run's samples behind the record's, without those that it measured anew."""
+    """Put a later run's samples behind the record's, without those that it measured anew; a run of which
+    nothing is left is not named any more."""
     before, of_record = _recorded()
     anew = {(one.benchmark, one.workload, one.rules) for one in samples}
     kept = [one for one in before if (one.benchmark, one.workload, one.rules) not in anew]
@@ -100,7 +101,13 @@ def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> No
     run = {"benchmarks": names} | {
         name: described[name] for name in ("date", "cpu", "load_average_at_start", "source")
     }
-    later = [one for one in of_record.get("later", []) if one["benchmarks"] != names]
+    replaced = set(names) - {one.benchmark for one in kept}
+    later = [
+        {**one, "benchmarks": left}
+        for one in of_record.get("later", [])
+        if one["benchmarks"] != names
+        and (left := [name for name in one["benchmarks"] if name not in replaced])
+    ]
     parts = {name: described[name] for name in described.keys() - of_record.keys()}
     _write([*kept, *samples], {**of_record, **parts, "later": [*later, run]})
 

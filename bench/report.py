@@ -32,7 +32,7 @@ END: Final = "<!-- end of record -->"
 
 def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     """Return all tables in Markdown: for each benchmark its analysis, medians, and their spread."""
-    parts = [_machine(machine)]
+    parts = [_machine(samples, machine)]
     # What a process holds is not what a rule weighs.
     processes = {one.name for one in benchmarks() if one.layout in ("starts", "loads", "growth")}
     for benchmark in benchmarks():
@@ -256,25 +256,29 @@ def _total(cell: list[Sample]) -> str:
     return f"**{sum(sample.seconds for sample in cell):.2f}**" if cell else ""
 
 
-def _machine(machine: dict[str, Any]) -> str:
+def _machine(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     named = [name for name in ("python", *PARTS, "sqlite", "java") if machine.get(name)]
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
     remark = f"{machine['remark']}; " if machine.get("remark") else ""
-    later = "".join(
-        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}"
-        f"{_elsewhere(one, machine)}, load average at its start {one['load_average_at_start']}, sources "
-        f"{one['source'][:12]}."
-        for one in machine.get("later", ())
-    )
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "
-        f"{remark}sources {machine['source'][:12]}.{later} "
+        f"{remark}sources {machine['source'][:12]}. "
         "Raw: [`record/samples.csv`](record/samples.csv), [`record/machine.json`](record/machine.json)."
+        f"{_later_runs({one.benchmark for one in samples}, machine)}"
     )
 
 
-def _elsewhere(run: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
-    """Say on what a later run was, if that was something else."""
-    cpu = run.get("cpu", machine["cpu"])
-    return "" if cpu == machine["cpu"] else f" on {cpu}"
+def _later_runs(shown: set[str], machine: Mapping[str, Any]) -> str:
+    """Say which of these benchmarks were measured in later runs, and on what if that was something else."""
+    rows = []
+    for run in machine.get("later", ()):
+        names = [f"`{name}`" for name in run["benchmarks"] if name in shown]
+        cpu = run.get("cpu", machine["cpu"])
+        date = run["date"] if cpu == machine["cpu"] else f"{run['date']}, {cpu}"
+        if names:
+            rows.append(line([", ".join(names), date, f"{run['load_average_at_start']}", run["source"][:12]]))
+    if not rows:
+        return ""
+    of_rows = ["measured in a later run", "on", "load average at its start", "sources"]
+    return "\n\n" + "\n".join([*head(of_rows), *rows])

@@ -41,7 +41,20 @@ def test_a_later_run_takes_the_place_of_the_same_and_goes_behind_the_others(reco
         described = json.loads((record / "machine.json").read_text())
         assert described["source"] == "0123456789abcdef"
         assert [one["benchmarks"] for one in described["later"]] == [["parse"]]
-    assert "`parse`: a run of" in report.README.read_text()
+    assert "| `parse` | 20" in report.README.read_text()
+
+
+def test_a_run_of_which_nothing_is_left_is_not_named_any_more(record):
+    described = json.loads((record / "machine.json").read_text())
+    earlier = {"date": "2026-02-02", "load_average_at_start": 0.5, "source": "f" * 64}
+    described["later"] = [
+        earlier | {"benchmarks": names} for names in (["build", "parse"], ["parse", "single"])
+    ]
+    (record / "machine.json").write_text(json.dumps(described))
+    write_csv(record / "samples.csv", [KEPT])
+    assert command.main(["--full", "--only", "parse", "--into-record"]) == 0
+    later = json.loads((record / "machine.json").read_text())["later"]
+    assert [one["benchmarks"] for one in later] == [["build"], ["single"], ["parse"]]
 
 
 def test_one_benchmark_alone_leaves_the_record_as_it_is(record):

@@ -118,14 +118,21 @@ def test_the_memory_of_a_process_stands_beside_its_start_and_is_no_rules():
     assert not any("`start` | 104,858" in line for line in lines)
 
 
-def test_a_later_run_is_named_with_its_sources():
-    run = {"benchmarks": ["a", "b"], "date": "2026-02-02", "load_average_at_start": 0.5, "source": "f" * 64}
-    text = report.render([], {**MACHINE, "later": [run]})
-    assert "`a`, `b`: a run of 2026-02-02, load average at its start 0.5, sources ffffffffffff. Raw" in text
-    same = report.render([], {**MACHINE, "later": [{**run, "cpu": MACHINE["cpu"]}]})
+def test_a_later_run_of_what_is_shown_is_named_with_its_sources():
+    run = {
+        "benchmarks": ["build", "kernel"],
+        "date": "2026-02-02",
+        "load_average_at_start": 0.5,
+        "source": "f" * 64,
+    }
+    shown = [_sample("kernel", "kernel", "Z", 1_000, 1), Sample("build", "build", "Z", 1_000, 0, 0, 1.5)]
+    text = report.render(shown, {**MACHINE, "later": [run]})
+    assert "| `build`, `kernel` | 2026-02-02 | 0.5 | ffffffffffff |" in text
+    same = report.render(shown, {**MACHINE, "later": [{**run, "cpu": MACHINE["cpu"]}]})
     assert same == text
-    elsewhere = report.render([], {**MACHINE, "later": [{**run, "cpu": "Another"}]})
-    assert "a run of 2026-02-02 on Another, load average" in elsewhere
+    elsewhere = report.render(shown[:1], {**MACHINE, "later": [{**run, "cpu": "Another"}]})
+    assert "| `kernel` | 2026-02-02, Another | 0.5 | ffffffffffff |" in elsewhere
+    assert "later run" not in report.render([], {**MACHINE, "later": [run]})
 
 
 def test_steps_add_up():
