@@ -34,6 +34,9 @@ from selectroute.spark import Job, KafkaCluster, KafkaInput, kafka_binding, star
 BATCH: Final = 400_000
 """The records of a batch."""
 
+_FEW: Final = 40_000
+"""Records of which each of Spark's cores gets some."""
+
 UNDECIDED: Final = "undecided"
 """The topic to which the no-op writes."""
 
@@ -80,8 +83,12 @@ class KafkaEngine(Engine):
             return self.streamed.committed(self.to, before, self.by_message)
         return sum(self.streamed.ends(self.to)) - sum(before)
 
+    def warm_up(self) -> None:
+        """Start what a job that runs has running, and what may have ended while other engines were timed."""
+
     def run(self) -> Timed:
         """Route all messages: timed from the beginning of the first batch to the end of the last one."""
+        self.warm_up()
         topic = self.streamed.topic(self.messages)
         before = self.streamed.ends(self.to)
         used = processor_seconds()
@@ -155,6 +162,12 @@ class SparkEngine(KafkaEngine):
     def __init__(self, spark: SparkSession, streamed: Streamed, count: int) -> None:
         super().__init__(streamed, count)
         self.spark = spark
+
+    def warm_up(self) -> None:
+        """See `KafkaEngine`. Spark ends Python workers that are idle for a minute."""
+        few = min(self.messages, _FEW)
+        self.start(self.streamed.topic(few), few, None).wait()
+        self.streamed.clear(self.to)
 
 
 class FanOutEngine(SparkEngine):
