@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.definition import benchmarks, sizes
+from bench.definition import benchmarks, short, sizes
 from bench.measure import Sample, WrongCountError, machine, read_csv, source_digest, write_csv
 from bench.tour import Choice, Tour, say
 
@@ -92,24 +92,25 @@ def _record(tour: Tour, described: dict[str, Any]) -> None:
 
 
 def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> None:
-    """Put a later run's samples behind the record's, without those that it measured anew; a run of which
-    nothing is left is not named any more."""
+    """Put a later run's samples behind the record's, without those that it measured anew. A run of which
+    nothing is left is not named any more; one of some sizes only is named with them.
+    """
     before, of_record = _recorded()
     anew = {(one.benchmark, one.workload, one.rules) for one in samples}
     kept = [one for one in before if (one.benchmark, one.workload, one.rules) not in anew]
     names = sorted({one.benchmark for one in samples})
-    run = {"benchmarks": names} | {
-        name: described[name] for name in ("date", "cpu", "load_average_at_start", "source")
-    }
     replaced = set(names) - {one.benchmark for one in kept}
-    later = [
-        {**one, "benchmarks": left}
-        for one in of_record.get("later", [])
-        if one["benchmarks"] != names
-        and (left := [name for name in one["benchmarks"] if name not in replaced])
-    ]
+    run = {"benchmarks": names}
+    if len(replaced) < len(names):
+        run["sizes"] = sorted({f"{workload} {short(rules)}" for _, workload, rules in anew})
+    later = []
+    for earlier in of_record.get("later", []):
+        left = [name for name in earlier["benchmarks"] if name not in replaced]
+        if left and (left, earlier.get("sizes")) != (names, run.get("sizes")):
+            later.append({**earlier, "benchmarks": left})
+    found = {name: described[name] for name in ("date", "cpu", "load_average_at_start", "source")}
     parts = {name: described[name] for name in described.keys() - of_record.keys()}
-    _write([*kept, *samples], {**of_record, **parts, "later": [*later, run]})
+    _write([*kept, *samples], {**of_record, **parts, "later": [*later, {**run, **found}]})
 
 
 def _write(samples: Sequence[Sample], described: dict[str, Any]) -> None:

@@ -40,8 +40,8 @@ def test_a_later_run_takes_the_place_of_the_same_and_goes_behind_the_others(reco
         assert read_csv(record / "samples.csv") == [KEPT, OTHER_SIZE, NEW]
         described = json.loads((record / "machine.json").read_text())
         assert described["source"] == "0123456789abcdef"
-        assert [one["benchmarks"] for one in described["later"]] == [["parse"]]
-    assert "| `parse` | 20" in report.README.read_text()
+        assert [(one["benchmarks"], one["sizes"]) for one in described["later"]] == [(["parse"], ["S 1k"])]
+    assert "| `parse` (S 1k) | 20" in report.README.read_text()
 
 
 def test_a_run_of_which_nothing_is_left_is_not_named_any_more(record):
@@ -55,6 +55,7 @@ def test_a_run_of_which_nothing_is_left_is_not_named_any_more(record):
     assert command.main(["--full", "--only", "parse", "--into-record"]) == 0
     later = json.loads((record / "machine.json").read_text())["later"]
     assert [one["benchmarks"] for one in later] == [["build"], ["single"], ["parse"]]
+    assert not any("sizes" in one for one in later)
 
 
 def test_one_benchmark_alone_leaves_the_record_as_it_is(record):
