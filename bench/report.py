@@ -278,16 +278,8 @@ def _later_runs(shown: set[str], machine: Mapping[str, Any]) -> str:
         date = run["date"] if cpu == machine["cpu"] else f"{run['date']}, {cpu}"
         if names:
             sizes = f" ({', '.join(run['sizes'])})" if "sizes" in run else ""
-            rows.append(
-                line(
-                    [
-                        f"{', '.join(names)}{sizes}",
-                        date,
-                        f"{run['load_average_at_start']}",
-                        run["source"][:12],
-                    ]
-                )
-            )
+            what = f"{', '.join(names)}{sizes}"
+            rows.append(line([what, date, f"{run['load_average_at_start']}", run["source"][:12]]))
     if not rows:
         return ""
     of_rows = ["measured in a later run", "on", "load average at its start", "sources"]

@@ -29,6 +29,9 @@ from selectroute.spark.inputs.kafka import KafkaBatchInput
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
 IN_TASKS: Final = (PUT, "begin", "produce", "token", "end")
+Cycle = tuple[str, str] | None
+"""The step and the moment of a kill, None for any."""
+
 STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", "publish", "return")
 """Of a batch: Spark plans it; pin of the revision, and of the plan; in each task put to queues, begin as the
 only producer, send records, write the commit token, commit the transaction; all tasks; commit; publish; give
@@ -60,6 +63,19 @@ def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     else:
         _patch(step, moment, nth)
+
+
+def kill_in(cycle: Cycle, somewhen: Callable[[], object], at: Callable[[str, str], object]) -> None:
+    """Kill a program in the way that a cycle says, and say how long it took."""
+    started = time.monotonic()
+    if cycle is None:
+        somewhen()
+        name = "somewhen"
+    else:
+        step, moment = cycle
+        at(step, moment)
+        name = f"{moment} {step}"
+    print(f"killed {name} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
 
 def _patch(step: str, moment: str, nth: int) -> None:

@@ -40,6 +40,13 @@ from tests.crash.programs.registry.registry import (
 START_SECONDS = 120.0
 EARLY_SECONDS = 0.8  # within which some are killed while they start
 
+PRELOADED = [
+    "selectroute.cli.commands.serve",
+    "selectroute.service.server",
+    "tests.crash.programs.registry.registry",
+]
+"""What the process that others are forked off imports."""
+
 _clean = multiprocessing.get_context("forkserver")  # forked off a process that has the modules and no threads
 
 
@@ -250,13 +257,7 @@ def run(kills: int, seed: int, root: Path, most: int = 60) -> Counter[str]:
 
     Raises AssertionError if something did not hold.
     """
-    _clean.set_forkserver_preload(
-        [
-            "selectroute.cli.commands.serve",
-            "selectroute.service.server",
-            "tests.crash.programs.registry.registry",
-        ]
-    )
+    _clean.set_forkserver_preload(PRELOADED)
     chance = random.Random(seed)
     total: Counter[str] = Counter()
     for number in range(kills):

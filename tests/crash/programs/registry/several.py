@@ -27,7 +27,7 @@ from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, Connection, let_work, wait_until
 from tests.crash.programs.long_run import long_run
 from tests.crash.programs.registry.registry import check_log, check_published
-from tests.crash.programs.registry.service import START_SECONDS, Round, answers, free_port, serve
+from tests.crash.programs.registry.service import PRELOADED, START_SECONDS, Round, answers, free_port, serve
 
 SERVICES = 3
 TAKEN_OVER_SECONDS = 5.0
@@ -95,13 +95,7 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
 
     Raises AssertionError if something did not hold.
     """
-    _clean.set_forkserver_preload(
-        [
-            "selectroute.cli.commands.serve",
-            "selectroute.service.server",
-            "tests.crash.programs.registry.registry",
-        ]
-    )
+    _clean.set_forkserver_preload(PRELOADED)
     url = url or f"sqlite:///{root}/registry.db"
     chance, slowest = random.Random(seed), 0.0
     with Registry.open(url) as made:

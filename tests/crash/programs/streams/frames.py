@@ -29,7 +29,7 @@ from selectroute.spark import Position, local_session, start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
-from tests.crash.programs.failpoint import MOMENTS, PUT, fail_at
+from tests.crash.programs.failpoint import MOMENTS, PUT, Cycle, fail_at, kill_in
 from tests.crash.programs.long_run import long_run
 from tests.spark.queue_world import A, Queues
 
@@ -39,9 +39,6 @@ KILLS = ("kills at random instants", "kills at steps")
 _SILENT_SECONDS = 400.0
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _FAR = 1 << 40
-
-Cycle = tuple[str, str] | None
-"""The step and the moment of a kill, None for any."""
 
 
 class _Numbers(DataSource):
@@ -138,13 +135,7 @@ class Killed:
         check. Raises AssertionError.
         """
         for cycle in cycles:
-            started = time.monotonic()
-            if cycle is None:
-                self._kill_somewhen()
-            else:
-                self._kill_at(*cycle)
-            at = "somewhen" if cycle is None else "{1} {0}".format(*cycle)
-            print(f"killed {at} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            kill_in(cycle, self._kill_somewhen, self._kill_at)
         end = (committed(self.queues.world.output) // BATCH + 3) * BATCH
         last = self._start(end)
         assert last.wait(_SILENT_SECONDS) == 0, self._said()

@@ -26,8 +26,8 @@ from pathlib import Path
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
 from tests.crash.programs.command import ROOT
-from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS, Cycle, kill_in
+from tests.crash.programs.long_run import counted, long_run
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
 
@@ -44,8 +44,6 @@ KILLS = ("kills at random instants", "kills at steps")
 WAIT_SECONDS = 300.0
 _SILENT_SECONDS = 400.0
 
-Cycle = tuple[str, str] | None
-"""The step and the moment of a kill, None for any."""
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Most of a cycle is a JVM that starts: this one compiles less, and does all the same."""
@@ -87,22 +85,15 @@ class Killed:
         for start in range(0, len(cycles), ROUND):
             self._round(cycles[start : start + ROUND])
             counts = self.kills + check(self.flow, self.output)
-            said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-            print(f"{said}: all held", file=sys.stderr, flush=True)
+            print(f"{counted(counts)}: all held", file=sys.stderr, flush=True)
         return counts
 
     def _round(self, cycles: list[Cycle]) -> None:
         """Kill it these times, then let it route the rest, and the consumer take the rest."""
         with self._consuming():
             for cycle in cycles:
-                started = time.monotonic()
                 self.produce()
-                if cycle is None:
-                    self._kill_somewhen()
-                else:
-                    self._kill_at(*cycle)
-                at = "somewhen" if cycle is None else "{1} {0}".format(*cycle)
-                print(f"killed {at} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+                kill_in(cycle, self._kill_somewhen, self._kill_at)
             self._route_rest()
 
     def _route_rest(self) -> None:
