@@ -197,6 +197,10 @@ class Router:
         """
         return self._newest.number()
 
+    def newest_snapshot(self) -> SnapshotRef:
+        """Return the reference to the newest published snapshot. Raises SnapshotError."""
+        return SnapshotRef(str(self.job.snapshots), *self._newest.get())
+
     def close(self) -> None:
         """Wait until the last batch is published, and end the threads. Raises as `Commits.publish`."""
         self._newest.close()

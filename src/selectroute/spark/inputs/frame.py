@@ -36,6 +36,7 @@ from selectroute.spark.columns.snapshot_ref import open_once
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
+from selectroute.spark.runtime.tasks import Runner
 from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.offset_log import batch_offsets, offsets_digest
@@ -65,13 +66,15 @@ class FrameSource:
 
     Args:
         input: the frame.
+        run: runs tasks in the workers that batches have.
         tasks: number of concurrent tasks.
     """
 
     limit = None
 
-    def __init__(self, input: FrameInput, tasks: int) -> None:
+    def __init__(self, input: FrameInput, run: Runner, tasks: int) -> None:
         self.input = input
+        self.run = run
         self.tasks = tasks
 
     def connect(self) -> None:

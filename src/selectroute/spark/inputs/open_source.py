@@ -11,7 +11,7 @@ from selectroute.spark.inputs.kafka import KafkaSource
 from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
-from selectroute.spark.runtime.tasks import runner_of
+from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of
 from selectroute.spark.sources.kafka.config import KafkaInput
 
 
@@ -19,7 +19,7 @@ def source_of(spark: SparkSession, job: Job) -> Source:
     """Return the source of a job; its tasks run in this session."""
     run, tasks = runner_of(spark), spark.sparkContext.defaultParallelism
     if isinstance(job.input, FrameInput):
-        return FrameSource(job.input, tasks)
+        return FrameSource(job.input, arrow_runner_of(spark), tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
     if not job.input.is_local:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from selectroute.selector.message import Message
+from selectroute.spark.runtime.tasks import Runner
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
 
@@ -117,6 +118,10 @@ class Source(Protocol):
         """Check that the source is readable, before a stream is started; return the id of its system, such as
         a Kafka cluster, if there is one. Raises SourceError.
         """
+
+    @property
+    def run(self) -> Runner:
+        """Function that runs tasks in the workers that batches have."""
 
     @property
     def tasks(self) -> int:

@@ -45,3 +45,21 @@ def runner_of(spark: SparkSession) -> Runner:
         return [json.loads(text) for text in context.parallelize(numbers, len(numbers)).map(report).collect()]
 
     return run
+
+
+def arrow_runner_of(spark: SparkSession) -> Runner:
+    """Return the function that runs tasks in the workers of ``mapInArrow``; an RDD has workers of its own."""
+
+    def run(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                reports = [
+                    json.dumps({"task": number, **work(numbers[number])}) for number in task_numbers(batch)
+                ]
+                yield pa.RecordBatch.from_pydict({"report": reports})
+
+        return [
+            json.loads(row.report) for row in run_tasks(spark, numbers, report, "report string").collect()
+        ]
+
+    return run

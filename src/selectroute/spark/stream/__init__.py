@@ -1,6 +1,6 @@
 """Running query: batches, the registry, and reports.
 
 ``fan_out`` is the entry point. ``side_thread`` follows the registry, reports first batches to it, and makes
-backfills and replays, ``background_publisher`` sends a batch while the next one is routed, ``metrics`` are
-for Prometheus.
+backfills and replays; ``ready_workers`` starts Python workers before a batch needs them, ``table_upkeep``
+looks after tables, ``metrics`` are for Prometheus.
 """

@@ -53,6 +53,7 @@ from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.stream.ready_workers import ReadyWorkers
 from selectroute.spark.stream.reporter import BatchReporter, Ending, offsets_behind
 from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
@@ -143,6 +144,7 @@ class FanOut:
         self._registry = registry
         self._side_thread: SideThread | None = None
         self._upkeep: TableUpkeep | None = None
+        self._workers: ReadyWorkers | None = None
         self._lock = FairLock()
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
@@ -201,6 +203,9 @@ class FanOut:
                 self._on_warning(text)
             self._upkeep = TableUpkeep(self._router.commits, self._on_warning)
             self._upkeep.start()
+            if not available_now:  # else the first batch has a task for each of them, and the last ends soon
+                self._workers = ReadyWorkers(self.spark, self._router)
+                self._workers.start()
             writer = (
                 self._source.stream(self._folder.checkpoint)
                 .writeStream.foreachBatch(self._route)
@@ -230,6 +235,8 @@ class FanOut:
                 self._side_thread.finish(lambda: True)
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=True)
+            if self._workers is not None:
+                self._workers.finish()
             with suppress(SelectRouteError, OSError):  # what has failed first is what is raised
                 self._close()
             if isinstance(error, StoppingError):
@@ -317,6 +324,8 @@ class FanOut:
                 self._side_thread.finish(should_stop if ended else lambda: True, ending)
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=not ended or self._stopping.is_set())
+            if self._workers is not None:
+                self._workers.finish()
             try:
                 self._close()
             except SelectRouteError as error:
@@ -353,6 +362,8 @@ class FanOut:
                 self._side_thread.wake(query, report, inputs)
             if self._upkeep is not None:
                 self._upkeep.wake()
+            if self._workers is not None:
+                self._workers.note()
         except BaseException as error:
             # Spark would raise only its text, with a traceback in it.
             self._failure = self._failure or error

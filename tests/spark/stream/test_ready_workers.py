@@ -1,0 +1,134 @@
+"""Workers that have started, and have loaded what a batch needs, before it comes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from selectroute.spark import FrameInput, Job, start_fanout
+from selectroute.spark.columns import snapshot_ref
+from selectroute.spark.columns.snapshot_ref import SnapshotRef
+from selectroute.spark.job.job import JobError
+from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of
+from selectroute.spark.stream import ready_workers
+from selectroute.spark.stream.ready_workers import ReadyWorkers
+
+CORES = 2
+PATIENCE = 120
+
+
+class Context:
+    """Spark's context, as far as it is asked here."""
+
+    def __init__(self, **conf: str) -> None:
+        self._conf = conf
+
+    def setJobDescription(self, text):
+        """Forget it."""
+
+    def getConf(self):
+        return {name.replace("_", "."): value for name, value in self._conf.items()}
+
+
+class Source:
+    """A source that counts its tasks."""
+
+    tasks = CORES
+
+    def __init__(self, error=None):
+        self.given = threading.Semaphore(0)
+        self.numbers = []
+        self.error = error
+
+    def run(self, work, numbers):
+        self.numbers.append(list(numbers))
+        self.given.release()
+        if self.error is not None:
+            raise self.error
+
+
+def started(source, **conf):
+    router = SimpleNamespace(source=source, newest_snapshot=lambda: SnapshotRef("nowhere", 1, "0"))
+    workers = ReadyWorkers(SimpleNamespace(sparkContext=Context(**conf)), router)
+    workers.start()
+    assert source.given.acquire(timeout=PATIENCE)
+    return workers
+
+
+def ends(workers):
+    """Whether its thread ends by itself."""
+    workers._thread.join(PATIENCE)
+    return not workers._thread.is_alive()
+
+
+def test_as_many_tasks_as_run_at_once_are_given_at_the_start_and_again_while_no_batch_comes(monkeypatch):
+    monkeypatch.setattr(ready_workers, "_IDLE_SECONDS", 0.0)
+    source = Source()
+    workers = started(source)
+    assert source.given.acquire(timeout=PATIENCE)
+    assert source.given.acquire(timeout=PATIENCE)
+    workers.finish()
+    workers.finish()
+    assert ends(workers)
+    assert all(numbers == [0, 1] for numbers in source.numbers)
+
+
+def test_a_stream_that_has_batches_gives_no_task_besides():
+    source = Source()
+    workers = started(source)
+    workers.note()
+    assert not source.given.acquire(timeout=2.5)  # more than twice the time between two looks
+    workers.finish()
+    assert ends(workers)
+
+
+def test_executors_that_spark_takes_away_when_they_are_idle_are_not_kept(monkeypatch):
+    monkeypatch.setattr(ready_workers, "_IDLE_SECONDS", 0.0)
+    source = Source()
+    assert ends(started(source, spark_dynamicAllocation_enabled="true"))
+    assert source.numbers == [[0, 1]]
+
+
+@pytest.mark.parametrize("error", [JobError("no"), OSError("gone")])
+def test_what_fails_is_left_to_a_batch(error):
+    workers = started(Source(error))
+    assert ends(workers)
+    workers.finish()
+
+
+def seen_in_workers(run):
+    """What each worker process has: the revisions that it keeps open, and whether the kernel is loaded."""
+
+    def look(number):
+        time.sleep(0.5)  # so that no worker takes two tasks
+        loaded = ready_workers._load_kernel.cache_info().currsize
+        opened = [ref.revision for ref in snapshot_ref._opened]
+        return {"process": os.getpid(), "kernel": loaded, "revisions": opened}
+
+    return run(look, range(CORES))
+
+
+def is_ready(seen):
+    return seen["kernel"] and seen["revisions"][-1:] == [7]
+
+
+@pytest.mark.parametrize("kind", ["files", "frame"])
+def test_a_stream_without_input_has_its_workers_ready(spark, world, kind):
+    world.publish(7, red="color = 'red'")
+    job, run = world.job(), runner_of(spark)
+    if kind == "frame":
+        frame = spark.readStream.schema("color string").json(str(world.input))
+        job, run = Job.of(FrameInput(frame), world.snapshots, world.output), arrow_runner_of(spark)
+    fan = start_fanout(spark, job)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not all(map(is_ready, seen := seen_in_workers(run))):
+            assert time.monotonic() < deadline, seen
+    finally:
+        fan.stop()
+        fan.wait()
+    assert len({one["process"] for one in seen}) == CORES
