@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_BYTE, _INT, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_BYTE, _SHORT, _INT, _LONG = map(ir.IntType, (8, 16, 32, 64))
 
 
 def _data(context: Any, builder: Any, type_: Any, array: Any) -> Any:
@@ -30,37 +30,43 @@ def address_of(_context: Any, array: Any) -> Any:
     return types.int64(array), lower
 
 
+def _element(kind: ir.Type, type_: Any) -> Any:
+    """Return the function that reads element ``index`` of the array of this type at an address."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def element_at(_context: Any, _address: Any, _index: Any) -> Any:
+        def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], kind.as_pointer())
+            return builder.load(builder.gep(pointer, [arguments[1]]))
+
+        return type_(types.int64, types.int64), lower
+
+    return element_at
+
+
+byte_at = _element(_BYTE, types.uint8)
+short_at = _element(_SHORT, types.uint16)
+int_at = _element(_INT, types.int32)
+long_at = _element(_LONG, types.int64)
+real_at = _element(ir.DoubleType(), types.float64)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
-def long_at(_context: Any, _address: Any, _index: Any) -> Any:
-    """Return element ``index`` of the int64 array at an address."""
+def sixteen_below(_context: Any, _address: Any, _index: Any, _value: Any) -> Any:
+    """Return as bits which of 16 longs, from element ``index`` on, are less than a value: one comparison of
+    vectors.
+    """
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[1]]))
+        vector = ir.VectorType(_LONG, 16)
+        pointer = builder.gep(builder.inttoptr(arguments[0], _LONG.as_pointer()), [arguments[1]])
+        longs = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8)
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], _INT(0))
+        all_ = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, 16), [0] * 16))
+        below = builder.bitcast(builder.icmp_signed("<", longs, all_), _SHORT)
+        return builder.zext(below, _LONG)
 
-    return types.int64(types.int64, types.int64), lower
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def int_at(_context: Any, _address: Any, _index: Any) -> Any:
-    """Return element ``index`` of the int32 array at an address."""
-
-    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _INT.as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[1]]))
-
-    return types.int32(types.int64, types.int64), lower
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def real_at(_context: Any, _address: Any, _index: Any) -> Any:
-    """Return element ``index`` of the float64 array at an address."""
-
-    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[1]]))
-
-    return types.float64(types.int64, types.int64), lower
+    return types.uint64(types.int64, types.int64, types.int64), lower
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -85,16 +91,6 @@ def word_at(_context: Any, _address: Any, _byte: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
-    """Return one byte."""
-
-    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(builder.add(arguments[0], arguments[1]), _BYTE.as_pointer()))
-
-    return types.uint8(types.int64, types.int64), lower
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def prefetch(_context: Any, _address: Any, _index: Any) -> Any:
     """Begin to load the cache line with element ``index`` of the array of longs at an address."""
 
@@ -111,10 +107,10 @@ def prefetch(_context: Any, _address: Any, _index: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(_context: Any, _word: Any) -> Any:
-    """Return the number of trailing zero bits of a non-zero word, as int64."""
+    """Return the number of trailing zero bits of a word, as int64: 64 if it is zero."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), lower
 

@@ -101,6 +101,33 @@ def test_a_bound_of_strings_is_read_at_its_place_in_the_text():
     assert found(snapshot_of(selectors), batch) == [[1], [], []]
 
 
+@pytest.mark.parametrize("longest", [1, 3, 8])
+def test_the_last_short_strings_are_read_within_their_column(longest):
+    texts = ["abcdefgh"[:size] for size in range(1, longest + 1)]
+    snapshot = snapshot_of([f"s = '{text}'" for text in texts] + ["s = 'bcdefgh'"])
+    for rows in (1, 2, 7, 50):
+        column = pa.array((texts * rows)[:rows])
+        for start in range(rows):
+            batch = pa.record_batch({"s": column}).slice(start)
+            expected = [[texts.index(text)] for text in batch["s"].to_pylist()]
+            # As a column of Arrow's own, and of bytes that end with the last string.
+            cut = pa.array(batch["s"].to_pylist())
+            assert found(snapshot, batch) == found(snapshot, pa.record_batch({"s": cut})) == expected
+
+
+def test_short_strings_go_on_after_a_long_one():
+    texts = ["a", "nine.....", "b", "", "a", "eight..."] * BLOCK
+    batch = pa.record_batch({"s": texts, "n": pa.array(range(len(texts)), pa.int32())})
+    selectors = [f"s = '{text}'" for text in STRINGS if text.isascii()]
+    assert found(snapshot_of(selectors), batch) == wanted_strings(selectors, texts)
+
+
+def wanted_strings(selectors, texts):
+    place = {text: [number] for number, text in enumerate(text for text in STRINGS if text.isascii())}
+    assert len(place) == len(selectors)
+    return [place[text] for text in texts]
+
+
 def test_a_short_string_is_found_by_hash_and_length():
     segment = snapshot_of([f"s = 'v{number}'" for number in range(3000)]).segments[0]
     first, slot, multiplier = short_strings(segment)

@@ -11,7 +11,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
-from selectroute.match.kernel.kernel import BLOCK, emit
+from selectroute.match.kernel.kernel import BLOCK, WAITING, emit
 
 
 def check(selectors, messages, dialect="jms"):
@@ -79,7 +79,7 @@ def test_many_intervals_cost_what_holds_and_not_what_there_is():
 
 def test_sorted_groups_of_every_size_are_cut_at_the_value():
     """Below, at and above the sizes at which the search counts, steps, and must not read on."""
-    for size in (1, 2, 63, 64, 65, 129, 600):
+    for size in (1, 2, 15, 16, 17, 33, 48, 63, 64, 65, 129, 600):
         selectors = [f"x > {bound}" for bound in range(size)] + [f"x <= {bound}.5" for bound in range(size)]
         check(selectors, [of(x=value) for value in (-1, 0, size // 2, size - 1, size, 2.5, sr.Float(1.0))])
 
@@ -172,6 +172,25 @@ def test_pairs_of_many_attributes_find_what_the_message_has():
         for _ in range(60)
     ]
     check(selectors, messages)
+
+
+def test_a_value_with_more_postings_than_are_loaded_at_once():
+    count = WAITING + 4
+    pairs = [(kind, name) for kind in range(30) for name in range(count)]
+    pairs += [(kind, name) for kind in (7, 8) for name in range(3)]
+    snapshot = sr.build_snapshot(
+        (f"s{number}", f"kind = 'k{kind}' AND a{name} = 'x'", None)
+        for number, (kind, name) in enumerate(pairs)
+    )
+    assert np.diff(snapshot.segments[0].tables.code_posting).max() > WAITING
+    present = {kind: set(range(0, count, kind + 1)) for kind in (0, 1, 5, 7, 8, 200)}
+    rows = [{f"a{name}": "x" for name in names} | {"kind": f"k{kind}"} for kind, names in present.items()]
+    matches = snapshot.match(pa.RecordBatch.from_pylist(rows, pa.schema(
+        [(name, pa.string()) for name in ("kind", *(f"a{name}" for name in range(count)))]
+    )))  # fmt: skip
+    for found, (kind, names) in zip(matches, present.items(), strict=True):
+        wanted = [number for number, pair in enumerate(pairs) if pair[0] == kind and pair[1] in names]
+        assert sorted(found.tolist()) == wanted
 
 
 def test_strings_that_differ_in_one_byte_or_in_length_are_told_apart():

@@ -11,7 +11,7 @@ from selectroute.arrays import tables as t
 from selectroute.match.columns.columns import Lane
 from selectroute.match.columns.plain import INTS, LANE, LONGS, STRINGS, PlainColumn
 from selectroute.match.compiled import compiled
-from selectroute.match.encoding.encode import encode_at, hash_at
+from selectroute.match.encoding.encode import encode_at, encode_short, hash_at
 from selectroute.match.memory import byte_at, int_at, long_at
 
 FORM, TAG, VALUES, FIRST, SIZES, TAGS, DATA, BYTES, PLACE, READ = range(10)
@@ -67,18 +67,25 @@ def encode_block(sources, block, stop, tables, short, columns, hashes):
             elif form == LONGS:
                 for row in range(rows):
                     bits[row] = long_at(values, block + row)
-            else:
-                first = sources[attribute, FIRST]
-                for row in range(rows):
-                    start = np.int64(int_at(values, block + row))
-                    sizes[row] = int_at(values, block + row + 1) - start
-                    bits[row] = start - first
-        if read & CODES:
+        done = 0
+        if form == STRINGS:
+            first = sources[attribute, FIRST]
+            if read & CODES and not read & BITS:
+                done = encode_short(
+                    attribute, values, block, rows, sources[attribute, DATA] - first,
+                    sources[attribute, BYTES] + first, short, columns.codes[attribute],
+                )  # fmt: skip
+            for row in range(done, rows):
+                start = np.int64(int_at(values, block + row))
+                sizes[row] = int_at(values, block + row + 1) - start
+                bits[row] = start - first
+        if read & CODES and done < rows:
             data, size = sources[attribute, DATA], sources[attribute, BYTES]
+            tags, bits, sizes, hashed = tags[done:], bits[done:], sizes[done:], hashes[done:]
             if form in (LANE, STRINGS):
-                hash_at(tags, bits, sizes, data, size, hashes)
-            codes = columns.codes[attribute, :rows]
-            encode_at(attribute, tags, bits, sizes, hashes, data, size, tables, short, codes)
+                hash_at(tags, bits, sizes, data, size, hashed)
+            codes = columns.codes[attribute, done:rows]
+            encode_at(attribute, tags, bits, sizes, hashed, data, size, tables, short, codes)
         if sources[attribute, PLACE]:
             for row in range(rows):
                 if tags[row] >= t.STRING:

@@ -9,13 +9,14 @@ from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, H
 from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.short_strings import LONGEST, place_of
-from selectroute.match.memory import address_of, byte_at, word_at
+from selectroute.match.memory import address_of, byte_at, int_at, long_at, short_at, word_at
 from selectroute.match.ranges.range_kernel import first_not_below
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF_00000000), np.uint64(0xFFFFFFFF)
 _EMPTY = np.uint64(t.EMPTY_SLOT)
+_ALL = np.uint64(2**64 - 1)
 _ONE, _HALF = np.uint64(1), np.uint64(32)
 _GREATEST = np.int64(2**63 - 1)
 
@@ -109,7 +110,7 @@ def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, shor
         tag = tags[i]
         if has_short and tag == t.STRING and sizes[i] <= LONGEST:
             hashed = hashes[i]
-            place = place_of(hashed, multiplier[hashed & bucket_mask], len(short_slot))
+            place = place_of(hashed, np.uint64(multiplier[hashed & bucket_mask]), len(short_slot))
             meta = short_slot[place + 1]
             found = (short_slot[place] == hashed) & (meta >> _HALF == np.uint64(sizes[i]))
             codes[i] = np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
@@ -144,6 +145,42 @@ def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, shor
             codes[i] = _number_code(values[i], numbers, number_code)
         else:
             codes[i] = _number_code(np.float64(bits[i]), numbers, number_code)
+
+
+@compiled
+def encode_short(attribute, offsets, row, rows, address, end, short, codes):
+    """Write the codes of at most so many strings, up to the first that is empty or longer than eight bytes;
+    return how many these are, 0 for an attribute without `ShortStrings`.
+
+    Args:
+        offsets: the address of the Arrow column's offsets.
+        row: the first row.
+        address, end: where the offsets count from, and the last of them.
+        short: the segment's.
+        codes: the codes to write, from 0 on.
+    """
+    slot_first, slot_end = short.first[attribute], short.first[attribute + 1]
+    if slot_end == slot_first or end < LONGEST:
+        return 0
+    slots, words = address_of(short.slot) + 16 * slot_first, 2 * (slot_end - slot_first)
+    multipliers, buckets = address_of(short.multiplier) + (slot_first >> 1), (slot_end - slot_first) >> 2
+    start = np.int64(int_at(offsets, row))
+    for i in range(rows):
+        stop = np.int64(int_at(offsets, row + i + 1))
+        size = stop - start
+        if size - 1 >= LONGEST or size <= 0:
+            return i
+        # No byte beyond the end is read: the last strings have the word that ends there.
+        beyond = max(start + LONGEST - end, 0)
+        word = word_at(address, start - beyond) >> np.uint64(beyond << 3)
+        hashed = _short_hash(word & _ALL >> np.uint64((LONGEST - size) << 3), size)
+        multiplier = np.uint64(short_at(multipliers, np.int64(hashed) & (buckets - 1)))
+        place = place_of(hashed, multiplier, words)
+        meta = np.uint64(long_at(slots, place + 1))
+        found = (np.uint64(long_at(slots, place)) == hashed) & (meta >> _HALF == np.uint64(size))
+        codes[i] = np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
+        start = stop
+    return rows
 
 
 @compiled
@@ -233,6 +270,15 @@ def _hash(data, bytes_, start, size, tag):
         state = (state ^ _tail(data, bytes_, position, rest)) * _MULTIPLIER
         state ^= state >> _SHIFT
     return state
+
+
+@inlined
+def _short_hash(word, size):
+    """Return the `_hash` of a string of one to eight bytes, the word of which is filled up with zeros."""
+    state = (_SEED ^ (np.uint64(size) | np.uint64(t.STRING) << _TAG_SHIFT)) * _MULTIPLIER
+    state ^= state >> _SHIFT
+    state = (state ^ word) * _MULTIPLIER
+    return state ^ state >> _SHIFT
 
 
 @inlined

@@ -40,7 +40,7 @@ class ShortStrings(NamedTuple):
 
     first: t.Array  # int64[attributes + 1], number of the first slot
     slot: t.Array  # uint64[2 x slots]: hash, and length << 32 | code; or EMPTY_SLOT
-    multiplier: t.Array  # uint64[slots / 4]
+    multiplier: t.Array  # uint16[slots / 4]
 
 
 def short_strings(segment: Segment) -> ShortStrings:
@@ -64,13 +64,13 @@ def _tables(tables: t.Tables) -> ShortStrings:
     tags = np.full(len(strings), t.STRING, np.uint8)
     hashes = hash_strings(tables.string_bytes[octets], np.append(0, ends), tags)
     metas = sizes.astype(np.uint64) << _HALF | tables.string_code[strings].astype(np.uint32)
-    slots, multipliers, first = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [0]
+    slots, multipliers, first = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)], [0]
     for attribute in range(len(tables.string_slot_first) - 1):
         own = np.flatnonzero(owners == attribute) if len(owners) else owners
         if len(own):
-            rooms = 4 << int(len(own) - 1).bit_length()
+            rooms = 4 << max(int(len(own) - 1).bit_length() - 1, 0)
             own = own[np.argsort(hashes[own] & np.uint64(rooms // 4 - 1), kind="stable")]
-            slot, multiplier = np.full(2 * rooms, _EMPTY, np.uint64), np.ones(rooms // 4, np.uint64)
+            slot, multiplier = np.full(2 * rooms, _EMPTY, np.uint64), np.ones(rooms // 4, np.uint16)
             if fill(hashes[own], metas[own], slot, multiplier):
                 slots.append(slot)
                 multipliers.append(multiplier)

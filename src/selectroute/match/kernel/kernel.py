@@ -25,7 +25,7 @@ from selectroute.match.encoding.blocks import BLOCK, encode_block
 from selectroute.match.kernel.plain_groups import plain_runs
 from selectroute.match.kernel.run_residual import judge
 from selectroute.match.kernel.scan_list import by_column, by_row, scan, words_of
-from selectroute.match.memory import address_of, copy, prefetch
+from selectroute.match.memory import address_of, copy, int_at, long_at, prefetch
 from selectroute.match.ranges.range_search import fetch_bounds, narrow
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
@@ -40,6 +40,9 @@ library gives out and takes back at once.
 
 SHORT = 16
 """Length of the runs that are copied at once, with what follows them: a call of memcpy takes longer."""
+
+WAITING = 256
+"""Slots that are loaded at the same time; what is noted of them is in the nearest cache."""
 
 HELD = 1 << 20
 """Entries with residuals that are judged in one call, rounded up to whole rows."""
@@ -65,7 +68,6 @@ def collect(
     visits = np.empty((2, room), np.int32)
     leaves, rows_of = np.empty(room, np.int32), np.empty(room, np.int32)
     firsts = np.empty(most + 1, np.int64)
-    places = np.empty((room, 4), np.int64)
     hashes = np.empty(most if len(sources) else 0, np.uint64)
     spans = np.empty((room, 4), np.int64)
     held = np.empty(room, np.bool_)
@@ -91,8 +93,8 @@ def collect(
                 begin, end, columns.codes, columns.anchors, tables.code_low, tables.code_first,
                 tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
                 tables.slot_first, tables.slot, tables.tuple_leaf[-1], len(tables.divided_tuple),
-                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, visits, leaves, rows_of,
-                firsts, places, counters,
+                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, visits,
+                leaves, rows_of, plain, firsts, counters,
             )  # fmt: skip
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
@@ -105,12 +107,15 @@ def collect(
             )  # fmt: skip
             order = by_row(accepted, total, begin, accepted_first, order)
             counters[JUDGED] += judged
-        groups = fetch_bounds(leaves, found, tables.group_first, tables.entry_first, tables.entry_bound)
+        groups = fetch_bounds(
+            leaves, found, tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
+            tables.entry_bound,
+        )  # fmt: skip
         if plain:
             if used + groups >= len(runs):
                 runs = longer(runs, used, groups)
             used = plain_runs(
-                begin, end, rows_of, leaves, found, columns.tags, columns.bits, columns.reals, invalid_names,
+                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names,
                 tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
                 tables.entry_bound, tables.ordinal_first, runs, used, row_offsets,
             )  # fmt: skip
@@ -158,15 +163,24 @@ def longer(runs, used, more):
 @compiled
 def find(
     block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
-    posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf, visits,
-    leaves, rows_of, firsts, places, counters,
+    posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf,
+    group_first, visits, leaves, rows_of, plain, firsts, counters,
 ):  # fmt: skip
-    """Write the leaves of the rows from `block` to `stop` into `leaves`, those of row r from ``firsts[r -
-    block]`` on, and the rows of the leaves, less `block`, into `rows_of`. Returns their number; -1 if they do
-    not fit. ``places`` is int64[n, 4], scratch memory.
+    """Write the leaves of the rows from `block` to `stop` into `leaves`, row by row, and the rows of the
+    leaves, less `block`, into `rows_of`. Returns their number; -1 if they do not fit. Those of row r are from
+    ``firsts[r - block]`` on, which is left as it is where all groups are `plain`: they need none.
+    ``visits`` is scratch memory for as many.
     """
     room = len(leaves)
+    is_sorted = len(anchors) + len(prefixed) <= 1 and not divided
+    rows, found_leaves = (rows_of, leaves) if is_sorted else (visits[0], visits[1])
     found = probes = 0
+    codes_of, width = address_of(codes), codes.shape[1]
+    leaf_of, posting_of = address_of(code_leaf), address_of(code_posting)
+    attribute_of, filter_of = address_of(posting_attribute), address_of(posting_filter)
+    slot_firsts, all_slots = address_of(slot_first), address_of(slots)
+    groups_of = address_of(group_first)
+    places = np.empty((WAITING, 5), np.int64)
     for number in range(len(anchors)):
         attribute = anchors[number]
         low, first = np.int64(code_low[attribute]), code_first[attribute]
@@ -176,43 +190,61 @@ def find(
             # First the places of the slots, then what is there: so their cache misses overlap.
             waiting = 0
             while row < stop:
-                place = codes[attribute, row] - low
+                place = int_at(codes_of, attribute * width + row) - low
                 if place < 0 or place >= many:
                     row += 1
                     continue  # a value that no clause has
                 place += first
-                leaf = code_leaf[place]
-                first_posting, last_posting = code_posting[place], code_posting[place + 1]
-                if waiting + 1 + last_posting - first_posting > len(places):
-                    if waiting:
-                        break
-                    places = np.empty((2 + last_posting - first_posting, 4), np.int64)
+                leaf = int_at(leaf_of, place)
+                first_posting = np.int64(int_at(posting_of, place))
+                last_posting = np.int64(int_at(posting_of, place + 1))
+                if waiting + 1 + last_posting - first_posting > WAITING:
+                    break
                 if leaf >= 0:
                     probes += 1
                     places[waiting, 0], places[waiting, 1] = row - block, ~np.int64(leaf)
                     waiting += 1
                 for posting in range(first_posting, last_posting):
-                    other = np.int64(codes[posting_attribute[posting], row])
-                    if other < 0 or not posting_filter[posting] >> np.uint64(other & 63) & np.uint64(1):
+                    other = np.int64(int_at(codes_of, int_at(attribute_of, posting) * width + row))
+                    if other < 0 or not _may_have(other, long_at(filter_of, posting)):
                         continue
                     probes += 1
-                    at = first_slot(other, posting, slot_first)
-                    prefetch(address_of(slots), at)
-                    places[waiting, 0], places[waiting, 1] = row - block, at
-                    places[waiting, 2], places[waiting, 3] = other, posting
+                    at, after = first_slots(other, posting, slot_firsts)
+                    prefetch(all_slots, at)
+                    places[waiting, 0], places[waiting, 1], places[waiting, 2] = row - block, at, after
+                    places[waiting, 3], places[waiting, 4] = other, posting
                     waiting += 1
                 row += 1
             if found + waiting > room:
                 return -1
             for k in range(waiting):
-                at, other = places[k, 1], places[k, 2]
+                at, other = places[k, 1], places[k, 3]
                 slot = ~at << 32
                 if at >= 0:
-                    slot = slots[at]
-                    if slot >= 0 and slot & 0xFFFFFFFF != other:
-                        slot = slot_of(other, places[k, 3], slot_first, slots)
-                visits[0, found], visits[1, found] = places[k, 0], slot >> 32
+                    # Of every four codes one has its slot taken, which nothing predicts: so two are read.
+                    slot, after = long_at(all_slots, at), long_at(all_slots, places[k, 2])
+                    slot = after if _is_of_another(slot, other) else slot
+                    if _is_of_another(slot, other):
+                        slot = slot_of(other, places[k, 4], slot_firsts, all_slots)
+                leaf = slot >> 32
+                prefetch(groups_of + 4 * leaf, 0)
+                rows[found], found_leaves[found] = places[k, 0], leaf
                 found += slot >= 0
+            if row < stop and not waiting:  # a value with more postings than can wait
+                leaf = int_at(leaf_of, place)
+                if leaf >= 0:
+                    if found == room:
+                        return -1
+                    rows[found], found_leaves[found] = row - block, leaf
+                    found += 1
+                found, probed = _visit_postings(
+                    row, block, int_at(posting_of, place), int_at(posting_of, place + 1), codes_of, width,
+                    attribute_of, filter_of, slot_firsts, all_slots, rows, found_leaves, found,
+                )  # fmt: skip
+                probes += probed + (leaf >= 0)
+                if found < 0:
+                    return -1
+                row += 1
     for number in range(len(prefixed)):
         for row in range(block, stop):
             prefix = prefixed[number, row]
@@ -220,70 +252,100 @@ def find(
                 if found == room:
                     return -1
                 probes += 1
-                visits[0, found], visits[1, found] = row - block, prefix_leaf[prefix]
+                rows[found], found_leaves[found] = row - block, prefix_leaf[prefix]
                 found += 1
                 prefix = prefix_parent[prefix]
     if divided:
         # Leaves found beneath a divided leaf are appended, and visited later.
         visit = 0
         while visit < found:
-            row, leaf = visits[0, visit] + block, visits[1, visit]
+            row, leaf = rows[visit] + block, found_leaves[visit]
             visit += 1
             if leaf < first_divided:
                 continue
             place = len(code_leaf) + leaf - first_divided
-            for posting in range(code_posting[place], code_posting[place + 1]):
-                other = np.int64(codes[posting_attribute[posting], row])
-                if other < 0 or not posting_filter[posting] >> np.uint64(other & 63) & np.uint64(1):
-                    continue
-                probes += 1
-                slot = slot_of(other, posting, slot_first, slots)
-                if slot >= 0:
-                    if found == room:
-                        return -1
-                    visits[0, found], visits[1, found] = row - block, slot >> 32
-                    found += 1
+            found, probed = _visit_postings(
+                row, block, code_posting[place], code_posting[place + 1], codes_of, width, attribute_of,
+                filter_of, slot_firsts, all_slots, rows, found_leaves, found,
+            )  # fmt: skip
+            probes += probed
+            if found < 0:
+                return -1
     counters[PROBES] += probes
     counters[FOUND] += found
+    if is_sorted and plain:
+        return found
     firsts[:] = 0
     for visit in range(found):
-        firsts[visits[0, visit]] += 1
+        firsts[rows[visit]] += 1
     total = 0
     for row in range(len(firsts)):
         total += firsts[row]
         firsts[row] = total
-    if len(anchors) + len(prefixed) <= 1 and not divided:  # they are sorted already
-        for visit in range(found):
-            firsts[visits[0, visit]] -= 1
-            leaves[visit], rows_of[visit] = visits[1, visit], visits[0, visit]
-        return found
     # Counting sort by row.
     for visit in range(found - 1, -1, -1):
-        row = visits[0, visit]
+        row = rows[visit]
         firsts[row] -= 1
-        leaves[firsts[row]], rows_of[firsts[row]] = visits[1, visit], row
+        if not is_sorted:
+            leaves[firsts[row]], rows_of[firsts[row]] = found_leaves[visit], row
     return found
 
 
-@inlined
-def first_slot(code, posting, slot_first):
-    """Return the place of the first slot that a code may have in a posting."""
-    begin = slot_first[posting]
-    mask = slot_first[posting + 1] - begin - 1
-    return begin + (np.int64((np.uint64(code) * _MULTIPLIER) >> np.uint64(16)) & mask)
+@compiled
+def _visit_postings(
+    row, block, posting, end, codes, width, attributes, filters, slot_firsts, slots, rows, leaves, found
+):
+    """Write the leaves that postings lead to for a row, and the row, less `block`, after the ``found`` ones;
+    return their new number, -1 if they do not fit, and how many keys were looked up.
+    """
+    probes = 0
+    for number in range(posting, end):
+        other = np.int64(int_at(codes, int_at(attributes, number) * width + row))
+        if other < 0 or not _may_have(other, long_at(filters, number)):
+            continue
+        probes += 1
+        slot = slot_of(other, number, slot_firsts, slots)
+        if slot >= 0:
+            if found == len(leaves):
+                return -1, probes
+            rows[found], leaves[found] = row - block, slot >> 32
+            found += 1
+    return found, probes
 
 
 @inlined
-def slot_of(code, posting, slot_first, slots):
-    """Return the slot of a code in a posting; negative if it has none."""
-    begin = slot_first[posting]
-    mask = slot_first[posting + 1] - begin - 1
+def _may_have(code, posting_filter):
+    """Return whether a posting with this filter may have a slot for a code."""
+    return np.uint64(posting_filter) >> np.uint64(code & 63) & np.uint64(1) != 0
+
+
+@inlined
+def first_slots(code, posting, slot_firsts):
+    """Return the places of the first two slots that a code may have in a posting; ``slot_firsts`` is an
+    address.
+    """
+    begin = long_at(slot_firsts, posting)
+    mask = long_at(slot_firsts, posting + 1) - begin - 1
+    at = np.int64((np.uint64(code) * _MULTIPLIER) >> np.uint64(16))
+    return begin + (at & mask), begin + (at + 1 & mask)
+
+
+@inlined
+def slot_of(code, posting, slot_firsts, slots):
+    """Return the slot of a code in a posting; negative if it has none. Both arrays are addresses."""
+    begin = long_at(slot_firsts, posting)
+    mask = long_at(slot_firsts, posting + 1) - begin - 1
     at = np.int64((np.uint64(code) * _MULTIPLIER) >> np.uint64(16)) & mask
-    slot = slots[begin + at]
-    while slot >= 0 and slot & 0xFFFFFFFF != code:
-        at = (at + 1) & mask
-        slot = slots[begin + at]
+    slot = long_at(slots, begin + at)
+    while _is_of_another(slot, code):
+        at = at + 1 & mask
+        slot = long_at(slots, begin + at)
     return slot
+
+
+@inlined
+def _is_of_another(slot, code):
+    return (slot >= 0) & (slot & 0xFFFFFFFF != code)
 
 
 @compiled

@@ -9,33 +9,37 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
-from selectroute.match.memory import address_of
+from selectroute.match.memory import address_of, byte_at, int_at, long_at, real_at, short_at
 from selectroute.match.ranges.range_kernel import range_of
 
 
 @compiled
 def plain_runs(
-    begin, end, rows, leaves, found, tags, bits, reals, invalid_names, group_first, group_flags,
+    begin, end, rows, leaves, found, tags, bits, invalid_names, group_first, group_flags,
     group_attribute, entry_first, entry_bound, ordinal_first, runs, used, offsets,
 ):  # fmt: skip
     """Append the runs of the ``found`` leaves to the ``used`` ones, which have room for all of their groups;
     return their new number. ``rows`` are those of the leaves and count from `begin`.
     """
     bounds, total = address_of(entry_bound), len(entry_bound)
-    shares = len(ordinal_first) > 0
+    shares, ordinals = len(ordinal_first) > 0, address_of(ordinal_first)
+    first_groups, first_entries = address_of(group_first), address_of(entry_first)
+    flags_of, attribute_of = address_of(group_flags), address_of(group_attribute)
+    tags_of, values_of, width = address_of(tags), address_of(bits), tags.shape[1]
     for visit in range(found):
-        row, leaf = begin + np.int64(rows[visit]), leaves[visit]
-        for group in range(group_first[leaf], group_first[leaf + 1]):
-            flags = np.int64(group_flags[group])
-            start, stop = entry_first[group], entry_first[group + 1]
+        row, leaf = begin + np.int64(rows[visit]), np.int64(leaves[visit])
+        for group in range(np.int64(int_at(first_groups, leaf)), np.int64(int_at(first_groups, leaf + 1))):
+            flags = np.int64(short_at(flags_of, group))
+            start, stop = long_at(first_entries, group), long_at(first_entries, group + 1)
             if flags & t.SORTED:
-                attribute = group_attribute[group]
-                tag, value, real = tags[attribute, row], bits[attribute, row], reals[attribute, row]
+                place = int_at(attribute_of, group) * width + row
+                tag = np.int8(byte_at(tags_of, place))
+                value, real = long_at(values_of, place), real_at(values_of, place)
                 start, stop = range_of(flags, start, stop, tag, value, real, bounds, total)
             if flags & t.VALID_NAMES and invalid_names[row]:
                 stop = start
             if shares:
-                start, stop = ordinal_first[start], ordinal_first[stop]
+                start, stop = long_at(ordinals, start), long_at(ordinals, stop)
             # Without a branch, which half of the messages would take: the next run overwrites an empty one.
             runs[used, 0], runs[used, 1] = start, stop
             used += start < stop

@@ -6,7 +6,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.memory import bits_of_real, long_at, real_at
+from selectroute.match.memory import bits_of_real, long_at, real_at, sixteen_below, trailing_zeros
 
 ALL, NONE, FROM = 0, 1, 2
 
@@ -57,8 +57,7 @@ def first_not_below(value, low, high, bounds, total):
     longs are at the address ``bounds``.
 
     The branches of a binary search are unpredictable, and a misprediction costs more than ten comparisons. So
-    each step counts smaller ones of eight bounds, and the last step of all that are left, by one of two fixed
-    numbers of comparisons (measured: four times as fast as halving, at 100 bounds and at 10).
+    each step counts smaller ones of eight bounds, and the last step compares all that are left, 16 at once.
     """
     size = high - low
     while size > _FEW:
@@ -68,17 +67,18 @@ def first_not_below(value, low, high, bounds, total):
             below += long_at(bounds, low + k * step - 1) < value
         low += below * step
         size = step if below < _WAYS else size - _WAYS * step
-    below = 0
+    # The bounds ascend, so those that are less come first, whatever follows the group.
     if size <= _FEWER and low + _FEWER <= total:
         # Most groups are small, and outside the cache each line of eight bounds costs more than the others.
-        for k in range(_FEWER):
-            below += (long_at(bounds, low + k) < value) & (k < size)
-    elif low + _FEW <= total:
-        for k in range(_FEW):
-            below += (long_at(bounds, low + k) < value) & (k < size)
-    else:
-        for k in range(size):
-            below += long_at(bounds, low + k) < value
+        return low + min(size, trailing_zeros(~sixteen_below(bounds, low, value)))
+    if low + _FEW <= total:
+        word = sixteen_below(bounds, low, value)
+        for part in range(_FEWER, _FEW, _FEWER):
+            word |= sixteen_below(bounds, low + part, value) << np.uint64(part)
+        return low + min(size, trailing_zeros(~word))
+    below = 0
+    for k in range(size):
+        below += long_at(bounds, low + k) < value
     return low + below
 
 

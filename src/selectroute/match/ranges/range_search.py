@@ -6,7 +6,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
-from selectroute.match.memory import address_of, prefetch
+from selectroute.match.memory import address_of, int_at, long_at, prefetch
 from selectroute.match.ranges.range_kernel import FROM, NONE, exceeding, range_of, threshold
 
 LINE = 8
@@ -17,17 +17,25 @@ FAR = 1 << 16
 
 
 @compiled
-def fetch_bounds(leaves, visits, group_first, entry_first, entry_bound):
-    """Begin to load the first bounds of the leaves to visit: a search waits for each, these loads overlap.
-    Returns how many groups the leaves have.
+def fetch_bounds(leaves, visits, group_first, group_flags, group_attribute, entry_first, entry_bound):
+    """Begin to load the first group of each leaf to visit, and its first bounds: a search would wait for
+    each, and these loads overlap. Returns how many groups the leaves have.
     """
+    first_groups, first_entries = address_of(group_first), address_of(entry_first)
+    flags, attributes = address_of(group_flags), address_of(group_attribute)
     bounds, is_far = address_of(entry_bound), len(entry_bound) >= FAR
     groups = np.int64(0)
     for visit in range(visits):
-        group = group_first[leaves[visit]]
-        groups += group_first[leaves[visit] + 1] - group
+        leaf = np.int64(leaves[visit])
+        group = np.int64(int_at(first_groups, leaf))
+        groups += int_at(first_groups, leaf + 1) - group
         if is_far:
-            start = entry_first[group]
+            prefetch(first_entries, group)
+            prefetch(flags + 2 * group, 0)
+            prefetch(attributes + 4 * group, 0)
+    if is_far:
+        for visit in range(visits):
+            start = long_at(first_entries, int_at(first_groups, leaves[visit]))
             prefetch(bounds, start)
             prefetch(bounds, start + LINE)
     return groups

@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     sources: Annotated[t.Int64, MATRIX]  # none: the row is encoded here
     short_first: t.Int64  # this and the next two: see `ShortStrings`
     short_slot: t.UInt64
-    short_multiplier: t.UInt64
+    short_multiplier: t.UInt16
     plain: t.Bool  # [1], see `Segment.plain`
     terms: t.Int32  # see `Segment.scan_terms`
     single: Annotated[t.Int32, READONLY]  # this and the next two: see `Segment.single_terms`
