@@ -52,18 +52,18 @@ real_at = _element(ir.DoubleType(), types.float64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def sixteen_below(_context: Any, _address: Any, _index: Any, _value: Any) -> Any:
-    """Return as bits which of 16 longs, from element ``index`` on, are less than a value: one comparison of
-    vectors.
+def eight_below(_context: Any, _address: Any, _index: Any, _value: Any) -> Any:
+    """Return as bits which of eight longs, from element ``index`` on, are less than a value: one comparison
+    of vectors.
     """
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(_LONG, 16)
+        vector = ir.VectorType(_LONG, 8)
         pointer = builder.gep(builder.inttoptr(arguments[0], _LONG.as_pointer()), [arguments[1]])
         longs = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8)
         one = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], _INT(0))
-        all_ = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, 16), [0] * 16))
-        below = builder.bitcast(builder.icmp_signed("<", longs, all_), _SHORT)
+        all_ = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, 8), [0] * 8))
+        below = builder.bitcast(builder.icmp_signed("<", longs, all_), _BYTE)
         return builder.zext(below, _LONG)
 
     return types.uint64(types.int64, types.int64, types.int64), lower
@@ -113,6 +113,24 @@ def trailing_zeros(_context: Any, _word: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_sixteen(_context: Any, _to: Any, _at: Any, _address: Any, _index: Any) -> Any:
+    """Copy 16 ints, from element ``index`` of the array at an address to element ``at`` of another one, as
+    one vector: `copy` may be a call of memcpy also for a known length.
+    """
+
+    def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        to, at, address, index = arguments
+        vector = ir.VectorType(_INT, 16).as_pointer()
+        source = builder.gep(builder.inttoptr(address, _INT.as_pointer()), [index])
+        target = builder.gep(builder.inttoptr(to, _INT.as_pointer()), [at])
+        ints = builder.load(builder.bitcast(source, vector), align=4)
+        builder.store(ints, builder.bitcast(target, vector), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), lower
 
 
 @intrinsic  # type: ignore[untyped-decorator]

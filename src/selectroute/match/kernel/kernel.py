@@ -25,7 +25,7 @@ from selectroute.match.encoding.blocks import BLOCK, encode_block
 from selectroute.match.kernel.plain_groups import plain_runs
 from selectroute.match.kernel.run_residual import judge
 from selectroute.match.kernel.scan_list import by_column, by_row, scan, words_of
-from selectroute.match.memory import address_of, copy, int_at, long_at, prefetch
+from selectroute.match.memory import address_of, copy, copy_sixteen, int_at, long_at, prefetch
 from selectroute.match.ranges.range_search import fetch_bounds, narrow
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
@@ -40,6 +40,9 @@ library gives out and takes back at once.
 
 SHORT = 16
 """Length of the runs that are copied at once, with what follows them: a call of memcpy takes longer."""
+
+AHEAD = 16
+"""Runs from the one that is copied to the one that is loaded."""
 
 WAITING = 256
 """Slots that are loaded at the same time; what is noted of them is in the nearest cache."""
@@ -405,12 +408,16 @@ def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
 
 @compiled
 def _copy_runs(runs, source, target):
+    of, to = address_of(source), address_of(target)
     at = 0
     for number in range(len(runs)):
         start = runs[number, 0]
         count = runs[number, 1] - start
+        later = runs[min(number + AHEAD, len(runs) - 1), 0]
+        prefetch(of + 4 * later, 0)
+        prefetch(of + 4 * (later + SHORT - 1), 0)
         if count <= SHORT and start + SHORT <= len(source) and at + SHORT <= len(target):
-            copy(target, at, source, start, SHORT)  # a few instructions; the next run overwrites the rest
+            copy_sixteen(to, at, of, start)  # the next run overwrites what is more
         else:
             copy(target, at, source, start, count)
         at += count

@@ -6,11 +6,12 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.memory import bits_of_real, long_at, real_at, sixteen_below, trailing_zeros
+from selectroute.match.memory import bits_of_real, eight_below, long_at, real_at, trailing_zeros
 
 ALL, NONE, FROM = 0, 1, 2
 
-_WAYS, _FEW, _FEWER = 8, 64, 16
+_WAYS, _FEW = 8, 64
+_EIGHT = np.uint64(_WAYS)
 
 _LEAST, _GREATEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 
@@ -57,7 +58,7 @@ def first_not_below(value, low, high, bounds, total):
     longs are at the address ``bounds``.
 
     The branches of a binary search are unpredictable, and a misprediction costs more than ten comparisons. So
-    each step counts smaller ones of eight bounds, and the last step compares all that are left, 16 at once.
+    each step counts smaller ones of eight bounds, and the last step compares all that are left, by eight.
     """
     size = high - low
     while size > _FEW:
@@ -68,13 +69,15 @@ def first_not_below(value, low, high, bounds, total):
         low += below * step
         size = step if below < _WAYS else size - _WAYS * step
     # The bounds ascend, so those that are less come first, whatever follows the group.
-    if size <= _FEWER and low + _FEWER <= total:
-        # Most groups are small, and outside the cache each line of eight bounds costs more than the others.
-        return low + min(size, trailing_zeros(~sixteen_below(bounds, low, value)))
+    if size <= 2 * _WAYS and low + 2 * _WAYS <= total:
+        # Most groups are small. Of one of eight the first line is read twice, not a line that nothing loads.
+        more = low + _WAYS if size > _WAYS else low
+        word = eight_below(bounds, low, value) | eight_below(bounds, more, value) << _EIGHT
+        return low + min(size, trailing_zeros(~word))
     if low + _FEW <= total:
-        word = sixteen_below(bounds, low, value)
-        for part in range(_FEWER, _FEW, _FEWER):
-            word |= sixteen_below(bounds, low + part, value) << np.uint64(part)
+        word = eight_below(bounds, low, value)
+        for part in range(_WAYS, _FEW, _WAYS):
+            word |= eight_below(bounds, low + part, value) << np.uint64(part)
         return low + min(size, trailing_zeros(~word))
     below = 0
     for k in range(size):

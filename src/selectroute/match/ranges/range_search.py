@@ -35,9 +35,12 @@ def fetch_bounds(leaves, visits, group_first, group_flags, group_attribute, entr
             prefetch(attributes + 4 * group, 0)
     if is_far:
         for visit in range(visits):
-            start = long_at(first_entries, int_at(first_groups, leaves[visit]))
+            group = int_at(first_groups, leaves[visit])
+            start = long_at(first_entries, group)
+            further = long_at(first_entries, group + 1) > start + LINE
             prefetch(bounds, start)
-            prefetch(bounds, start + LINE)
+            prefetch(bounds, start + LINE - 1)
+            prefetch(bounds, start + (LINE << further) - 1)  # half of the groups have one: no branch
     return groups
 
 
