@@ -101,6 +101,8 @@ class Registry:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._committed = threading.Condition()
+        self._newest = 0
+        """Newest revision that this process committed."""
         self._commits = GroupCommit(self._commit)
         self.limits = limits
         self._owner = self.id
@@ -466,15 +468,20 @@ class Registry:
 
     def wait(self, after: int, seconds: float) -> bool:
         """Wait until there is a revision after `after`, at most `seconds`; return whether there is one."""
+        return self.next_revision(after, seconds) > after
+
+    def next_revision(self, after: int, seconds: float) -> int:
+        """Wait until there is a revision after `after`, at most `seconds`; return the newest known one."""
         until = time.monotonic() + seconds
-        while self.revision <= after:
+        # A commit of this process notifies; those of other processes are polled for.
+        while (newest := self._newest) <= after and (newest := self.revision) <= after:
             left = until - time.monotonic()
             if left <= 0:
-                return False
-            # A commit of this process notifies; those of other processes are polled for.
+                break
             with self._committed:
-                self._committed.wait(min(left, _POLL_SECONDS))
-        return True
+                if self._newest <= after:
+                    self._committed.wait(min(left, _POLL_SECONDS))
+        return newest
 
     def digest_at(self, revision: int) -> str:
         """Return the digest of the log up to a revision, in hex: it covers every change until then."""
@@ -796,6 +803,7 @@ class Registry:
         if head is not None and newest.revision > before:
             head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))
         with self._committed:
+            self._newest = max(self._newest, newest.revision)
             self._committed.notify_all()
 
     def _one(self, which: Any, missing: str) -> Subscription:
