@@ -17,6 +17,9 @@ from selectroute.service.limits import ServiceLimits
 MOST_HEAD: Final = 16_384
 """Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
 
+WHOLE: Final = "selectroute.whole"
+"""Key in the scope of a request whose body has arrived completely: to receive it takes no time."""
+
 
 class Protocol(HttpToolsProtocol):
     """Connection. The application never gets a request that cannot be parsed.
@@ -76,6 +79,11 @@ class Protocol(HttpToolsProtocol):
             raise ValueError("RFC 9112, 6.1")
         super().on_headers_complete()
         self._stop_waiting()
+
+    def on_message_complete(self) -> None:
+        """Note that a body is complete: a small one is before the application gets the request."""
+        super().on_message_complete()
+        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
         """Start the timeout of the next request."""
