@@ -150,9 +150,10 @@ class _NotStrictError(ValueError):
 
 def _strict(body: bytes) -> Any:
     try:
-        return json.loads(
-            body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
-        )
+        text = body.decode()
+        if text.startswith("\ufeff"):
+            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         fault = Fault(
             pointer="",
@@ -297,3 +298,7 @@ def _integer(digits: str) -> int:
     if len(digits) > 400:  # exceeds every type here; Python itself refuses 4,300
         raise _NotStrictError("a number has too many digits")
     return int(digits)
+
+
+# Made once: `json.loads` makes one for each call with hooks.
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer)
