@@ -178,8 +178,8 @@ def analyse(selector: Selector) -> Analysis:
 
 
 def warnings_of(selector: Selector) -> tuple[SelectorWarning, ...]:
-    """Return the warnings of `analyse`. Most selectors of large applications are equalities, of which is known
-    without a search that there are none.
+    """Return the warnings of `analyse`. Most selectors of large applications are equalities: without a search
+    it is known that there are none.
     """
     if _only_equalities(selector.expression, dialect_named(selector.dialect)):
         return ()

@@ -16,8 +16,7 @@ from selectroute.index.destination import (
     QUEUE,
     QUEUE_NAME,
 )
-from selectroute.index.subscription import ID, literal_count, prepare
-from selectroute.index.subscription import Subscription as Prepared
+from selectroute.index.subscription import ID, check
 from selectroute.registry.errors import InvalidSpecError, TooCostlyError
 from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
 from selectroute.selector.dialect import UnknownDialectError
@@ -112,9 +111,7 @@ class Checks:
         key = _decisive(spec)
         if key not in self._known:
             try:
-                made = prepared(spec, self._limits)
-                self._literals[key] = literal_count(made.clauses)
-                self._known[key] = made.seltype
+                self._known[key], self._literals[key] = _check_selector(spec, self._limits)
             except SelectRouteError as error:
                 self._known[key] = error
         found: Any = self._known[key]
@@ -130,12 +127,12 @@ def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
     return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
-def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
-    """Check selector and topic filter, and return the selector with its clauses."""
+def _check_selector(spec: SubscriptionSpec, limits: Limits) -> tuple[str, int]:
+    """Check selector and topic filter, and return the type of the selector and the number of its literals."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
     try:
-        return prepare("x", spec.selector, spec.topic, spec.dialect, spec.seltype == EXTENDED, limits)
+        return check(spec.selector, spec.topic, spec.dialect, spec.seltype == EXTENDED, limits)
     except UnknownDialectError as error:
         raise InvalidSpecError("/dialect", str(error)) from error
     except ExtendedSelectionError as error:

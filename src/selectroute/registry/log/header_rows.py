@@ -13,7 +13,6 @@ from selectroute.registry.log.tables import counter, setting
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
 
-
 # Built once: building a statement takes longer than executing it.
 _COUNTER: Final = select(counter)
 _COUNTER_LOCKED: Final = _COUNTER.with_for_update()

@@ -207,14 +207,18 @@ class JsonAnswer(JSONResponse):
         """Return plain data as bytes. Items of a list, which may have megabytes, are encoded one by one,
         because the encoder holds the GIL until it is done.
         """
-        if not isinstance(content, dict):
+        if not isinstance(content, dict) or not any(_has_items(value) for value in content.values()):
             return as_json(content)
         members = (as_json(name) + b":" + _by_items(value) for name, value in content.items())
         return b"{" + b",".join(members) + b"}"
 
 
+def _has_items(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1
+
+
 def _by_items(value: Any) -> bytes:
-    if isinstance(value, list):
+    if _has_items(value):
         return b"[" + b",".join(map(as_json, value)) + b"]"
     return as_json(value)
 

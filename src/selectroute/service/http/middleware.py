@@ -23,7 +23,7 @@ from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.protocol import WHOLE
 from selectroute.service.http.rates import Rates
-from selectroute.service.logs import log
+from selectroute.service.logs import log, logs_requests
 
 IMPORT: Final = "/v1/subscriptions:import"
 MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
@@ -201,6 +201,8 @@ class _Exchange:
             method = "any"
         seconds = time.perf_counter() - self._started
         service.metrics.note_request(method, route, self._status, seconds)
+        if not logs_requests():
+            return
         log().info(
             "request",
             request=self.id,
