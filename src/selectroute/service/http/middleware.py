@@ -4,6 +4,7 @@ metrics and a request id.
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from http import HTTPStatus
@@ -165,7 +166,8 @@ class _Exchange:
     """Request in progress: sends the response and records its metrics."""
 
     def __init__(self, scope: Scope, send: Send, method: str) -> None:
-        self.id = str(uuid.uuid4())
+        # Unique, and no secret: `uuid4` asks the operating system, and gives up the GIL to do so.
+        self.id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         self.caller: Caller | None = None
         self._scope = scope
         self._send = send

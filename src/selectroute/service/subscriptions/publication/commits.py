@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
-
-import anyio
-from anyio.to_thread import run_sync
 
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.log.group_commit import Unit
@@ -27,7 +25,7 @@ class Commits:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._waiting: list[tuple[Unit[Any], asyncio.Future[None]]] = []
-        self._thread: anyio.CapacityLimiter | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._running: asyncio.Task[None] | None = None
         self._committing = 0
 
@@ -42,22 +40,30 @@ class Commits:
         it is durable, or raise its error.
         """
         unit = Unit(work, checks or Checks(self._registry.limits), by)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
         self._waiting.append((unit, done))
         if self._running is None:
-            self._running = asyncio.create_task(self._run())
+            self._running = loop.create_task(self._run(loop))
         await done
         return unit.outcome()
 
-    async def _run(self) -> None:
-        # A thread of its own: those of the pool may all be busy with reads.
-        self._thread = self._thread or anyio.CapacityLimiter(1)
+    def close(self) -> None:
+        """End the thread, after a commit that is running. A later change starts it again."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+
+    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A thread of its own: those of the pool may all be busy with reads, and taking one takes longer.
+        self._thread = self._thread or ThreadPoolExecutor(1, "selectroute-commit")
         try:
             while self._waiting:
                 group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
                 self._committing = len(group)
                 try:
-                    await run_sync(self._registry.commit, [unit for unit, _ in group], limiter=self._thread)
+                    units = [unit for unit, _ in group]
+                    await loop.run_in_executor(self._thread, self._registry.commit, units)
                 except BaseException as error:
                     for unit, _ in group:
                         unit.fail(error)
