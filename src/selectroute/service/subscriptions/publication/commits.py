@@ -1,4 +1,10 @@
-"""Changes of requests, committed together by one thread, so that a request that waits takes none."""
+"""Changes of requests, committed together by one thread, so that a request that waits takes none.
+
+A commit is delayed until as many changes wait as there were at the end of the last one, at most by as long as
+that took (as with PostgreSQL's ``commit_delay``). The interpreter runs one thread at a time: a commit beside
+requests that are read slows down both, and twice as many commits take almost twice as long. A client alone
+never waits.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,9 @@ _T = TypeVar("_T")
 MOST: Final = 256
 """Changes that are given to the registry at once."""
 
+MOST_SECONDS: Final = 0.02
+"""Longest time that a commit is delayed."""
+
 
 class Commits:
     """Queue of changes to a registry. Used in the event loop of the requests."""
@@ -28,6 +37,12 @@ class Commits:
         self._thread: ThreadPoolExecutor | None = None
         self._running: asyncio.Task[None] | None = None
         self._committing = 0
+        self._expected = 0
+        """Changes that were committed or waiting at the end of the last commit."""
+        self._seconds = 0.0
+        """Duration of the last commit."""
+        self._complete: asyncio.Future[None] | None = None
+        """Done when as many changes wait as are expected, or after `_seconds`."""
 
     def __len__(self) -> int:
         """Return how many changes are not done yet."""
@@ -43,6 +58,8 @@ class Commits:
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         self._waiting.append((unit, done))
+        if self._complete is not None and len(self._waiting) >= self._expected:
+            _end(self._complete)
         if self._running is None:
             self._running = loop.create_task(self._run(loop))
         await done
@@ -59,6 +76,8 @@ class Commits:
         self._thread = self._thread or ThreadPoolExecutor(1, "selectroute-commit")
         try:
             while self._waiting:
+                await self._expected_ones(loop)
+                began = loop.time()
                 group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
                 self._committing = len(group)
                 try:
@@ -71,8 +90,24 @@ class Commits:
                         raise
                 finally:
                     self._committing = 0
+                    self._expected = min(len(group) + len(self._waiting), MOST)
+                    self._seconds = min(loop.time() - began, MOST_SECONDS)
                     for _, done in group:
                         if not done.done():  # its request may have been cancelled
                             done.set_result(None)
         finally:
             self._running = None
+
+    async def _expected_ones(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for the changes that are expected."""
+        if len(self._waiting) < self._expected:
+            self._complete = loop.create_future()
+            timer = loop.call_later(self._seconds, _end, self._complete)
+            await self._complete
+            self._complete = None
+            timer.cancel()
+
+
+def _end(waited: asyncio.Future[None]) -> None:
+    if not waited.done():
+        waited.set_result(None)
