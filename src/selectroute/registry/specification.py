@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from selectroute.index.destination import (
@@ -157,7 +158,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
             raise InvalidSpecError("/name", "a name must not have control characters")
     _check_destination(spec)
     if spec.labels:
-        _check_labels(spec.labels)
+        _check_labels(tuple(spec.labels.items()))
 
 
 def _check_destination(spec: SubscriptionSpec) -> None:
@@ -179,10 +180,11 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")
 
 
-def _check_labels(labels: Mapping[str, str]) -> None:
+@lru_cache(maxsize=1_024)  # many subscriptions have the same ones; errors are not kept
+def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
-    for name, value in labels.items():
+    for name, value in labels:
         pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
         if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
             raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")
