@@ -105,7 +105,7 @@ class SubscriptionSpec:
         `READ_ONLY` fields are ignored. A null field counts as absent. Raises `InvalidSpecError` for an
         unknown field or a wrong type.
         """
-        if not isinstance(data, Mapping):
+        if type(data) is not dict and not isinstance(data, Mapping):
             raise InvalidSpecError("", "a subscription must be an object")
         given: dict[str, Any] = {}
         for name, value in data.items():
@@ -261,7 +261,7 @@ def time_of(text: str) -> datetime:
 
 
 def _labels(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):  # the first takes a tenth of the time
         raise InvalidSpecError("/labels", "labels must be an object of strings")
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
