@@ -3,7 +3,7 @@
 A commit is delayed until as many changes wait as there were at the end of the last one, at most by as long as
 that took (as with PostgreSQL's ``commit_delay``). The interpreter runs one thread at a time: a commit beside
 requests that are read slows down both, and twice as many commits take almost twice as long. A client alone
-never waits.
+does not wait, nor does a change that comes `RECENT_SECONDS` after the last commit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _T = TypeVar("_T")
 MOST: Final = 256
 """Changes that are given to the registry at once."""
 
-MOST_SECONDS: Final = 0.02
-"""Longest time that a commit is delayed."""
+RECENT_SECONDS: Final = 0.02
+"""Time after a commit in which its clients are expected again, and the longest delay of a commit."""
 
 
 class Commits:
@@ -41,6 +41,8 @@ class Commits:
         """Changes that were committed or waiting at the end of the last commit."""
         self._seconds = 0.0
         """Duration of the last commit."""
+        self._ended = 0.0
+        """Time of its end."""
         self._complete: asyncio.Future[None] | None = None
         """Done when as many changes wait as are expected, or after `_seconds`."""
 
@@ -91,7 +93,8 @@ class Commits:
                 finally:
                     self._committing = 0
                     self._expected = min(len(group) + len(self._waiting), MOST)
-                    self._seconds = min(loop.time() - began, MOST_SECONDS)
+                    self._ended = loop.time()
+                    self._seconds = min(self._ended - began, RECENT_SECONDS)
                     for _, done in group:
                         if not done.done():  # its request may have been cancelled
                             done.set_result(None)
@@ -100,12 +103,14 @@ class Commits:
 
     async def _expected_ones(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for the changes that are expected."""
-        if len(self._waiting) < self._expected:
+        if len(self._waiting) < self._expected and loop.time() < self._ended + RECENT_SECONDS:
             self._complete = loop.create_future()
             timer = loop.call_later(self._seconds, _end, self._complete)
-            await self._complete
-            self._complete = None
-            timer.cancel()
+            try:
+                await self._complete
+            finally:
+                self._complete = None
+                timer.cancel()
 
 
 def _end(waited: asyncio.Future[None]) -> None:
