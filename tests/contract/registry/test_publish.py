@@ -353,7 +353,7 @@ def test_old_revisions_are_collected(registry, folder, monkeypatch):
         for number in range(6):
             registry.register(SubscriptionSpec(f"a = {number}"))
             publisher.catch_up()
-        monkeypatch.setattr(registry, "wait", lambda *_: stop.set())
+        monkeypatch.setattr(registry, "next_revision", lambda *_: stop.set())
         publisher.follow(stop)
         assert revisions(folder) == [5, 6]
         monkeypatch.undo()

@@ -7,7 +7,7 @@ import math
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
@@ -480,6 +480,7 @@ def test_warnings_without_the_search_are_those_of_the_analysis(equalities, diale
     assert warnings_of(selector) == analyse(selector).warnings
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(checked_selectors())
 def test_warnings_of_any_selector_are_those_of_the_analysis(selector):
     assert warnings_of(selector) == analyse(selector).warnings
