@@ -78,6 +78,7 @@ class Protocol(HttpToolsProtocol):
         if codings not in ([], [b"chunked"]):
             raise ValueError("RFC 9112, 6.1")
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _OneWrite(self.transport, self.cycle))
         self._stop_waiting()
 
     def on_message_complete(self) -> None:
@@ -128,6 +129,37 @@ class Protocol(HttpToolsProtocol):
             self.transport.write(first + lines)
             self.transport.write(b"\r\n" + bytes(answer.body))
         self.transport.close()
+
+
+class _OneWrite:
+    """Transport of one response: its head is sent with the first part of its body. uvicorn writes both by
+    themselves, each a system call for which a thread gives up the interpreter.
+    """
+
+    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
+        self._transport = transport
+        self._cycle = cycle
+        self._head = b""
+        self._had_head = False
+
+    def write(self, data: bytes) -> None:
+        """Send data, or keep the head of the response. What comes before it (100 Continue) is sent at once,
+        and so is the head of a response that has no body.
+        """
+        if self._cycle.response_started and not self._had_head and self._cycle.scope["method"] != "HEAD":
+            self._head, self._had_head = data, True
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data)
+
+    def close(self) -> None:
+        """Close the connection when everything is sent."""
+        self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
 
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
