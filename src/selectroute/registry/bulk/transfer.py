@@ -55,7 +55,7 @@ def import_stage(
     done = 0
     with _fewer_indexes(revision, stage, mode):
         write = _write_adds(revision, stage) if mode == "add" else _write_replaces(revision, stage)
-        with paused_collector(), closing(write):
+        with closing(write):
             for rows in write:
                 done += rows
                 if progress is not None:
@@ -69,18 +69,20 @@ def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
     """
     with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
         for one in adds:
-            one.write(revision)
+            with paused_collector():
+                one.write(revision)
             yield len(one.block)
 
 
 def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
     """Add or replace the staged subscriptions block by block; yield the rows of each."""
     for block in stage.blocks(BLOCK):
-        existing = _existing(revision.connection, [one.id for one in block])
-        if existing:
-            _replace_block(revision, block, existing)
-        else:
-            _Adds.of(revision, block).write(revision)
+        with paused_collector():
+            existing = _existing(revision.connection, [one.id for one in block])
+            if existing:
+                _replace_block(revision, block, existing)
+            else:
+                _Adds.of(revision, block).write(revision)
         yield len(block)
 
 
