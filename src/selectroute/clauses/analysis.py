@@ -30,6 +30,7 @@ from selectroute.selector.syntax.ast import And, Arithmetic, Comparison, Expr, I
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span, excerpt, place
 from selectroute.selector.values.truth import Truth
+from selectroute.selector.values.values import Long
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
 
@@ -60,6 +61,17 @@ class SelectorWarning:
     sentence: str
     span: Span
     reason: int | None = None
+
+    def to_dict(self, text: str) -> dict[str, Any]:
+        """Return plain data; `text` is the selector's, in which offset and length count code points, line and
+        column start at 1.
+        """
+        return {
+            "kind": self.kind,
+            "message": self.sentence,
+            **place(text, self.span),
+            "reason": self.reason,
+        }
 
     def __str__(self) -> str:
         code = "" if self.reason is None else f" (reason {self.reason})"
@@ -118,15 +130,7 @@ class Analysis:
                 }
                 for one in self.access
             ],
-            "warnings": list(map(self._warning, self.warnings)),
-        }
-
-    def _warning(self, warning: SelectorWarning) -> dict[str, Any]:
-        return {
-            "kind": warning.kind,
-            "message": warning.sentence,
-            **place(self.text, warning.span),
-            "reason": warning.reason,
+            "warnings": [warning.to_dict(self.text) for warning in self.warnings],
         }
 
     def _lines(self) -> Iterator[str]:
@@ -173,18 +177,60 @@ def analyse(selector: Selector) -> Analysis:
     )
 
 
+def warnings_of(selector: Selector) -> tuple[SelectorWarning, ...]:
+    """Return the warnings of `analyse`. Most selectors of large applications are equalities: without a search
+    it is known that there are none.
+    """
+    if _only_equalities(selector.expression, dialect_named(selector.dialect)):
+        return ()
+    return analyse(selector).warnings
+
+
+def registered_warnings(
+    text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
+) -> list[dict[str, Any]]:
+    """Return the warnings about a subscription's selector as plain data; none where `analyse_registered`
+    returns None.
+    """
+    selector = _registered(text, dialect, seltype, limits)
+    return [] if selector is None else [warning.to_dict(text) for warning in warnings_of(selector)]
+
+
 def analyse_registered(
     text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
 ) -> Analysis | None:
     """Return the analysis of a subscription's selector; None if it is empty, EXTENDED or beyond the limits,
     which may have changed since it was registered.
     """
+    selector = _registered(text, dialect, seltype, limits)
+    return None if selector is None else analyse(selector)
+
+
+def _registered(text: str, dialect: str, seltype: str | None, limits: Limits) -> Selector | None:
     if not text or (seltype or "").upper() == EXTENDED:
         return None
     try:
-        return analyse(Selector(text, dialect, limits=limits))
+        return Selector(text, dialect, limits=limits)
     except SelectRouteError:
         return None
+
+
+def _only_equalities(expr: Expr | None, dialect: Dialect) -> bool:
+    """Return whether a selector is one or more equalities joined by AND, each of another field, with a value
+    that this field has on some message.
+    """
+    parts = expr.operands if isinstance(expr, And) else (expr,)
+    fields = set()
+    for part in parts:
+        match part:
+            case Comparison(op="=", left=Identifier(name=name), right=Literal(value=str() | Long() as value)):
+                values = domain(name, dialect)
+                if values.values is not None or type(value) not in values.types:
+                    return False
+                fields.add(dialect.field_of(name))
+            case _:
+                return False
+    return len(fields) == len(parts)
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:

@@ -11,7 +11,7 @@ from typing import Final
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
 from selectroute.index.errors import InvalidIdError
-from selectroute.index.shapes.template import clauses_by_shape
+from selectroute.index.shapes.template import clauses_by_shape, literals_by_shape
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
@@ -55,6 +55,20 @@ class Subscription:
 def literal_count(clauses: Iterable[Clause]) -> int:
     """Return the number of literals of clauses, which determines the time and memory of an index."""
     return sum(len(clause.literals) for clause in clauses)
+
+
+def check(
+    selector: str, topic: str | None, dialect_name: str, is_extended: bool, limits: Limits = DEFAULT_LIMITS
+) -> tuple[str, int]:
+    """Return the type of a subscription's selector, and the number of literals of its clauses. Raises the
+    errors of `prepare`. O(size of the selector).
+    """
+    if selector and topic is None and not is_extended and limits.include(DEFAULT_LIMITS):
+        literals = literals_by_shape(selector, dialect_named(dialect_name).name)
+        if literals is not None:
+            return STANDARD, literals
+    made = prepare("x", selector, topic, dialect_name, is_extended, limits)
+    return made.seltype, literal_count(made.clauses)
 
 
 def prepare(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 
+@lru_cache(maxsize=64)  # a service asks for each request
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address is a loopback one.
 

@@ -24,6 +24,8 @@ READ_ONLY: Final = frozenset(
 FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination", "labels")
 """Fields of a specification."""
 
+_TEXTS: Final = frozenset(FIELDS) - {"destination", "labels"}
+
 
 class Status(StrEnum):
     """Status of a subscription: an active one gets messages."""
@@ -103,20 +105,23 @@ class SubscriptionSpec:
         `READ_ONLY` fields are ignored. A null field counts as absent. Raises `InvalidSpecError` for an
         unknown field or a wrong type.
         """
-        if not isinstance(data, Mapping):
+        if type(data) is not dict and not isinstance(data, Mapping):
             raise InvalidSpecError("", "a subscription must be an object")
         given: dict[str, Any] = {}
         for name, value in data.items():
-            if name in READ_ONLY or (value is None and name in FIELDS):
+            if name in _TEXTS:
+                if value is not None:
+                    if not isinstance(value, str):
+                        raise InvalidSpecError(_pointer(name), f"{name} must be a string")
+                    given[name] = value
+            elif name in READ_ONLY:
                 continue
-            if name == "destination":
-                given[name] = Destination.from_json(value)
+            elif name == "destination":
+                if value is not None:
+                    given[name] = Destination.from_json(value)
             elif name == "labels":
-                given[name] = _labels(value)
-            elif name in FIELDS:
-                if not isinstance(value, str):
-                    raise InvalidSpecError(_pointer(name), f"{name} must be a string")
-                given[name] = value
+                if value is not None:
+                    given[name] = _labels(value)
             else:
                 known = (*FIELDS, *sorted(READ_ONLY))
                 raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
@@ -256,7 +261,7 @@ def time_of(text: str) -> datetime:
 
 
 def _labels(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):  # the first takes a tenth of the time
         raise InvalidSpecError("/labels", "labels must be an object of strings")
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):

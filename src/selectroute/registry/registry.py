@@ -101,6 +101,10 @@ class Registry:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._committed = threading.Condition()
+        self._newest = 0
+        """Newest revision that this process committed or saw."""
+        self._looked = 0.0
+        """Time at which the newest revision was committed or looked for."""
         self._commits = GroupCommit(self._commit)
         self.limits = limits
         self._owner = self.id
@@ -466,15 +470,35 @@ class Registry:
 
     def wait(self, after: int, seconds: float) -> bool:
         """Wait until there is a revision after `after`, at most `seconds`; return whether there is one."""
+        if self._newest <= after:
+            self._note_newest(self.revision)
+        return self.next_revision(after, seconds) > after
+
+    def next_revision(self, after: int, seconds: float) -> int:
+        """Wait until there is a revision after `after`, at most `seconds`; return the newest known one.
+        Unlike `wait`, this does not look at the database if somebody just did.
+        """
         until = time.monotonic() + seconds
-        while self.revision <= after:
+        while self._newest <= after:
             left = until - time.monotonic()
-            if left <= 0:
-                return False
             # A commit of this process notifies; those of other processes are polled for.
+            if left <= 0 or time.monotonic() >= self._looked + _POLL_SECONDS:
+                self._note_newest(self.revision)
+            if left <= 0:
+                break
             with self._committed:
-                self._committed.wait(min(left, _POLL_SECONDS))
-        return True
+                if self._newest <= after:
+                    next_look = self._looked + _POLL_SECONDS - time.monotonic()
+                    self._committed.wait(min(left, max(next_look, 0)))
+        return self._newest
+
+    def _note_newest(self, revision: int) -> None:
+        """Wake those who wait for a revision."""
+        with self._committed:
+            self._looked = time.monotonic()
+            if self._newest < revision:
+                self._newest = revision
+                self._committed.notify_all()
 
     def digest_at(self, revision: int) -> str:
         """Return the digest of the log up to a revision, in hex: it covers every change until then."""
@@ -795,8 +819,7 @@ class Registry:
         newest = transaction.head
         if head is not None and newest.revision > before:
             head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))
-        with self._committed:
-            self._committed.notify_all()
+        self._note_newest(newest.revision)
 
     def _one(self, which: Any, missing: str) -> Subscription:
         with self._store.reading() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from selectroute.index.destination import (
@@ -16,8 +17,7 @@ from selectroute.index.destination import (
     QUEUE,
     QUEUE_NAME,
 )
-from selectroute.index.subscription import ID, literal_count, prepare
-from selectroute.index.subscription import Subscription as Prepared
+from selectroute.index.subscription import ID, check
 from selectroute.registry.errors import InvalidSpecError, TooCostlyError
 from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
 from selectroute.selector.dialect import UnknownDialectError
@@ -112,9 +112,7 @@ class Checks:
         key = _decisive(spec)
         if key not in self._known:
             try:
-                made = prepared(spec, self._limits)
-                self._literals[key] = literal_count(made.clauses)
-                self._known[key] = made.seltype
+                self._known[key], self._literals[key] = _check_selector(spec, self._limits)
             except SelectRouteError as error:
                 self._known[key] = error
         found: Any = self._known[key]
@@ -130,12 +128,12 @@ def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
     return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
-def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
-    """Check selector and topic filter, and return the selector with its clauses."""
+def _check_selector(spec: SubscriptionSpec, limits: Limits) -> tuple[str, int]:
+    """Check selector and topic filter, and return the type of the selector and the number of its literals."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
     try:
-        return prepare("x", spec.selector, spec.topic, spec.dialect, spec.seltype == EXTENDED, limits)
+        return check(spec.selector, spec.topic, spec.dialect, spec.seltype == EXTENDED, limits)
     except UnknownDialectError as error:
         raise InvalidSpecError("/dialect", str(error)) from error
     except ExtendedSelectionError as error:
@@ -160,7 +158,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
             raise InvalidSpecError("/name", "a name must not have control characters")
     _check_destination(spec)
     if spec.labels:
-        _check_labels(spec.labels)
+        _check_labels(tuple(spec.labels.items()))
 
 
 def _check_destination(spec: SubscriptionSpec) -> None:
@@ -182,10 +180,11 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")
 
 
-def _check_labels(labels: Mapping[str, str]) -> None:
+@lru_cache(maxsize=1_024)  # many subscriptions have the same ones; errors are not kept
+def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
-    for name, value in labels.items():
+    for name, value in labels:
         pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
         if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
             raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")

@@ -164,6 +164,7 @@ def create_app(
         service.watch.start()
         yield
         service.release()
+        service.commits.close()
         service.watch.stop()
         service.publishing.stop()
         if service.verification is not None:

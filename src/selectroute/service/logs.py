@@ -42,6 +42,11 @@ def log() -> Any:
     return _LOG
 
 
+def logs_requests() -> bool:
+    """Return whether a line for each request is written: the arguments of one that is not cost as much."""
+    return logging.getLogger(_NAME).isEnabledFor(logging.INFO)
+
+
 _LOG: Final = structlog.wrap_logger(
     logging.getLogger(_NAME),
     processors=[

@@ -45,6 +45,23 @@ class Metrics:
             registry=self.registry,
         )
         self.registry.register(_State(publishing, waiting))
+        self._of_request: dict[tuple[str, str, int | None], tuple[Counter, Histogram]] = {}
+        """Series of requests by method, route and status: finding one by its labels takes longer than adding
+        to it.
+        """
+
+    def note_request(self, method: str, route: str, status: int | None, seconds: float) -> None:
+        """Count an answered request."""
+        found = self._of_request.get((method, route, status))
+        if found is None:
+            found = (
+                self.requests.labels(method, route, str(status)),
+                self.request_seconds.labels(method, route),
+            )
+            self._of_request[method, route, status] = found
+        count, duration = found
+        count.inc()
+        duration.observe(seconds)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, Table
 
-_VALUES: Final = 4_096
-"""Values in one statement, at most; SQLite takes 32,766, PostgreSQL 65,535."""
+_VALUES: Final = 32_766
+"""Values in one statement, at most: as many as SQLite takes; PostgreSQL takes 65,535."""
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:

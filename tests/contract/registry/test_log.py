@@ -218,3 +218,22 @@ def test_a_change_that_was_altered_is_found_when_it_is_read(registry, damage):
         registry.changes(1)
     with pytest.raises(DamagedError):
         list(registry.follow_changes(0))
+
+
+def test_the_next_revision_of_this_process_is_known_without_a_look(registry, monkeypatch):
+    add(registry, "a")
+    monkeypatch.setattr(Registry, "revision", property(lambda _: pytest.fail("it looked")))
+    assert registry.next_revision(0, 0) == 1
+
+
+def test_the_next_revision_of_another_process_is_noticed(url, registry):
+    add(registry, "a")
+    with type(registry).open(url, verify=False) as other:
+        late = threading.Timer(0.1, add, (other, "b"))
+        late.start()
+        try:
+            assert registry.next_revision(1, 60) == 2
+        finally:
+            late.join()
+        add(other, "c")
+        assert registry.wait(2, 0) and registry.next_revision(3, 0) == 3

@@ -130,8 +130,8 @@ def test_nobody_waits_while_a_selector_is_checked(url, monkeypatch):
                 pool.submit(registry.skip_revision).result(timeout=10)
             return real(*given)
 
-        real = specification.prepare
-        monkeypatch.setattr(specification, "prepare", slow)
+        real = specification.check
+        monkeypatch.setattr(specification, "check", slow)
         registry.register(SubscriptionSpec("a = 2"))
         registry.replace("one", SubscriptionSpec("a = 3"))
         registry.change("one", {"selector": "a = 4"})
@@ -142,16 +142,16 @@ def test_nobody_waits_while_a_selector_is_checked(url, monkeypatch):
 def test_a_change_of_what_was_changed_meanwhile_is_checked_again(url, monkeypatch):
     with Registry.open(url) as registry:
         registry.register(SubscriptionSpec("a = 1", dialect="jms"), id="one")
-        real, seen = specification.prepare, []
+        real, seen = specification.check, []
 
         def meanwhile(*given: object) -> object:
-            seen.append(given[3])
+            seen.append(given[2])
             if len(seen) == 1:
                 spec = SubscriptionSpec("a = 1", dialect="ibm-mq")
                 registry._changed(lambda revision: revision.replace("one", spec, None))
             return real(*given)
 
-        monkeypatch.setattr(specification, "prepare", meanwhile)
+        monkeypatch.setattr(specification, "check", meanwhile)
         made = registry.change("one", {"selector": "a = 2"})
         assert (made.selector, made.dialect) == ("a = 2", "ibm-mq")
         assert seen == ["jms", "ibm-mq", "ibm-mq"]

@@ -7,7 +7,7 @@ import math
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
@@ -21,6 +21,7 @@ from selectroute.clauses.analysis import (
     Analysis,
     analyse,
     check,
+    warnings_of,
 )
 from selectroute.selector import DIALECTS, Byte, Double, Float, Int, Long, Message, Selector, Short
 from selectroute.selector.limits import UNLIMITED
@@ -429,3 +430,63 @@ def test_what_was_written_without_quotes_is_warned_of(text, part, advice):
 )
 def test_plausible_arithmetic_is_not_warned_of(text):
     assert not {"compares-properties", "subtracts-properties", "date-arithmetic"} & set(kinds(text))
+
+
+# ---- without the search
+
+
+_NAMES = (
+    "a",
+    "b",
+    "JMSCorrelationID",
+    "JMSMessageID",
+    "JMSPriority",
+    "JMSDeliveryMode",
+    "JMSTimestamp",
+    "JMSType",
+    "JMSXDeliveryCount",
+    "JMSRedelivered",
+    "Root.MQMD.CorrelId",
+    "Root.MQMD.Priority",
+    "jms.Cid",
+)
+_VALUES = (
+    "'x'",
+    "''",
+    f"'ID:{'00' * 24}'",
+    f"'ID:{'1d' * 24}'",
+    "'PERSISTENT'",
+    "4",
+    "-4",
+    "99",
+    "2147483648",
+    "9007199254740993",
+    "9223372036854775807",
+    "1.5",
+    "TRUE",
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(_VALUES)), min_size=1, max_size=4),
+    st.sampled_from(ALL),
+)
+def test_warnings_without_the_search_are_those_of_the_analysis(equalities, dialect):
+    text = " AND ".join(f"{name} = {value}" for name, value in equalities)
+    try:
+        selector = Selector(text, dialect)
+    except sr.InvalidSelectorError:
+        return
+    assert warnings_of(selector) == analyse(selector).warnings
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(checked_selectors())
+def test_warnings_of_any_selector_are_those_of_the_analysis(selector):
+    assert warnings_of(selector) == analyse(selector).warnings
+
+
+@pytest.mark.parametrize("text", ["a = 'x'", "a = 'x' AND b = 7 AND JMSCorrelationID = 'ID:1d'"])
+def test_equalities_are_not_searched(text, monkeypatch):
+    monkeypatch.setattr("selectroute.clauses.analysis.analyse", None)
+    assert warnings_of(Selector(text)) == ()

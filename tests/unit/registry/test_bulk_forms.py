@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.registry.bulk import staging
+from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.log.rows import added_rows, body_of, from_body, view_row
 from selectroute.registry.log.transaction import LogRow, chained_adds, chained_row
 from selectroute.registry.model import Destination, Status, Subscription, time_text
@@ -100,3 +100,43 @@ def test_a_line_of_the_file_has_the_body_that_would_be_registered(one, status):
     assert found.body == body_of(replace(one, labels=dict(sorted(one.labels.items()))))
     assert (found.number, found.status, found.id, found.name) == (7, status, one.id, one.name)
     assert dict(found.labels) == dict(one.labels)
+
+
+def test_what_is_made_one_ahead_comes_in_its_order():
+    made = []
+
+    def items():
+        for number in range(5):
+            made.append(number)
+            yield number + 1
+
+    found = []
+    for item in transfer._one_ahead(items()):
+        found.append(item)
+        assert len(made) <= item + 1
+    assert found == [1, 2, 3, 4, 5]
+
+
+def test_an_error_of_what_is_made_one_ahead_comes_after_what_was_made_before():
+    def items():
+        yield 1
+        raise OSError("no file")
+
+    ahead = transfer._one_ahead(items())
+    assert next(ahead) == 1
+    with pytest.raises(OSError, match="no file"):
+        next(ahead)
+
+
+def test_nothing_more_is_made_when_nobody_wants_it():
+    made = []
+
+    def items():
+        while True:
+            made.append(1)
+            yield 1
+
+    ahead = transfer._one_ahead(items())
+    next(ahead)
+    ahead.close()
+    assert len(made) <= 2

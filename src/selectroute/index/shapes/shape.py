@@ -12,7 +12,7 @@ the parser whether an extracted text is a literal, and independent of the text a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -119,7 +119,10 @@ def _marked(texts: pa.Array, kinds: Iterable[LiteralKind]) -> pa.Array:
     return pa.concat_arrays(_by_chunks(texts, shape))
 
 
-def _by_chunks(texts: pa.Array, function: object) -> Iterator[pa.Array]:
-    chunks = [texts.slice(start, _CHUNK) for start in range(0, max(len(texts), 1), _CHUNK)]
+def _by_chunks(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> Iterator[pa.Array]:
+    if len(texts) <= _CHUNK:  # starting threads takes longer
+        yield function(texts)
+        return
+    chunks = [texts.slice(start, _CHUNK) for start in range(0, len(texts), _CHUNK)]
     with ThreadPoolExecutor(cpu_count()) as pool:
-        yield from pool.map(function, chunks)  # type: ignore[arg-type]
+        yield from pool.map(function, chunks)

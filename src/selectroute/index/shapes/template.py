@@ -197,6 +197,20 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
     """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it;
     None for any other selector.
     """
+    found = _seen(text, dialect_name)
+    return None if found is None else found[0].clauses_of([_value(one) for one in found[1]])
+
+
+def literals_by_shape(text: str, dialect_name: str) -> int | None:
+    """Return the number of literals of the clauses of `clauses_by_shape`, which the shape determines; None
+    for any other selector.
+    """
+    found = _seen(text, dialect_name)
+    return None if found is None else sum(len(clause.literals) for clause in found[0].clauses)
+
+
+def _seen(text: str, dialect_name: str) -> tuple[Template, list[str]] | None:
+    """Return the template of a selector, if its shape was seen before, and its literals as text."""
     # The parser must reject half of a surrogate pair, which fits any shape.
     if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
@@ -209,9 +223,7 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
         return None
     if known is True:
         known = _SEEN[shape, dialect_name] = template_of(Shape.of_marked(shape), None, dialect_name)
-    if known is None:
-        return None
-    return known.clauses_of([_value(one) for one in found])
+    return None if known is None else (known, found)
 
 
 def _value(text: str) -> Value:

@@ -18,5 +18,7 @@ class Role(StrEnum):
         >>> Role.writer.includes(Role.reader), Role.writer.includes(Role.admin)
         (True, False)
         """
-        order = list(Role)
-        return order.index(self) >= order.index(needed)
+        return _RANK[self] >= _RANK[needed]
+
+
+_RANK = {role: rank for rank, role in enumerate(Role)}

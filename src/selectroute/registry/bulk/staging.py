@@ -42,7 +42,7 @@ from selectroute.store.errors import ReadOnlyError
 MAX_ROWS: Final = 1_000_000
 """Subscriptions in one import."""
 
-_STATUSES: Final = [None, *Status]  # a list: the compared value may be unhashable
+_STATUSES: Final = [*Status]  # a list: the compared value may be unhashable
 
 _CHECKED_AT_ONCE: Final = 16_384
 
@@ -195,9 +195,9 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     by.check_stored(spec)  # on the parsed line, which is what will be stored
     check_fields(spec)
     id, status = data.get("id"), data.get("status")
-    if not isinstance(id, str | None):
+    if id is not None and not isinstance(id, str):
         raise InvalidSpecError("/id", "an id must be a string")
-    if status not in _STATUSES:
+    if status is not None and status not in _STATUSES:
         raise InvalidSpecError("/status", "a status must be active or paused")
     given = None if status is None else Status(status)
     return _Line(number, new_id() if id is None else check_id(id), spec, given)
@@ -285,7 +285,7 @@ def _text(line: _Line, seltype: str, now: str) -> str:
     number, id, spec, status = line
     name = id if spec.name is None else spec.name
     given = "" if status is None else status.value
-    labels = spec.labels and dict(sorted(spec.labels.items()))
+    labels = dict(sorted(spec.labels.items())) if len(spec.labels) > 1 else spec.labels
     body = body_text(
         id,
         name,

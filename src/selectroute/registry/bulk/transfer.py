@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
@@ -32,11 +33,12 @@ from selectroute.registry.log.rows import (
     view_row,
 )
 from selectroute.registry.log.tables import change, label, subscription
-from selectroute.registry.log.transaction import LogRow, last_pauses
+from selectroute.registry.log.transaction import LoggedRow, LogRow, last_pauses
 from selectroute.registry.model import Status, Subscription
 from selectroute.store.inserts import indexes_later, insert_rows
 
 Progress = Callable[[int, int], None]
+_T = TypeVar("_T")
 
 _MANY_ROWS: Final = 20_000
 """Rows of an import from which on it is worth to create indexes at its end."""
@@ -52,14 +54,66 @@ def import_stage(
         raise InvalidSpecError("/mode", "the mode of an import must be add or replace")
     done = 0
     with _fewer_indexes(revision, stage, mode):
-        for block in stage.blocks(BLOCK):
-            ids = [one.id for one in block] if mode == "replace" else []
-            with paused_collector():
-                _import_block(revision, block, _existing(revision.connection, ids))
-            done += len(block)
-            if progress is not None:
-                progress(done, stage.rows)
+        write = _write_adds(revision, stage) if mode == "add" else _write_replaces(revision, stage)
+        with closing(write):
+            for rows in write:
+                done += rows
+                if progress is not None:
+                    progress(done, stage.rows)
     return done
+
+
+def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
+    """Add the staged subscriptions block by block; yield the rows of each. The rows of a block are made while
+    SQLite, which needs no interpreter, inserts those of the one before.
+    """
+    with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
+        for one in adds:
+            with paused_collector():
+                one.write(revision)
+            yield len(one.block)
+
+
+def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
+    """Add or replace the staged subscriptions block by block; yield the rows of each."""
+    for block in stage.blocks(BLOCK):
+        with paused_collector():
+            existing = _existing(revision.connection, [one.id for one in block])
+            if existing:
+                _replace_block(revision, block, existing)
+            else:
+                _Adds.of(revision, block).write(revision)
+        yield len(block)
+
+
+class _Adds(NamedTuple):
+    """Staged lines, and the rows of the log and of the view that add them."""
+
+    block: list[Staged]
+    logged: list[LoggedRow]
+    rows: list[ViewRow]
+
+    @classmethod
+    def of(cls, revision: Revision, block: list[Staged]) -> _Adds:
+        first = revision.seq
+        logged = revision.chain_adds([(one.id, one.body) for one in block])
+        added = [
+            (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
+        ]
+        return cls(block, logged, added_rows(added, revision.number, first))
+
+    def write(self, revision: Revision) -> None:
+        revision.write_adds(self.logged)
+        _insert(revision.connection, self.block, self.rows)
+
+
+def _one_ahead(items: Iterator[_T]) -> Generator[_T]:
+    """Yield items, of which a thread makes the next one meanwhile."""
+    with ThreadPoolExecutor(1, "selectroute-import") as thread:
+        following = thread.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = thread.submit(next, items, None)
+            yield item
 
 
 def _fewer_indexes(
@@ -75,16 +129,9 @@ def _fewer_indexes(
     return indexes_later(revision.connection, (change, subscription, label))
 
 
-def _import_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
+def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
     """Log these lines and apply them to the view; the `existing` subscriptions are replaced."""
     connection = revision.connection
-    if not existing:
-        first = revision.log_adds([(one.id, one.body) for one in block])
-        added = [
-            (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
-        ]
-        _insert(connection, block, added_rows(added, revision.number, first))
-        return
     changes: list[LogRow] = []
     last: list[int] = []  # index of each line's last change
     hidden = [

@@ -5,13 +5,20 @@ Each writer locks the row, so that revisions are committed in order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from selectroute.registry.log.tables import counter, setting
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
+
+# Built once: building a statement takes longer than executing it.
+_COUNTER: Final = select(counter)
+_COUNTER_LOCKED: Final = _COUNTER.with_for_update()
+_UPDATE: Final = update(counter).values(
+    {one.name: bindparam(one.name) for one in counter.columns if one.name != "name"}
+)
 
 
 def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:
@@ -21,11 +28,18 @@ def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int)
 
 def read_counter(connection: Connection, *, lock: bool = False) -> Any:
     """Return the counter's row, checked; with `lock`, other writers wait until this transaction ends."""
-    statement = select(counter)
-    row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
+    row = connection.execute(_COUNTER_LOCKED if lock else _COUNTER).one_or_none()
     if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
         raise DamagedError("the table counter is damaged")
     return row
+
+
+def write_counter(
+    connection: Connection, revision: int, digest: bytes, changes: int, subscriptions: int
+) -> None:
+    """Set the counter's row, with its seal."""
+    row = {"revision": revision, "digest": digest, "changes": changes, "subscriptions": subscriptions}
+    connection.execute(_UPDATE, {**row, "seal": counter_seal(revision, digest, changes, subscriptions)})
 
 
 def first_counter() -> dict[str, Any]:

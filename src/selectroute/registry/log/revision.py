@@ -175,19 +175,21 @@ class Revision:
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row.revision, row.seq) for row in logged]
 
-    def log_adds(self, added: Sequence[tuple[str, str]]) -> int:
-        """Write many adds to the log at once, id and body of each; return the seq of the first. Otherwise as
-        `log_rows`.
+    def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[LoggedRow]:
+        """Take many adds into this revision, id and body of each; return their rows, which `write_adds`
+        writes to the log. Otherwise as `log_rows`.
         """
-        first = self.seq
-        logged = chained_adds(self._digest, self.number, first, added, self._time)
-        self._transaction.log_many(logged)
+        logged = chained_adds(self._digest, self.number, self.seq, added, self._time)
         if logged:
             self._digest = logged[-1].digest
         self.seq += len(logged)
         self._changes += len(logged)
         self._subscriptions += len(logged)
-        return first
+        return logged
+
+    def write_adds(self, logged: list[LoggedRow]) -> None:
+        """Write the rows of `chain_adds` to the log."""
+        self._transaction.log_many(logged)
 
     # ---- rows
 

@@ -76,7 +76,12 @@ def body_text(
 
 def label_text(labels: Mapping[str, str]) -> str:
     """Return labels as JSON."""
-    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in labels.items()]) + "}"
+    return _label_text(tuple(labels.items()))
+
+
+@lru_cache(maxsize=1_024)  # many subscriptions have the same ones
+def _label_text(labels: tuple[tuple[str, str], ...]) -> str:
+    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in labels]) + "}"
 
 
 @lru_cache(maxsize=1_024)

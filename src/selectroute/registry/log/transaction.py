@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.changes import From, Op
-from selectroute.registry.log.header_rows import counter_seal, read_counter
+from selectroute.registry.log.header_rows import read_counter, write_counter
 from selectroute.registry.log.rows import (
     ViewRow,
     subscription_of,
@@ -28,7 +28,7 @@ from selectroute.registry.log.rows import (
     topic_key,
     view_row,
 )
-from selectroute.registry.log.tables import activity, change, counter, label, subscription
+from selectroute.registry.log.tables import activity, change, label, subscription
 from selectroute.registry.model import Subscription
 from selectroute.store.digests import canonical, chained
 from selectroute.store.inserts import insert_rows
@@ -232,23 +232,15 @@ class Transaction:
         insert_rows(self.connection, subscription, added)
         self._write_labels()
         head = self.head
-        seal = counter_seal(head.revision, head.digest, head.changes, head.subscriptions)
-        execute(
-            update(counter).values(
-                revision=head.revision,
-                digest=head.digest,
-                changes=head.changes,
-                subscriptions=head.subscriptions,
-                seal=seal,
-            )
-        )
+        write_counter(self.connection, head.revision, head.digest, head.changes, head.subscriptions)
 
     def _is_new(self, state: _State) -> bool:
         id = state.subscription.id
         return self._stored[id] is None or id in self._removed
 
     def _write_labels(self) -> None:
-        deleted, added = [], []
+        deleted: list[dict[str, str]] = []
+        added: list[tuple[str, str, str]] = []
         for id, state in self._now.items():
             stored = self._stored[id]
             before = {} if stored is None else stored.labels
@@ -256,11 +248,10 @@ class Transaction:
             if before != after:
                 if before:
                     deleted.append({"of_id": id})
-                added += [{"name": name, "value": value, "id": id} for name, value in after.items()]
+                added += [(name, value, id) for name, value in after.items()]
         if deleted:
             self.connection.execute(_DELETE_LABELS, deleted)
-        if added:
-            self.connection.execute(insert(label), added)
+        insert_rows(self.connection, label, added)
 
 
 _ABSENT: Final = object()

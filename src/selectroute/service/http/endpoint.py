@@ -150,9 +150,10 @@ class _NotStrictError(ValueError):
 
 def _strict(body: bytes) -> Any:
     try:
-        return json.loads(
-            body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
-        )
+        text = body.decode()
+        if text.startswith("\ufeff"):
+            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         fault = Fault(
             pointer="",
@@ -206,14 +207,18 @@ class JsonAnswer(JSONResponse):
         """Return plain data as bytes. Items of a list, which may have megabytes, are encoded one by one,
         because the encoder holds the GIL until it is done.
         """
-        if not isinstance(content, dict):
+        if not isinstance(content, dict) or not any(_has_items(value) for value in content.values()):
             return as_json(content)
         members = (as_json(name) + b":" + _by_items(value) for name, value in content.items())
         return b"{" + b",".join(members) + b"}"
 
 
+def _has_items(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1
+
+
 def _by_items(value: Any) -> bytes:
-    if isinstance(value, list):
+    if _has_items(value):
         return b"[" + b",".join(map(as_json, value)) + b"]"
     return as_json(value)
 
@@ -297,3 +302,7 @@ def _integer(digits: str) -> int:
     if len(digits) > 400:  # exceeds every type here; Python itself refuses 4,300
         raise _NotStrictError("a number has too many digits")
     return int(digits)
+
+
+# Made once: `json.loads` makes one for each call with hooks.
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer)

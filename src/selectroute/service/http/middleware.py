@@ -4,6 +4,7 @@ metrics and a request id.
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from http import HTTPStatus
@@ -11,7 +12,7 @@ from typing import Final
 
 import anyio
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,8 +22,9 @@ from selectroute.service.context import Service
 from selectroute.service.http.callers import ANYBODY, Caller
 from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.protocol import WHOLE
 from selectroute.service.http.rates import Rates
-from selectroute.service.logs import log
+from selectroute.service.logs import log, logs_requests
 
 IMPORT: Final = "/v1/subscriptions:import"
 MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
@@ -93,9 +95,10 @@ class Gate:
             raise ProblemError("invalid-request", "a path must not have a line feed", place="path")
         if scope["path"] in FREE:
             return ANYBODY
-        for name in _ONCE:
-            if len(headers.getlist(name)) > 1:
-                raise ProblemError("invalid-request", f"send only one {name} header", place=name)
+        if len(dict(headers.raw)) < len(headers.raw):  # a header is repeated
+            for name in _ONCE:
+                if len(headers.getlist(name)) > 1:
+                    raise ProblemError("invalid-request", f"send only one {name} header", place=name)
         authorization = headers.get("authorization")
         if authorization is None and service.callers.is_known_open():
             caller = ANYBODY
@@ -123,32 +126,38 @@ class Gate:
         kind, limit = "too-large", limits.import_bytes if path == IMPORT else limits.body_bytes
         if path.startswith(MESSAGING):
             kind, limit = "message-too-large", limits.message_bytes
-        too_large = ProblemError(kind, f"the body has more than {limit:,} bytes")
+
+        def too_large() -> ProblemError:
+            return ProblemError(kind, f"the body has more than {limit:,} bytes")
+
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
-            raise too_large
+            raise too_large()
         received, more = 0, True
         started = time.monotonic()
+
+        async def timely() -> Message:
+            left = started + limits.body_seconds + received / limits.body_rate - time.monotonic()
+            with anyio.move_on_after(max(left, 0)):
+                return await receive()
+            seconds, rate = f"{limits.body_seconds:g} seconds", f"{limits.body_rate:,} bytes a second"
+            detail = f"the body took too long: send it within {seconds}, or at {rate}"
+            raise ProblemError("timed-out", detail)
 
         async def limited() -> Message:
             nonlocal received, more
             if not more:  # from now on this waits for a disconnect
                 return await receive()
-            left = started + limits.body_seconds + received / limits.body_rate - time.monotonic()
-            with anyio.move_on_after(max(left, 0)):
-                message = await receive()
-                received += len(message.get("body", b""))
-                more = message.get("more_body", False)
-                if received > limit:
-                    raise too_large
-                if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
-                    # A slow body may outlive its token.
-                    authorization = Headers(scope=scope).get("authorization")
-                    await run_in_threadpool(self._service.callers.caller, authorization)
-                return message
-            seconds, rate = f"{limits.body_seconds:g} seconds", f"{limits.body_rate:,} bytes a second"
-            detail = f"the body took too long: send it within {seconds}, or at {rate}"
-            raise ProblemError("timed-out", detail)
+            message = await (receive() if scope.get(WHOLE) else timely())
+            received += len(message.get("body", b""))
+            more = message.get("more_body", False)
+            if received > limit:
+                raise too_large()
+            if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
+                # A slow body may outlive its token.
+                authorization = Headers(scope=scope).get("authorization")
+                await run_in_threadpool(self._service.callers.caller, authorization)
+            return message
 
         return limited
 
@@ -157,7 +166,8 @@ class _Exchange:
     """Request in progress: sends the response and records its metrics."""
 
     def __init__(self, scope: Scope, send: Send, method: str) -> None:
-        self.id = str(uuid.uuid4())
+        # Unique, and no secret: `uuid4` asks the operating system, and gives up the GIL to do so.
+        self.id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         self.caller: Caller | None = None
         self._scope = scope
         self._send = send
@@ -170,10 +180,11 @@ class _Exchange:
         """Send a part of the response."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.id
-            headers["X-Content-Type-Options"] = "nosniff"
-            headers.setdefault("Cache-Control", "no-store")
+            headers: list[tuple[bytes, bytes]] = [*message["headers"], (b"x-request-id", self.id.encode())]
+            headers.append((b"x-content-type-options", b"nosniff"))
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def refuse(self, problem: ProblemError, receive: Receive) -> None:
@@ -191,8 +202,9 @@ class _Exchange:
         if method not in METHODS:
             method = "any"
         seconds = time.perf_counter() - self._started
-        service.metrics.requests.labels(method, route, str(self._status)).inc()
-        service.metrics.request_seconds.labels(method, route).observe(seconds)
+        service.metrics.note_request(method, route, self._status, seconds)
+        if not logs_requests():
+            return
         log().info(
             "request",
             request=self.id,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fastapi import Response
 from pydantic import BaseModel
@@ -192,6 +192,10 @@ def check_waiting(count: int, limit: int, what: str) -> None:
 def as_json(data: Any) -> bytes:
     """Encode data as JSON in UTF-8, or with ASCII escapes if a client sent a lone surrogate."""
     try:
-        return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return _ENCODER.encode(data).encode()
     except UnicodeEncodeError:
         return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+
+
+# Made once: `json.dumps` makes one for each call with other separators than its own.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -17,6 +17,9 @@ from selectroute.service.limits import ServiceLimits
 MOST_HEAD: Final = 16_384
 """Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
 
+WHOLE: Final = "selectroute.whole"
+"""Key in the scope of a request whose body has arrived completely: to receive it takes no time."""
+
 
 class Protocol(HttpToolsProtocol):
     """Connection. The application never gets a request that cannot be parsed.
@@ -75,7 +78,13 @@ class Protocol(HttpToolsProtocol):
         if codings not in ([], [b"chunked"]):
             raise ValueError("RFC 9112, 6.1")
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _OneWrite(self.transport, self.cycle))
         self._stop_waiting()
+
+    def on_message_complete(self) -> None:
+        """Note that a body is complete: a small one is before the application gets the request."""
+        super().on_message_complete()
+        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
         """Start the timeout of the next request."""
@@ -120,6 +129,37 @@ class Protocol(HttpToolsProtocol):
             self.transport.write(first + lines)
             self.transport.write(b"\r\n" + bytes(answer.body))
         self.transport.close()
+
+
+class _OneWrite:
+    """Transport of one response: its head is sent with the first part of its body. uvicorn writes both by
+    themselves, each a system call for which a thread gives up the interpreter.
+    """
+
+    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
+        self._transport = transport
+        self._cycle = cycle
+        self._head = b""
+        self._had_head = False
+
+    def write(self, data: bytes) -> None:
+        """Send data, or keep the head of the response. What comes before it (100 Continue) is sent at once,
+        and so is the head of a response that has no body.
+        """
+        if self._cycle.response_started and not self._had_head and self._cycle.scope["method"] != "HEAD":
+            self._head, self._had_head = data, True
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data)
+
+    def close(self) -> None:
+        """Close the connection when everything is sent."""
+        self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
 
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from selectroute.clauses.analysis import analyse_registered
+from selectroute.clauses.analysis import registered_warnings
 from selectroute.registry.model import Subscription
 from selectroute.selector.limits import Limits
 
@@ -16,11 +16,7 @@ CHECKED_SECONDS: Final = 1.0
 
 def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
     """Return the warnings about probable mistakes in a subscription's selector."""
-    found = analyse_registered(one.selector, one.dialect, one.seltype, limits)
-    if found is None:
-        return []
-    warnings: list[dict[str, Any]] = found.to_dict()["warnings"]
-    return warnings
+    return registered_warnings(one.selector, one.dialect, one.seltype, limits)
 
 
 def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:

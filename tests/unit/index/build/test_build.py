@@ -21,8 +21,9 @@ from selectroute.index.errors import (
     InvalidIdError,
 )
 from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
-from selectroute.index.shapes.template import clauses_by_shape, template_of
+from selectroute.index.shapes.template import clauses_by_shape, literals_by_shape, template_of
 from selectroute.index.snapshot import build_snapshot
+from selectroute.index.subscription import check, literal_count, prepare
 from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
@@ -109,7 +110,19 @@ def test_a_shape_that_was_seen_twice_has_a_template():
     texts = [f"proof_of_shape = '{word}' AND weight > -{number}" for number, word in enumerate("xyz")]
     assert clauses_by_shape(texts[0], "jms") is None
     for text in texts[1:]:
-        assert clauses_by_shape(text, "jms") == clauses_of(sr.Selector(text).expression, dialect_named("jms"))
+        clauses = clauses_of(sr.Selector(text).expression, dialect_named("jms"))
+        assert clauses_by_shape(text, "jms") == clauses
+        assert literals_by_shape(text, "jms") == literal_count(clauses) == 2
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(checked_selectors(), st.sampled_from([None, "a/+/b"]))
+def test_checking_a_selector_counts_the_literals_of_its_clauses(selector, topic):
+    for _ in range(2):  # at the second time, a shape becomes a template
+        clauses_by_shape(selector.text, selector.dialect)
+    made = prepare("x", selector.text, topic, selector.dialect, False)
+    found = check(selector.text, topic, selector.dialect, False)
+    assert found == (made.seltype, literal_count(made.clauses))
 
 
 @pytest.mark.parametrize("dialect", ["jms", "ibm-jms", "ibm-mq", "mqe"])

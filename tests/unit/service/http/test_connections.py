@@ -8,10 +8,12 @@ import resource
 import socket
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from selectroute.service.http import protocol
 from selectroute.service.http.protocol import AcceptErrors
 from selectroute.service.limits import ServiceLimits
 from tests.unit.service.test_server import running
@@ -197,3 +199,46 @@ def test_requests_that_are_sent_at_once_are_answered_in_order_and_then_what_is_w
         answer = rest(connection)
     assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"404"]
     assert answer.split(b"HTTP/1.1 ")[-1].lower().count(b"connection: close") == 1
+
+
+class Sent:
+    """Transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("method", "written", "sent"),
+    [
+        ("GET", [b"head", b"body"], [b"headbody"]),
+        ("GET", [b"head", b"first", b"second"], [b"headfirst", b"second"]),
+        ("GET", [b"head", b""], [b"head"]),
+        ("HEAD", [b"head"], [b"head"]),
+    ],
+)
+def test_a_head_is_sent_with_the_first_part_of_its_body(method, written, sent):
+    transport, cycle = Sent(), SimpleNamespace(response_started=False, scope={"method": method})
+    one = protocol._OneWrite(transport, cycle)
+    one.write(b"100 Continue")
+    assert transport.writes == [b"100 Continue"]
+    cycle.response_started = True
+    for data in written:
+        one.write(data)
+    assert transport.writes[1:] == sent
+
+
+def test_a_head_without_its_body_is_sent_before_the_connection_is_closed():
+    transport, cycle = Sent(), SimpleNamespace(response_started=True, scope={"method": "GET"})
+    one = protocol._OneWrite(transport, cycle)
+    one.write(b"head")
+    assert (transport.writes, transport.closed) == ([], False)
+    one.close()
+    assert (b"".join(transport.writes), transport.closed) == (b"head", True)

@@ -121,6 +121,7 @@ def test_a_body_that_is_none_is_refused(client, body, headers, status, kind):
         (b'{"name": NaN}', "NaN is not a JSON number", None),
         (b'{"name": "a", "name": "b"}', "an object has a duplicate member", None),
         (b'{"name": ' + b"1" * 5_000 + b"}", "a number has too many digits", None),
+        (b"\xef\xbb\xbf{}", "Unexpected UTF-8 BOM (decode using utf-8-sig) at line 1, column 1", (0, 1, 1)),
         (b'{"name": "\xff"}', "the body is not valid UTF-8 at byte 11", None),
         (b"[" * 200_000, "the body is nested too deeply", None),
     ],

@@ -230,14 +230,15 @@ class Watch:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                found = self._registry.wait(self.revision, WATCH_SECONDS)
+                newest = self._registry.next_revision(self.revision, WATCH_SECONDS)
+                found = newest > self.revision
                 if found:
-                    self.revision = self._registry.revision
-                    self._committed(self.revision)
+                    self.revision = newest
+                    self._committed(newest)
             except Exception as error:
                 log().error("the log cannot be watched", reason=type(error).__name__)
                 time.sleep(WATCH_SECONDS)
                 continue
-            if found and self._loop is not None:
+            if found and self._waiting and self._loop is not None:  # who waits from now on sees the revision
                 with suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._wake)
