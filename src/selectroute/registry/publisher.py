@@ -51,13 +51,6 @@ COLLECT_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.05
 """Longest pause between two publications while changes arrive all the time."""
 
-BUSY: Final = 8
-"""Revisions in one publication from which on the pauses are `BUSY_PAUSES` times as long: most of the time is
-left to those who make so many changes.
-"""
-
-BUSY_PAUSES: Final = 3
-
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
 _LEASE: Final = "publisher.json"
@@ -132,15 +125,13 @@ class RegistryPublisher:
         A commit of this process is published at once, one of another process within `poll_seconds`. An error
         is raised, or with `failed` passed to it and retried a second later.
         """
-        newest = 0
         while not stop.is_set():
-            began, before = time.monotonic(), newest
+            began = time.monotonic()
             try:
                 newest = self.catch_up()
                 self._collect()
                 # Half of the time is left to those who make the changes; more of them are published together.
-                pauses = BUSY_PAUSES if newest - before >= BUSY else 1
-                stop.wait(pauses * min(time.monotonic() - began, PAUSE_SECONDS))
+                stop.wait(min(time.monotonic() - began, PAUSE_SECONDS))
                 self._registry.next_revision(newest, poll_seconds)
             except SelectRouteError as error:
                 if failed is None:

@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -376,31 +375,3 @@ def test_a_destination_of_files_that_an_earlier_release_stored_is_served_as_befo
         check(registry, publisher)
         assert publisher.snapshot.subscriptions["destination"].to_pylist()[-1] == "files:mine"
     registry.verify()
-
-
-def test_who_makes_many_changes_is_left_most_of_the_time(registry, folder, monkeypatch):
-    """The pause after a publication is longer if that had many revisions."""
-    clock = map(float, range(1_000))
-    monkeypatch.setattr(publish, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    pauses: list[float] = []
-
-    class Stop(threading.Event):
-        def wait(self, seconds: float | None = None) -> bool:
-            pauses.append(seconds or 0)
-            if len(pauses) == 2:
-                self.set()
-            return self.is_set()
-
-    with RegistryPublisher(registry, folder) as publisher:
-        made = iter((1, publish.BUSY))
-        real = publisher.catch_up
-
-        def catch_up() -> int:
-            for _ in range(next(made)):
-                registry.skip_revision()
-            return real()
-
-        monkeypatch.setattr(publisher, "catch_up", catch_up)
-        monkeypatch.setattr(registry, "next_revision", lambda after, seconds: after)
-        publisher.follow(Stop())
-    assert pauses == [publish.PAUSE_SECONDS, publish.BUSY_PAUSES * publish.PAUSE_SECONDS]
