@@ -20,6 +20,7 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
+from tests.contract.registry.log.test_revision import test_no_operations_make_no_revision  # noqa: F401
 from tests.contract.registry.test_pages import (  # noqa: F401
     test_a_cursor_is_stable_while_others_come_and_go,
     test_filters_follow_a_change,
@@ -41,7 +42,6 @@ from tests.contract.registry.test_registry import (  # noqa: F401
     test_what_is_got_can_be_put_back_as_a_patch,
     test_what_is_registered_is_got_back_whole,
 )
-from tests.contract.registry.test_revision import test_no_operations_make_no_revision  # noqa: F401
 from tests.contract.registry.test_transfer import (  # noqa: F401
     test_a_line_that_cannot_be_is_named_and_nothing_is_stored,
     test_an_empty_import_makes_no_revision,
