@@ -60,7 +60,7 @@ def started(source, **conf):
 
 
 def ends(workers):
-    """Whether its thread ends by itself."""
+    """Whether its thread ends."""
     workers._thread.join(PATIENCE)
     return not workers._thread.is_alive()
 
@@ -89,15 +89,21 @@ def test_a_stream_that_has_batches_gives_no_task_besides():
 def test_executors_that_spark_takes_away_when_they_are_idle_are_not_kept(monkeypatch):
     monkeypatch.setattr(ready_workers, "_IDLE_SECONDS", 0.0)
     source = Source()
-    assert ends(started(source, spark_dynamicAllocation_enabled="true"))
+    workers = started(source, spark_dynamicAllocation_enabled="true")
+    assert not source.given.acquire(timeout=2.5)
+    workers.finish()
+    assert ends(workers)
     assert source.numbers == [[0, 1]]
 
 
-@pytest.mark.parametrize("error", [JobError("no"), OSError("gone")])
-def test_what_fails_is_left_to_a_batch(error):
-    workers = started(Source(error))
-    assert ends(workers)
+@pytest.mark.parametrize("error", [JobError("no"), OSError("gone"), AttributeError("no context")])
+def test_what_fails_is_left_to_a_batch_and_tried_again(monkeypatch, error):
+    monkeypatch.setattr(ready_workers, "_IDLE_SECONDS", 0.0)
+    source = Source(error)
+    workers = started(source)
+    assert source.given.acquire(timeout=PATIENCE)
     workers.finish()
+    assert ends(workers)
 
 
 def seen_in_workers(run):

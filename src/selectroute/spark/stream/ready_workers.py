@@ -14,8 +14,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from selectroute.index.warm import warm_up
@@ -25,6 +23,8 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 
 _IDLE_SECONDS: Final = 25.0
 """Time without a batch after which workers get a task: less than half of the minute that Spark waits."""
+
+_FINISH_SECONDS: Final = 10.0
 
 _STAY_SECONDS: Final = 0.1
 """Time that each task takes at least: a worker that is done gets the next task, and no other is started."""
@@ -45,6 +45,8 @@ class ReadyWorkers:
     def __init__(self, spark: SparkSession, router: Router) -> None:
         self._spark = spark
         self._router = router
+        conf = spark.sparkContext.getConf()
+        self._is_elastic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         self._last = time.monotonic()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="selectroute-workers", daemon=True)
@@ -58,29 +60,25 @@ class ReadyWorkers:
         self._last = time.monotonic()
 
     def finish(self) -> None:
-        """End the thread, after a task that is running. Idempotent."""
+        """End the thread; wait some seconds for a task that is running. Idempotent."""
         self._ending.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_FINISH_SECONDS)
 
     def _run(self) -> None:
-        # A failure is left to a batch, which has the same one and says why.
-        with suppress(SelectRouteError, PySparkException, Py4JError, OSError):
-            context = self._spark.sparkContext
-            context.setJobDescription("selectroute: starts the Python workers")
-            self._give_task()
-            if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
-                return
-            context.setJobDescription("selectroute: keeps the Python workers")
-            while not self._ending.wait(max(1.0, self._last + _IDLE_SECONDS - time.monotonic())):
-                if time.monotonic() - self._last >= _IDLE_SECONDS:
-                    self._give_task()
-                    self.note()
+        self._give_task("selectroute: starts the Python workers")
+        while not self._ending.wait(max(1.0, self._last + _IDLE_SECONDS - time.monotonic())):
+            if time.monotonic() - self._last >= _IDLE_SECONDS and not self._is_elastic:
+                self._give_task("selectroute: keeps the Python workers")
+                self.note()
 
-    def _give_task(self) -> None:
+    def _give_task(self, description: str) -> None:
         source = self._router.source
-        work = partial(_get_ready, type(source).__module__, self._router.newest_snapshot())
-        source.run(work, range(source.tasks))
+        # A failure, of whatever kind, is left to a batch, which has the same one and says why.
+        with suppress(Exception):
+            self._spark.sparkContext.setJobDescription(description)
+            work = partial(_get_ready, type(source).__module__, self._router.newest_snapshot())
+            source.run(work, range(source.tasks))
 
 
 def _get_ready(module: str, snapshot: SnapshotRef, number: int) -> dict[str, Any]:
