@@ -118,8 +118,10 @@ def seen_in_workers(run):
     return run(look, range(CORES))
 
 
-def is_ready(seen):
-    return seen["kernel"] and seen["revisions"][-1:] == [7]
+def are_ready(seen):
+    """Whether these are as many processes as run at once, with all that a batch needs."""
+    has_all = all(one["kernel"] and one["revisions"][-1:] == [7] for one in seen)
+    return has_all and len({one["process"] for one in seen}) == CORES
 
 
 @pytest.mark.parametrize("kind", ["files", "frame"])
@@ -132,9 +134,8 @@ def test_a_stream_without_input_has_its_workers_ready(spark, world, kind):
     fan = start_fanout(spark, job)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not all(map(is_ready, seen := seen_in_workers(run))):
+        while not are_ready(seen := seen_in_workers(run)):
             assert time.monotonic() < deadline, seen
     finally:
         fan.stop()
         fan.wait()
-    assert len({one["process"] for one in seen}) == CORES
