@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -54,23 +56,45 @@ def measured(size: Size, folder: Path, messages: int, repetitions: int) -> list[
 
 def processor_seconds() -> float:
     """Return the processor time that this process and all that it started have taken, the ended ones too."""
-    _, ticks = _processes()
-    return sum(ticks.get(process, 0) for process in descendants(os.getpid())) / _TICKS
+    found = _processes()
+    own = _descendants(os.getpid(), found)
+    for process in own:
+        if (parent := found[process].parent) in own and _ignores_children(parent):
+            _uncounted[process, found[process].started] = found[process].ticks
+    counted = sum(
+        found[process].ticks for process in own if (process, found[process].started) not in _uncounted
+    )
+    return (counted + sum(_uncounted.values())) / _TICKS
+
+
+_uncounted: dict[tuple[int, int], int] = {}
+"""Ticks of processes, by number and start, as last read. When they end, the system counts them nowhere: their
+parent ignores that its children end, as that of Spark's Python workers does.
+"""
 
 
 def descendants(process: int) -> set[int]:
     """Return a process and all that it started, and these, and so on."""
-    parents, _ = _processes()
+    return _descendants(process, _processes())
+
+
+class _Process(NamedTuple):
+    """Process of the machine: its parent, its ticks with those of ended children, and when it started."""
+
+    parent: int
+    ticks: int
+    started: int
+
+
+def _descendants(process: int, found: Mapping[int, _Process]) -> set[int]:
     own = {process}
-    while more := {process for process, parent in parents.items() if parent in own} - own:
+    while more := {number for number, one in found.items() if one.parent in own} - own:
         own |= more
     return own
 
 
-def _processes() -> tuple[dict[int, int], dict[int, int]]:
-    """Return the parent and the ticks of every process of the machine."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
+def _processes() -> dict[int, _Process]:
+    found = {}
     for process in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -78,9 +102,19 @@ def _processes() -> tuple[dict[int, int], dict[int, int]]:
             continue
         # The name, in parentheses, may hold anything; the fields after it are numbered from 3 in proc(5).
         fields = text.rpartition(")")[2].split()
-        parents[process] = int(fields[1])
-        ticks[process] = sum(map(int, fields[11:15]))  # its own, user and system; those of ended children
-    return parents, ticks
+        # Its own, user and system; those of ended children.
+        found[process] = _Process(int(fields[1]), sum(map(int, fields[11:15])), int(fields[19]))
+    return found
+
+
+def _ignores_children(process: int) -> bool:
+    """Return whether a process ignores SIGCHLD."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it has ended meanwhile
+        return False
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:")).split()[1]
+    return bool(int(ignored, 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 def _session(master: str) -> SparkSession:

@@ -23,3 +23,29 @@ def test_what_a_child_used_counts_while_it_runs_and_after_it_ended():
     assert processor_seconds() - before >= 0.45
     child.communicate(b"\n")
     assert processor_seconds() - before >= 0.45
+
+
+def test_what_a_child_used_counts_also_where_its_parent_ignores_that_it_ends():
+    """As Spark's Python daemon does, whose workers' time the system then counts nowhere."""
+    before = processor_seconds()
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal, subprocess, sys\n"
+            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+            f"child = subprocess.Popen([sys.executable, '-c', {BUSY + 'print(flush=True); input()'!r}])\n"
+            "child.wait()\nprint('ended', flush=True); sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    parent.stdout.readline()
+    busy = processor_seconds()
+    assert busy - before >= 0.45
+    parent.stdin.write(b"\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == b"ended\n"
+    assert processor_seconds() >= busy
+    parent.communicate()
+    assert processor_seconds() >= busy
