@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -39,10 +40,8 @@ def runner_of(spark: SparkSession) -> Runner:
     context = spark.sparkContext
 
     def run(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        def report(number: int) -> str:
-            return json.dumps({"task": number, **work(number)})
-
-        return [json.loads(text) for text in context.parallelize(numbers, len(numbers)).map(report).collect()]
+        texts = context.parallelize(numbers, len(numbers)).map(partial(_report, work)).collect()
+        return list(map(json.loads, texts))
 
     return run
 
@@ -53,13 +52,14 @@ def arrow_runner_of(spark: SparkSession) -> Runner:
     def run(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
         def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                reports = [
-                    json.dumps({"task": number, **work(numbers[number])}) for number in task_numbers(batch)
-                ]
+                reports = [_report(work, numbers[place]) for place in task_numbers(batch)]
                 yield pa.RecordBatch.from_pydict({"report": reports})
 
-        return [
-            json.loads(row.report) for row in run_tasks(spark, numbers, report, "report string").collect()
-        ]
+        rows = run_tasks(spark, numbers, report, "report string").collect()
+        return [json.loads(row.report) for row in rows]
 
     return run
+
+
+def _report(work: Work, number: int) -> str:
+    return json.dumps({"task": number, **work(number)})
