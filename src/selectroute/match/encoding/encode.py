@@ -101,19 +101,11 @@ def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, shor
     string_code, string_tag = tables.string_code, tables.string_tag
     mask = np.uint64(len(slots) - 1)
     known = address_of(constants)
-    first_slot, last_slot = short.first[attribute], short.first[attribute + 1]
-    has_short = last_slot > first_slot
-    short_slot = short.slot[2 * first_slot : 2 * last_slot]
-    multiplier = short.multiplier[first_slot >> 2 : last_slot >> 2]
-    bucket_mask = np.uint64(len(multiplier) - 1)
+    short_slots, words, multipliers = _short_table(short, attribute)
     for i in range(len(tags)):
         tag = tags[i]
-        if has_short and tag == t.STRING and sizes[i] <= LONGEST:
-            hashed = hashes[i]
-            place = place_of(hashed, np.uint64(multiplier[hashed & bucket_mask]), len(short_slot))
-            meta = short_slot[place + 1]
-            found = (short_slot[place] == hashed) & (meta >> _HALF == np.uint64(sizes[i]))
-            codes[i] = np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
+        if words and tag == t.STRING and sizes[i] <= LONGEST:
+            codes[i] = _short_code(hashes[i], sizes[i], short_slots, words, multipliers)
         elif tag >= t.STRING:
             code = np.int32(t.ABSENT)
             if len(slots):
@@ -159,11 +151,9 @@ def encode_short(attribute, offsets, row, rows, address, end, short, codes):
         short: the segment's.
         codes: the codes to write, from 0 on.
     """
-    slot_first, slot_end = short.first[attribute], short.first[attribute + 1]
-    if slot_end == slot_first or end < LONGEST:
+    slots, words, multipliers = _short_table(short, attribute)
+    if not words or end < LONGEST:
         return 0
-    slots, words = address_of(short.slot) + 16 * slot_first, 2 * (slot_end - slot_first)
-    multipliers, buckets = address_of(short.multiplier) + (slot_first >> 1), (slot_end - slot_first) >> 2
     start = np.int64(int_at(offsets, row))
     for i in range(rows):
         stop = np.int64(int_at(offsets, row + i + 1))
@@ -174,13 +164,28 @@ def encode_short(attribute, offsets, row, rows, address, end, short, codes):
         beyond = max(start + LONGEST - end, 0)
         word = word_at(address, start - beyond) >> np.uint64(beyond << 3)
         hashed = _short_hash(word & _ALL >> np.uint64((LONGEST - size) << 3), size)
-        multiplier = np.uint64(short_at(multipliers, np.int64(hashed) & (buckets - 1)))
-        place = place_of(hashed, multiplier, words)
-        meta = np.uint64(long_at(slots, place + 1))
-        found = (np.uint64(long_at(slots, place)) == hashed) & (meta >> _HALF == np.uint64(size))
-        codes[i] = np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
+        codes[i] = _short_code(hashed, size, slots, words, multipliers)
         start = stop
     return rows
+
+
+@inlined
+def _short_table(short, attribute):
+    """Return the address of an attribute's slots in `ShortStrings`, how many words they have, none for no
+    table, and the address of its multipliers.
+    """
+    first, end = short.first[attribute], short.first[attribute + 1]
+    return address_of(short.slot) + 16 * first, 2 * (end - first), address_of(short.multiplier) + (first >> 1)
+
+
+@inlined
+def _short_code(hashed, size, slots, words, multipliers):
+    """Return the code of a string by its hash and size, in the table of `_short_table`."""
+    bucket = np.int64(hashed) & ((words >> 3) - 1)
+    place = place_of(hashed, np.uint64(short_at(multipliers, bucket)), words)
+    meta = np.uint64(long_at(slots, place + 1))
+    found = (np.uint64(long_at(slots, place)) == hashed) & (meta >> _HALF == np.uint64(size))
+    return np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
 
 
 @compiled
