@@ -11,7 +11,7 @@ from typing import Final
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
 from selectroute.index.errors import InvalidIdError
-from selectroute.index.shapes.template import clauses_by_shape, literals_by_shape
+from selectroute.index.shapes.template import clauses_by_shape, seen_template
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
@@ -64,9 +64,9 @@ def check(
     errors of `prepare`. O(size of the selector).
     """
     if selector and topic is None and not is_extended and limits.include(DEFAULT_LIMITS):
-        literals = literals_by_shape(selector, dialect_named(dialect_name).name)
-        if literals is not None:
-            return STANDARD, literals
+        seen = seen_template(selector, dialect_named(dialect_name).name)
+        if seen is not None:
+            return STANDARD, literal_count(seen[0].clauses)
     made = prepare("x", selector, topic, dialect_name, is_extended, limits)
     return made.seltype, literal_count(made.clauses)
 

@@ -197,20 +197,14 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
     """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it;
     None for any other selector.
     """
-    found = _seen(text, dialect_name)
+    found = seen_template(text, dialect_name)
     return None if found is None else found[0].clauses_of([_value(one) for one in found[1]])
 
 
-def literals_by_shape(text: str, dialect_name: str) -> int | None:
-    """Return the number of literals of the clauses of `clauses_by_shape`, which the shape determines; None
-    for any other selector.
+def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | None:
+    """Return the template of a selector whose shape was seen before, and its literals as text; None for any
+    other selector. The clauses of the template have as many literals as the selector's.
     """
-    found = _seen(text, dialect_name)
-    return None if found is None else sum(len(clause.literals) for clause in found[0].clauses)
-
-
-def _seen(text: str, dialect_name: str) -> tuple[Template, list[str]] | None:
-    """Return the template of a selector, if its shape was seen before, and its literals as text."""
     # The parser must reject half of a surrogate pair, which fits any shape.
     if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
