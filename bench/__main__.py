@@ -66,8 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def keep(done: int, of: int) -> None:
             """A run that is ended early leaves what it has measured."""
             if source_digest() == described["source"]:
-                ended = f"the run was ended after {done} of {of} sizes" if done < of else ""
-                _record(tour, {**described, "skipped": tour.skipped, "remark": ended})
+                ended = [f"the run was ended after {done} of {of} sizes"] if done < of else []
+                failed = [f"{', '.join(tour.failed)} failed"] if tour.failed else []
+                remark = "; ".join([*ended, *failed])
+                _record(tour.samples, {**described, "skipped": tour.skipped, "remark": remark})
 
         try:
             tour.run(keep if whole else lambda done, of: None)
@@ -84,11 +86,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _put_into_record(tour.samples, described)
     if whole or given.into_record:
         report.update_pages(*_recorded())
-    return 0
+    if tour.failed:
+        print(f"bench: {', '.join(tour.failed)} failed", file=sys.stderr)
+    return 1 if tour.failed else 0
 
 
-def _record(tour: Tour, described: dict[str, Any]) -> None:
-    _write(tour.samples, described)
+def _record(samples: Sequence[Sample], described: dict[str, Any]) -> None:
+    """Write a whole run's record. It keeps what is no part of such a run: the `Benchmark.long`."""
+    before, of_record = _recorded() if RECORD.exists() else ([], {})
+    long = {one.name for one in benchmarks() if one.long}
+    own = []
+    for run in of_record.get("later", []):
+        if names := [name for name in run["benchmarks"] if name in long]:
+            own.append({**run, "benchmarks": names})
+    kept = [one for one in before if one.benchmark in long]
+    _write([*samples, *kept], {**described, "later": own})
 
 
 def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> None:

@@ -101,6 +101,8 @@ class Benchmark:
     """Engines of which the figures of ``shared`` are shown as multiples too."""
     shared: tuple[str, ...]
     workloads: tuple[str, ...]
+    long: bool
+    """Whether it follows a job by the clock, for half an hour and more: it is run only when it is named."""
     repetitions: int
     quick_rules: tuple[int, ...]
     quick_without: tuple[str, ...]
@@ -169,6 +171,7 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         shares=tuple(data.get("shares", {}).get("of", ())),
         shared=tuple(data.get("shares", {}).get("engines", ())),
         workloads=tuple(data.get("workloads", ("Z", "U"))),
+        long=data.get("long", False),
         repetitions=data["repetitions"],
         quick_rules=tuple(data["quick_rules"]),
         quick_without=tuple(data.get("quick_without", ())),

@@ -270,7 +270,7 @@ def _machine(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
 
 
 def _later_runs(shown: set[str], machine: Mapping[str, Any]) -> str:
-    """Say which of these benchmarks were measured in later runs, and on what if that was something else."""
+    """Say which of these benchmarks were measured in other runs, and on what if that was something else."""
     rows = []
     for run in machine.get("later", ()):
         names = [f"`{name}`" for name in run["benchmarks"] if name in shown]
@@ -282,5 +282,5 @@ def _later_runs(shown: set[str], machine: Mapping[str, Any]) -> str:
             rows.append(line([what, date, f"{run['load_average_at_start']}", run["source"][:12]]))
     if not rows:
         return ""
-    of_rows = ["measured in a later run", "on", "load average at its start", "sources"]
+    of_rows = ["measured in a run of its own", "on", "load average at its start", "sources"]
     return "\n\n" + "\n".join([*head(of_rows), *rows])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from bench.kafka.streamed import Streamed
 from bench.matching.engines import Built, build
 from bench.matching.makers import makers
 from bench.matching.memory import index_bytes
-from bench.measure import Sample, measure
+from bench.measure import Sample, WrongCountError, measure
 from bench.queues import engines as queue_engines
 from bench.queues import memory as queue_memory
 from bench.registry import engines as registry_engines
@@ -50,12 +51,16 @@ class Tour:
         self.samples: list[Sample] = []
         self.skipped: dict[str, str] = {}
         """Why an engine was left out."""
+        self.failed: list[str] = []
+        """The benchmarks that ended with an error, each with its size."""
         self._choice = choice
         self._quick = choice.quick
         self._sizes = [one for one in sizes if one.rules in choice.rules or not choice.rules]
         self._scratch = scratch
         self._benchmarks = [
-            one for one in benchmarks() if not choice.only or {one.name, one.group} & set(choice.only)
+            one
+            for one in benchmarks()
+            if ({one.name, one.group} & set(choice.only) if choice.only else not one.long)
         ]
         self._spark: Any = None
         self._files: dict[Messages, list[Path]] = {}
@@ -88,24 +93,27 @@ class Tour:
 
         make = parsers.makers(texts(size.rules))
         for benchmark in chosen:
-            self._measure(benchmark, size, make)
+            with self._noting(benchmark, size):
+                self._measure(benchmark, size, make)
 
     def _queues(self, size: Size, chosen: list[Benchmark]) -> None:
         """What is measured of messages on a queue: there are no rules."""
         for benchmark in chosen:
-            if benchmark.name == queue_memory.NAME:
-                self._take(benchmark, queue_memory.measured(benchmark.engines, size))
-                continue
-            # Messages that another benchmark holds would cost this one's garbage collections time.
-            with (
-                TemporaryDirectory(dir=self._scratch) as folder,
-                closing(queue_engines.Queues(size, Path(folder))) as queues,
-            ):
-                self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
+            with self._noting(benchmark, size):
+                if benchmark.name == queue_memory.NAME:
+                    self._take(benchmark, queue_memory.measured(benchmark.engines, size))
+                    continue
+                # Messages that another benchmark holds would cost this one's garbage collections time.
+                with (
+                    TemporaryDirectory(dir=self._scratch) as folder,
+                    closing(queue_engines.Queues(size, Path(folder))) as queues,
+                ):
+                    self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
 
     def _size(self, size: Size, chosen: list[Benchmark]) -> None:
         for benchmark in (one for one in chosen if one.name == LOAD):
-            self._load(benchmark, size)
+            with self._noting(benchmark, size):
+                self._load(benchmark, size)
         chosen = [one for one in chosen if one.name != LOAD]
         if not chosen:
             return
@@ -114,11 +122,23 @@ class Tour:
         say(f"  built in {sum(built.seconds.values()):.1f} s")
         with Registered(size, self._scratch) as registered, Streamed(size, self._scratch) as streamed:
             for benchmark in chosen:
-                if benchmark.group == KAFKA:
-                    self._kafka(benchmark, size, streamed)
-                else:
-                    self._one(benchmark, size, built, folder, registered)
+                with self._noting(benchmark, size):
+                    if benchmark.group == KAFKA:
+                        self._kafka(benchmark, size, streamed)
+                    else:
+                        self._one(benchmark, size, built, folder, registered)
         shutil.rmtree(folder)
+
+    @contextmanager
+    def _noting(self, benchmark: Benchmark, size: Size) -> Iterator[None]:
+        """Let the run, which takes hours, go on after an error in one benchmark; a wrong count ends it."""
+        try:
+            yield
+        except WrongCountError:
+            raise
+        except Exception:
+            self.failed.append(f"`{benchmark.name}` at {size.name}")
+            say(f"  {benchmark.name} failed:\n{traceback.format_exc()}")
 
     def _load(self, benchmark: Benchmark, size: Size) -> None:
         """What is measured of rules that need not fit memory: they are built part by part."""

@@ -26,7 +26,7 @@ from bench.workloads.plain import Ints
 NAME: Final = "kafka-latency"
 RATES: Final = {"Z": (1_000, 5_000), "R": (1_000, 5_000, 20_000)}
 """Messages a second."""
-TRIGGERS: Final = (0.0, 0.5, 1.0, 5.0)
+TRIGGERS: Final = {"Z": (0.0, 0.5, 1.0, 5.0), "R": (0.0, 1.0)}
 """Seconds from the beginning of one batch to that of the next; 0: as soon as the one before is done."""
 
 _WARM_RATE: Final = 500
@@ -43,7 +43,7 @@ def measured(
     streamed: Streamed,
     seconds: float,
     repetitions: int,
-    triggers: Sequence[float] = TRIGGERS,
+    triggers: Sequence[float] = (),
     rates: Sequence[int] = (),
 ) -> Iterator[Sample]:
     """Yield a sample for each trigger, repetition, engine and rate, each measured for so long and two batches
@@ -51,6 +51,7 @@ def measured(
 
     Raises `WrongCountError` if not as many deliveries come as there are.
     """
+    triggers = triggers or TRIGGERS[streamed.size.workload]
     rates = rates or RATES[streamed.size.workload]
     for engine in engines:
         for _ in _of_one(engine, streamed, triggers[0], rates[:1], _FIRST_SECONDS, 0):

@@ -58,6 +58,36 @@ def test_a_run_of_which_nothing_is_left_is_not_named_any_more(record):
     assert not any("sizes" in one for one in later)
 
 
+def test_a_whole_run_keeps_what_is_measured_only_by_name(record):
+    long = Sample("kafka-memory", "fan-out", "Z", 10_000, 10, 0, 1.0)
+    write_csv(record / "samples.csv", [OLD, long])
+    described = json.loads((record / "machine.json").read_text())
+    run = {"date": "2026-02-02", "load_average_at_start": 0.5, "source": "f" * 64}
+    described["later"] = [run | {"benchmarks": ["kafka-memory", "parse"]}, run | {"benchmarks": ["build"]}]
+    (record / "machine.json").write_text(json.dumps(described))
+    for _ in range(2):
+        whole_run(record, failed=[])
+        assert read_csv(record / "samples.csv") == [NEW, long]
+        own = json.loads((record / "machine.json").read_text())["later"]
+        assert own == [run | {"benchmarks": ["kafka-memory"]}]
+
+
+def test_the_record_names_what_failed(record):
+    whole_run(record, failed=["`parse` at S 10k"])
+    assert "`parse` at S 10k failed; sources" in report.README.read_text()
+
+
+def whole_run(record, failed):
+    def run(tour, finished):
+        tour.samples.append(NEW)
+        tour.failed += failed
+        finished(1, 1)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tour, "run", run)
+        assert command.main(["--full"]) == (1 if failed else 0)
+
+
 def test_one_benchmark_alone_leaves_the_record_as_it_is(record):
     before = (record / "samples.csv").read_bytes()
     assert command.main(["--full", "--only", "parse"]) == 0

@@ -132,7 +132,7 @@ def test_a_later_run_of_what_is_shown_is_named_with_its_sources():
     assert same == text
     elsewhere = report.render(shown[:1], {**MACHINE, "later": [{**run, "cpu": "Another"}]})
     assert "| `kernel` | 2026-02-02, Another | 0.5 | ffffffffffff |" in elsewhere
-    assert "later run" not in report.render([], {**MACHINE, "later": [run]})
+    assert "run of its own" not in report.render([], {**MACHINE, "later": [run]})
 
 
 def test_steps_add_up():
