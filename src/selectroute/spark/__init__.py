@@ -36,8 +36,8 @@ from selectroute.spark.frames.match_files import match_files
 from selectroute.spark.frames.route import deliveries, route
 from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
 from selectroute.spark.partitions.publish import publish_partitions
-from selectroute.spark.partitions.route import PartitionError
 from selectroute.spark.partitions.snapshot import PartitionedSnapshot
+from selectroute.spark.partitions.steps import PartitionError
 from selectroute.spark.runtime.java import JavaError
 from selectroute.spark.runtime.session import local_session
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError

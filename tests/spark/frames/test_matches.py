@@ -14,7 +14,6 @@ import selectroute as sr
 from selectroute.spark import (
     BindingError,
     OutputError,
-    PartitionError,
     deliveries,
     explain_output,
     match_files,
@@ -177,7 +176,5 @@ def test_files_hold_the_same_subscriptions_in_every_form(spark, snapshot, tmp_pa
 def test_a_form_that_there_is_not_is_refused(spark, snapshot):
     with pytest.raises(OutputError, match="array, packed, auto or ids, not 'rows'"):
         route(frame(spark), snapshot, output="rows")
-    with pytest.raises(PartitionError, match="not available with partitions"):
-        route(frame(spark), snapshot, partitions=2, output="packed")
     with pytest.raises(BindingError, match="not the array<int> that route adds"):
         deliveries(frame(spark).withColumn("subscriptions", F.lit("text")), snapshot)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
+from collections import Counter
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from pyspark.sql import functions as F
 import selectroute as sr
 from selectroute.selector import DIALECTS
 from selectroute.spark import Binding, BindingError, PartitionError, deliveries, publish_partitions, route
+from selectroute.spark.partitions.steps import Tasks, address, gather, match
 from tests.spark import agreement
 
 pytestmark = pytest.mark.spark
@@ -129,34 +133,97 @@ def test_what_spark_infers_of_a_wide_frame_grows_with_its_columns_and_not_expone
     ]
 
 
-def test_a_stream_is_refused_and_the_frames_of_foreach_batch_are_routed(spark, snapshot, tmp_path):
-    frame(spark).write.parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema(frame(spark).schema).parquet(str(tmp_path / "in"))
-    with pytest.raises(PartitionError, match="route the frames of foreachBatch"):
-        route(stream, snapshot, BINDING, partitions=2)
+def test_a_stream_is_routed_with_one_revision_and_so_are_the_frames_of_foreach_batch(
+    spark, snapshot, tmp_path, caplog
+):
+    df = frame(spark)
+    df.repartition(3).write.parquet(str(tmp_path / "in"))
+    publish_partitions(snapshot, tmp_path / "parts", 3)
+    stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    with caplog.at_level(logging.INFO, "selectroute"):
+        routed = route(stream, str(tmp_path / "parts"), BINDING, output="ids")
+    assert "is routed with revision 1 of the partitions in" in caplog.text
     found: list[object] = []
-    query = (
-        stream.writeStream.foreachBatch(
-            lambda df, _: found.extend(route(df, snapshot, BINDING, partitions=2).collect())
+    for name, query in {
+        "stream": routed.writeStream.foreachBatch(lambda df, _: found.extend(df.collect())),
+        "batch": stream.writeStream.foreachBatch(
+            lambda df, _: found.extend(route(df, snapshot, BINDING, partitions=2, output="ids").collect())
+        ),
+    }.items():
+        found.clear()
+        query.option("checkpointLocation", str(tmp_path / name)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        expected = route(df, snapshot, BINDING, output="ids").collect()
+        assert Counter((*row[:-1], *sorted(row[-1])) for row in found) == Counter(
+            (*row[:-1], *sorted(row[-1])) for row in expected
         )
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    assert sorted((row["@id"], sorted(row.subscriptions)) for row in found) == sorted(
-        (row["@id"], sorted(row.subscriptions)) for row in route(frame(spark), snapshot, BINDING).collect()
-    )
 
 
-def test_a_frame_that_changes_each_time_it_is_computed_fails_and_loses_nothing(spark, snapshot):
+def test_each_message_of_a_frame_of_chance_has_the_subscriptions_of_its_own_values(spark, snapshot):
     @F.udf("string")
     def another(_):
-        return f"c{random.randrange(10**9)}"
+        return f"c{random.randrange(10)}"
 
-    changing = spark.range(200).select(another.asNondeterministic()("id").alias("color"))
-    with pytest.raises(Exception, match="the frame is not the same each time"):
-        route(changing, snapshot, partitions=2).collect()
+    chance = another.asNondeterministic()("id").alias("color")
+    found = route(
+        spark.range(500).select(chance, F.lit(100).alias("weight")), snapshot, partitions=3
+    ).collect()
+    colors = [f"c{number}" for number in range(10)]
+    matches = snapshot.match(pa.record_batch({"color": colors, "weight": [100] * 10}))
+    expected = {color: sorted(own.tolist()) for color, own in zip(colors, matches, strict=True)}
+    assert len(found) == 500 and len({row.color for row in found}) > 1
+    assert all(sorted(row.subscriptions) == expected[row.color] for row in found)
+
+
+def test_columns_of_any_type_come_back_as_they_were(spark, snapshot):
+    df = spark.sql(
+        """SELECT 'c1' AS color, 50 AS weight, map('a', array(1, 2)) AS m,
+        named_struct('x', 1.5D, 'y', X'00FF') AS s, TIMESTAMP '2026-01-02 03:04:05.678901' AS t,
+        TIMESTAMP_NTZ '2026-01-02 03:04:05' AS n, DATE '2026-01-02' AS d, INTERVAL '1' DAY AS i,
+        CAST(12.345 AS DECIMAL(20, 3)) AS e, CAST(NULL AS array<struct<a: int>>) AS v"""
+    )
+    df = df.unionByName(df.select(*(F.lit(None).cast(one.dataType).alias(one.name) for one in df.schema)))
+    routed = route(df, snapshot, partitions=2)
+    assert [one.dataType for one in routed.drop("subscriptions").schema] == [
+        one.dataType for one in df.schema
+    ]
+    assert sorted(map(repr, routed.drop("subscriptions").collect())) == sorted(map(repr, df.collect()))
+
+
+def test_a_column_that_spark_cannot_send_to_python_is_refused(spark, snapshot):
+    df = spark.sql("SELECT 'c1' AS color, make_interval(1) AS pause")
+    with pytest.raises(PartitionError, match="column 'pause' has type interval"):
+        route(df, snapshot, partitions=2)
+
+
+@pytest.mark.parametrize("output", ["packed", "ids", "auto"])
+def test_the_forms_of_output_are_those_without_partitions(spark, snapshot, output):
+    df = frame(spark)
+    found = [
+        sorted(deliveries(route(df, snapshot, BINDING, output=output, **way), snapshot, BINDING).collect())
+        for way in ({}, {"partitions": 3})
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_missing_answer_fails_and_loses_nothing(snapshot, tmp_path):
+    parts = publish_partitions(snapshot, tmp_path, 2)
+    tasks = Tasks(each=1, partitions=2, homes=1)
+    messages = pa.record_batch({"color": [f"c{n % 10}" for n in range(100)], "weight": [50] * 100})
+    [sent] = address(parts.ref, [("color", 0), ("weight", 1)], 2, tasks)(iter([messages]))
+    assert sent.column(0).to_pylist() == [0, 1, 2] and sent.column(2).to_pylist() == [-1, -1, 2]
+    answer, collect = match(parts.ref, tasks), gather(parts.ref, "array")
+    answers = [found for row in range(3) for found in answer(iter([sent.slice(row, 1)]))]
+    [whole] = collect(iter(answers))
+    assert [sorted(own) for own in whole.column("found").to_pylist()] == [
+        sorted(own.tolist()) for own in snapshot.match(messages)
+    ]
+    with pytest.raises(PartitionError, match="an answer of a partition is missing"):
+        list(collect(iter(answers[1:])))
+    # What is computed again under another place, or is another batch, has another name.
+    [other] = address(parts.ref, [("color", 0), ("weight", 1)], 2, tasks)(iter([messages.slice(0, 99)]))
+    assert other.column(1)[0] != sent.column(1)[0]
 
 
 def test_types_and_names_are_refused_as_without_partitions(spark, snapshot, tmp_path):

@@ -45,8 +45,8 @@ _is_frozen = False
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
 
 
-def open_once(ref: SnapshotRef) -> Snapshot:
-    """Return the snapshot, opened at most once in this process.
+def open_once(ref: SnapshotRef, keep: int = _KEPT) -> Snapshot:
+    """Return the snapshot, opened at most once in this process while it is one of the ``keep`` last.
 
     Raises:
         SnapshotError: the snapshot is gone or damaged, or does not have the digest of the reference.
@@ -64,7 +64,7 @@ def open_once(ref: SnapshotRef) -> Snapshot:
                 f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
                 f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
             )
-        while len(_opened) >= _KEPT:
+        while len(_opened) >= keep:
             del _opened[next(iter(_opened))]
         _opened[ref] = snapshot
     return snapshot

@@ -60,13 +60,14 @@ from selectroute.spark.columns.read_columns import read_columns
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.following import all_columns, current
 from selectroute.spark.partitions.publish import partitioned
-from selectroute.spark.partitions.route import PartitionError, route_partitioned
+from selectroute.spark.partitions.route import route_partitioned
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
     open_partitions,
     partitioned_revisions,
 )
+from selectroute.spark.partitions.steps import PartitionError
 from selectroute.storage import Location
 
 SUBSCRIPTIONS = "subscriptions"
@@ -131,11 +132,11 @@ def route(
             a column is NULL. Names that begin with ``@`` belong to the frame.
         snapshot: the snapshot to match with; an unpublished one is published to a temporary folder on this
             machine. One from `publish_partitions` is never loaded whole (see ``partitions``): its partitions
-            are mapped by the tasks that match them. Then the frame must be a batch frame (in a stream, that
-            of foreachBatch), the columns that selectors read must be the same each time that Spark computes
-            them, and rows are returned in any order.
+            are mapped by the tasks that match them. Then all columns of the frame cross to Python, and rows
+            are returned in any order.
             In a stream, it stays the snapshot of every micro-batch, which is logged (logger ``selectroute``,
-            INFO). The path of a snapshot folder means its newest revision; a streaming frame *follows* it:
+            INFO), and so does the newest revision in partitions, if the path is of such a folder. The path
+            of a snapshot folder means its newest revision; a streaming frame *follows* it:
             each micro-batch uses the revision that is newest when it begins, even if it is repeated. For
             that the tasks write to the folder (``followers/`` and ``leases/``), and all columns that a
             selector may name cross to Python: drop those that no selector needs.
@@ -178,12 +179,10 @@ def route(
     _tell_missing(df, known, binding, missing)
     revision = _revision(snapshot, known)
     if isinstance(against, PartitionedSnapshot):
-        if output == "packed":
-            raise PartitionError("output='packed' is not available with partitions: use array or ids")
-        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, strict)
-        if output == "ids":
-            return _with_ids(routed, against.ref)
-        return routed if revision is None else routed.withMetadata(SUBSCRIPTIONS, {_REVISION: revision})
+        form = "array" if output == "auto" else output
+        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
+        fixed = form != "ids" and revision is not None
+        return routed.withMetadata(SUBSCRIPTIONS, {_REVISION: revision}) if fixed else routed
     if isinstance(against, _Followed) and output != "ids":
         raise OutputError(
             "ordinals are valid within one revision only, but a stream that follows a folder has many: use "
@@ -318,6 +317,10 @@ _STAYS: Final = (
     "the stream is routed with %s in all of its micro-batches, whatever is published later; to follow new "
     "revisions, pass the path of the snapshot folder"
 )
+_STAYS_IN_PARTITIONS: Final = (
+    "the stream is routed with revision %s of the partitions in %s in all of its micro-batches, whatever is "
+    "published later; to use a newer one, start the query again"
+)
 
 
 def _described(snapshot: Snapshot) -> str:
@@ -344,9 +347,13 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
         TypeError: the argument is neither a snapshot nor a path.
         SnapshotError: the folder has no snapshot.
     """
-    if isinstance(snapshot, Snapshot | PartitionedSnapshot):
-        if df.isStreaming and isinstance(snapshot, Snapshot):
+    if isinstance(snapshot, Snapshot):
+        if df.isStreaming:
             _LOGGER.info(_STAYS, _described(snapshot))
+        return snapshot
+    if isinstance(snapshot, PartitionedSnapshot):
+        if df.isStreaming:
+            _LOGGER.info(_STAYS_IN_PARTITIONS, snapshot.ref.revision, snapshot.ref.folder)
         return snapshot
     if isinstance(snapshot, DataFrame):
         raise TypeError(wrong_kind(snapshot, "snapshot", "the DataFrame first, then the snapshot"))
@@ -354,7 +361,7 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
     assert isinstance(snapshot, str | os.PathLike)
     folder = Location.of(snapshot).resolved()
     if folder.is_local and partitioned_revisions(folder.path):
-        return PartitionedSnapshot.open(folder.path)
+        return _against(PartitionedSnapshot.open(folder.path), df)
     newest = Snapshot.open(folder)
     return _Followed(str(folder), newest) if df.isStreaming else newest
 
@@ -510,13 +517,6 @@ def _exploded(
         *(field.name for field in fixed),
         *kept,
     )
-
-
-def _with_ids(routed: DataFrame, ref: SnapshotRef | PartitionsRef) -> DataFrame:
-    """Return a routed frame with ids instead of ordinals."""
-    exact, columns = by_position(routed)
-    spelled = _once(_named(ref, "ids"), IDS)(columns[-1])
-    return exact.select(*columns[:-1], spelled.alias("subscriptions")).toDF(*routed.columns)
 
 
 def _open(

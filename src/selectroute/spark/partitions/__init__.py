@@ -1,3 +1,3 @@
 """Registries too large for one machine: a snapshot in partitions (``snapshot``, ``publish``), and routing
-with it (``keys``, ``route``).
+with it (``keys``, ``steps``, ``route``).
 """

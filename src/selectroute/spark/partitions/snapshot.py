@@ -45,6 +45,11 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 
 MAX_PARTITIONS = 4_096
+
+OPEN_PARTITIONS = 16
+"""Partitions that a worker keeps open, beside the rest: Spark gives it any of them in the next batch. Their
+files are mapped; what the system can't take back is four bytes for each subscription.
+"""
 _MANIFEST = re.compile(r"partitions-(0|[1-9][0-9]{0,18})\.json")
 
 Ints = npt.NDArray[np.int64]
@@ -111,6 +116,11 @@ class PartitionedSnapshot:
             f"{counted(self.partitions, 'partition')} of at most {max(self.bytes):,} bytes)"
         )
 
+    @property
+    def repeats(self) -> bool:
+        """True if a subscription is in several parts."""
+        return sum(self.rows) > self.subscriptions
+
     @cached_property
     def ids(self) -> pa.Array:
         """Ids by ordinal of the whole registry, strings."""
@@ -150,11 +160,11 @@ class PartitionedSnapshot:
 
     def rest(self) -> Snapshot | None:
         """Return the snapshot of subscriptions without a key; None if there are none."""
-        return open_once(self.refs[-1]) if self.rows[-1] else None
+        return open_once(self.refs[-1], OPEN_PARTITIONS + 1) if self.rows[-1] else None
 
     def part(self, partition: int) -> Snapshot:
         """Return the snapshot of a partition."""
-        return open_once(self.refs[partition])
+        return open_once(self.refs[partition], OPEN_PARTITIONS + 1)
 
 
 def partition_of(hashes: npt.NDArray[np.uint64], partitions: int) -> Ints:
@@ -171,10 +181,12 @@ def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt
     return found
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
     """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows]."""
-    whole: npt.NDArray[np.int32] = open_once(ref).subscriptions["id"].cast(pa.int32()).to_numpy()
+    whole: npt.NDArray[np.int32] = (
+        open_once(ref, OPEN_PARTITIONS + 1).subscriptions["id"].cast(pa.int32()).to_numpy()
+    )
     return whole
 
 

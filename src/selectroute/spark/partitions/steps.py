@@ -1,0 +1,279 @@
+"""Steps of routing in partitions, in workers: functions of Arrow batches.
+
+`address` makes blocks of messages, `match` answers them, and `gather` gives the answers to the messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.columns.deliveries import list_array, list_offsets
+from selectroute.spark.columns.matches import Form, portions
+from selectroute.spark.partitions.snapshot import (
+    PartitionedSnapshot,
+    PartitionsRef,
+    open_partitions,
+    ordinals_of,
+)
+from selectroute.spark.runtime.tasks import Batches
+
+SENT: Final = "task int, batch binary, awaited int, block binary"
+"""Block on its way to a task; ``awaited`` is the number of answers of a home block, or `_NOT_HOME`."""
+
+ANSWERED: Final = "batch binary, awaited int, block binary"
+
+FOUND: Final = "found"
+"""Column of the subscriptions that `gather` adds."""
+
+_NOT_HOME: Final = -1
+
+_ROW, _REST = "@row", "@rest"
+"""Additional columns: of a block the number of each message in its batch, of a home block the matches in the
+rest.
+"""
+
+_AT_ONCE: Final = 8_192
+"""Messages of several blocks that are matched together: with many partitions, a block has few."""
+
+_NOT_THE_SAME: Final = (
+    "an answer of a partition is missing: Spark has computed a part of the frame again, and it was another "
+    "one (a random number, the time, an unordered limit, …); write or cache the frame before routing it"
+)
+
+
+class PartitionError(SelectRouteError):
+    """Frame that can't be routed in partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Numbers of the tasks of the second step: each partition has `each`; `homes` hand on home blocks."""
+
+    each: int
+    partitions: int
+    homes: int
+
+    @property
+    def first_home(self) -> int:
+        """The first of the tasks for home blocks."""
+        return self.each * self.partitions
+
+    @property
+    def count(self) -> int:
+        """The number of tasks."""
+        return self.first_home + self.homes
+
+
+def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, tasks: Tasks) -> Batches:
+    """Return the first step: messages are sent, in blocks, to the tasks of the partitions that can match
+    them, and their rows to a task for home blocks.
+
+    ``read`` has the identifiers that selectors read, with the places of their columns; the first ``kept``
+    columns are those of the frame.
+    """
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        snapshot = open_partitions(ref)
+        rest = snapshot.rest()
+        context = TaskContext.get()
+        own = 0 if context is None else context.partitionId()
+        for turn, batch in enumerate(batches):
+            numbers = pa.array(np.arange(batch.num_rows, dtype=np.int32))
+            messages = pa.RecordBatch.from_arrays(
+                [*(batch.column(place) for _, place in read), numbers],
+                names=[*(name for name, _ in read), _ROW],
+            )
+            lists = pa.nulls(batch.num_rows, pa.list_(pa.int32()))
+            if rest is not None:
+                matches = rest.match(messages, missing="ignore")
+                lists = list_array(matches.offsets, ordinals_of(snapshot.refs[-1])[matches.ordinals])
+            home = _packed(
+                pa.RecordBatch.from_arrays(
+                    [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
+                )
+            )
+            rows, partitions = snapshot.addresses(messages)
+            order = np.argsort(partitions, kind="stable")
+            used, starts = np.unique(partitions[order], return_index=True)
+            placed = messages.take(pa.array(rows[order]))
+            lengths = np.diff(np.append(starts, len(order)))
+            blocks = [
+                _packed(placed.slice(start, length))
+                for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+            ]
+            name = hashlib.sha256(b"%d %d " % (own, turn))
+            name.update(home)
+            count = len(blocks)
+            to = np.append(
+                used * tasks.each + turn % tasks.each, tasks.first_home + (own + turn) % tasks.homes
+            )
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(to, pa.int32()),
+                    pa.array([name.digest()] * (count + 1), pa.binary()),
+                    pa.array([_NOT_HOME] * count + [count], pa.int32()),
+                    pa.array([*blocks, home], pa.binary()),
+                ],
+                names=["task", "batch", "awaited", "block"],
+            )
+
+    return step
+
+
+def _packed(block: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, block.schema) as writer:
+        writer.write_batch(block)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _unpacked(block: Any) -> pa.RecordBatch:
+    """Return the block of a binary value, without copying it."""
+    return pa.ipc.open_stream(block.as_buffer()).read_next_batch()
+
+
+def match(ref: PartitionsRef, tasks: Tasks) -> Batches:
+    """Return the second step: blocks are matched in a task of their partition. The answer to a block has the
+    number of each message and its ordinals. Home blocks are handed on.
+    """
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        snapshot = open_partitions(ref)
+        waiting: list[tuple[bytes, pa.RecordBatch]] = []
+        partition = size = 0
+        for batch in batches:
+            task = batch.column(0)[0].as_py()  # the rows of a task have one number
+            if task >= tasks.first_home:
+                yield batch.select(["batch", "awaited", "block"])
+                continue
+            partition = task // tasks.each
+            for name, block in zip(batch.column(1).to_pylist(), batch.column(3), strict=True):
+                waiting.append((name, _unpacked(block)))
+                size += waiting[-1][1].num_rows
+                if size >= _AT_ONCE:
+                    yield _answers(snapshot, partition, waiting)
+                    waiting, size = [], 0
+        if waiting:
+            yield _answers(snapshot, partition, waiting)
+
+    return step
+
+
+def _answers(
+    snapshot: PartitionedSnapshot, partition: int, blocks: Sequence[tuple[bytes, pa.RecordBatch]]
+) -> pa.RecordBatch:
+    """Match blocks together, and return a row for each."""
+    [messages] = pa.Table.from_batches([block for _, block in blocks]).combine_chunks().to_batches()
+    matches = snapshot.part(partition).match(messages, missing="ignore")
+    found = list_array(matches.offsets, ordinals_of(snapshot.refs[partition])[matches.ordinals])
+    whole = pa.RecordBatch.from_arrays([messages.column(_ROW), found], names=["row", "found"])
+    answers, start = [], 0
+    for _, block in blocks:
+        answers.append(_packed(whole.slice(start, block.num_rows)))
+        start += block.num_rows
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([name for name, _ in blocks], pa.binary()),
+            pa.array([_NOT_HOME] * len(blocks), pa.int32()),
+            pa.array(answers, pa.binary()),
+        ],
+        names=["batch", "awaited", "block"],
+    )
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Batch of which not all blocks have come: its home block, if it has, and the answers."""
+
+    home: pa.RecordBatch | None = None
+    awaited: int = _NOT_HOME
+    answers: list[pa.RecordBatch] = field(default_factory=list)
+
+    def add(self, awaited: int, block: pa.RecordBatch) -> bool:
+        """Add a block; return whether it was the last one."""
+        if awaited == _NOT_HOME:
+            self.answers.append(block)
+        else:
+            self.home, self.awaited = block, awaited
+        return self.home is not None and len(self.answers) == self.awaited
+
+
+def gather(ref: PartitionsRef, form: Form) -> Batches:
+    """Return the third step: each message of a home block gets its subscriptions, in a form.
+
+    A task holds the home blocks and answers that have come to it, its share of the frame.
+    """
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        snapshot = open_partitions(ref)
+        waiting: dict[bytes, _Gathered] = {}
+        for batch in batches:
+            columns = batch.column(0).to_pylist(), batch.column(1).to_pylist(), batch.column(2)
+            for name, awaited, block in zip(*columns, strict=True):
+                one = waiting.setdefault(name, _Gathered())
+                if one.add(awaited, _unpacked(block)):
+                    del waiting[name]
+                    yield from _whole(one, snapshot, form)
+        if waiting:
+            raise PartitionError(_NOT_THE_SAME)
+
+    return step
+
+
+def _whole(batch: _Gathered, snapshot: PartitionedSnapshot, form: Form) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch with their subscriptions."""
+    assert batch.home is not None
+    *kept, rest = batch.home.columns
+    parts = [(answer.column(0).to_numpy(), *list_offsets(answer.column(1))) for answer in batch.answers]
+    parts.append((np.arange(batch.home.num_rows), *list_offsets(rest)))
+    offsets, ordinals = _together(batch.home.num_rows, [part for part in parts if len(part[2])])
+    if snapshot.repeats:
+        offsets, ordinals = _distinct(offsets, ordinals)
+    ids = snapshot.ids if form == "ids" else None
+    for start, found in portions(form, offsets, ordinals, ids=ids):
+        columns = [column.slice(start, len(found)) for column in kept]
+        yield pa.RecordBatch.from_arrays([*columns, found], names=[*batch.home.schema.names[:-1], FOUND])
+
+
+_Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""Offsets and ordinals."""
+
+
+def _together(
+    rows: int, parts: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]]
+) -> _Lists:
+    """Concatenate the lists of each message. A part has the numbers of its messages, which differ, with
+    offsets and ordinals.
+    """
+    offsets = np.zeros(rows + 1, np.int64)
+    for numbers, own, _ in parts:
+        offsets[numbers + 1] += np.diff(own)
+    np.cumsum(offsets, out=offsets)
+    ordinals = np.empty(int(offsets[-1]), np.int32)
+    places = offsets[:-1].copy()
+    for numbers, own, values in parts:
+        lengths = np.diff(own)
+        ordinals[np.arange(len(values)) + np.repeat(places[numbers] - own[:-1], lengths)] = values
+        places[numbers] += lengths
+    return offsets, ordinals
+
+
+def _distinct(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) -> _Lists:
+    """Return the lists with each ordinal once, ascending."""
+    lengths = np.diff(offsets)
+    pairs = np.repeat(np.arange(len(lengths)) << 32, lengths) | ordinals
+    pairs.sort()
+    first = np.ones(len(pairs), np.bool_)
+    np.not_equal(pairs[1:], pairs[:-1], out=first[1:])
+    pairs = pairs[first]
+    counts = np.bincount(pairs >> 32, minlength=len(lengths))
+    return np.append(0, np.cumsum(counts)), (pairs & 0xFFFFFFFF).astype(np.int32)
