@@ -39,6 +39,9 @@ _PAUSE_SECONDS: Final = 0.05
 _BEGIN_SECONDS: Final = 1.0
 """What another caller has to come to its costs before others are timed."""
 _GET_SEED: Final = 6
+_WRITERS: Final = 32
+_WRITTEN: Final = 400
+"""What writers have to register for each change that is timed beside them: more than they get done."""
 
 
 class RegistryEngine(Engine):
@@ -191,7 +194,8 @@ class ReadEngine(RegistryEngine):
 
 class VisibleEngine(RegistryEngine):
     """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision
-    until that has it, and matches a message that nothing else matches.
+    until that has it, and matches a message that nothing else matches. Alone, or beside clients who register
+    without a pause.
     """
 
     _read: sr.Snapshot
@@ -201,6 +205,7 @@ class VisibleEngine(RegistryEngine):
         """See `Engine`. Returns how many messages were matched."""
         self._settle()
         self._read = self._newest()
+        before = self._registry.revision
         specs, asked = _specs(self._new), asked_of(self._new)
         rows = (asked.slice(row, 1) for row in count())
 
@@ -211,9 +216,37 @@ class VisibleEngine(RegistryEngine):
                 self._read = self._newest()
             return made, len(self._read.match(next(rows)).ordinals)
 
-        done, each = _timed(change, specs)
-        self._remove([(made.id, made.revision) for made, _ in done])
+        with nullcontext() if self.name == "visible" else self._writers():
+            done, each = _timed(change, specs)
+        self._remove([(one.id, None) for page in _changes_after(self._registry, before) for one in page])
         return Timed(sum(matches for _, matches in done), each.sum() / 1e9, each)
+
+    @contextmanager
+    def _writers(self) -> Iterator[None]:
+        """Let other clients register subscriptions meanwhile."""
+        first = self._new.stop
+        others = _specs(range(first, first + _WRITTEN * self.messages))
+        command = [sys.executable, "-m", "bench.registry.clients", self._registered.service.url]
+        writers = subprocess.Popen(
+            [*command, str(_WRITERS), "return=minimal"],
+            cwd=callers.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert writers.stdin is not None
+            with writers.stdin as bodies:
+                bodies.writelines(json.dumps(one.to_json()) + "\n" for one in others)
+            time.sleep(_BEGIN_SECONDS)
+            yield
+            ended = writers.poll() is not None
+        finally:
+            writers.kill()
+            writers.wait()
+            time.sleep(_BEGIN_SECONDS)  # what they asked last is answered, and nothing of it comes later
+        if ended:
+            raise RuntimeError("the clients who register meanwhile ended by themselves")
 
     def _newest(self) -> sr.Snapshot:
         return sr.Snapshot.open(self._registered.snapshots)
@@ -403,7 +436,9 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         name: (ConsoleEngine, "remote")
         for name in ("first-page", "check", "near", "dry-run", "get", "get-beside")
     },
-    "registry-visible": {"visible": (VisibleEngine, "remote")},
+    "registry-visible": {
+        name: (VisibleEngine, "remote") for name in ("visible", f"visible-beside-{_WRITERS}")
+    },
     "registry-callers": {
         "alone": (CallerEngine, "remote"),
         **{f"beside-{shape}": (CallerEngine, "remote") for shape in callers.SHAPES},
