@@ -18,12 +18,16 @@ from typing import Any, Final
 from bench.definition import Benchmark, benchmarks, short
 from bench.kafka.report import curve_table, growth_table, stream_table
 from bench.measure import PARTS, Sample
+from bench.summary import summary_table
 from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 
+ROOT: Final = Path(__file__).parents[1]
 README: Final = Path(__file__).with_name("README.md")
-SCALE_PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
+SCALE_PAGE: Final = ROOT / "docs" / "explanation" / "scale.md"
 SCALE: Final = ("cores", "partitions", "load")
 """The benchmarks that the page on scale shows."""
+SUMMARIES: Final = (ROOT / "README.md", ROOT / "docs" / "explanation" / "performance.md")
+"""The pages that show the summary."""
 SHARES_BESIDE: Final = ("streams", "curve")
 """The layouts whose tables have the multiples of shares in columns; the others have a table of these."""
 BEGIN: Final = "<!-- record: made by `python -m bench --report`, do not edit -->"
@@ -53,11 +57,14 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
 
 
 def update_pages(samples: Sequence[Sample], machine: dict[str, Any]) -> None:
-    """Put the tables between the markers of README.md; those of `SCALE` also in the page on scale.
+    """Put the tables between the markers of README.md, those of `SCALE` also in the page on scale, and the
+    summary in the pages of `SUMMARIES`.
 
-    A record without any of these leaves that page as it is.
+    A record without any of `SCALE` leaves that page as it is.
     """
     _update(README, render(samples, machine))
+    for page in SUMMARIES:
+        _update(page, summary_table(samples))
     if any(one.benchmark in SCALE for one in samples):
         _update(SCALE_PAGE, render([one for one in samples if one.benchmark in SCALE], machine))
 

@@ -30,6 +30,7 @@ def record(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "RECORD", folder)
     monkeypatch.setattr(report, "README", page)
     monkeypatch.setattr(report, "SCALE_PAGE", page)
+    monkeypatch.setattr(report, "SUMMARIES", ())
     monkeypatch.setattr(Tour, "run", lambda tour, _: tour.samples.append(NEW))
     return folder
 

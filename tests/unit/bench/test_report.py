@@ -82,6 +82,7 @@ def test_the_page_on_scale_changes_only_with_a_record_of_it(name, tmp_path, monk
         path = tmp_path / page
         path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
         monkeypatch.setattr(report, page, path)
+    monkeypatch.setattr(report, "SUMMARIES", ())
     engine = {"kernel": "kernel", "partitions": "route"}[name]
     report.update_pages([_sample(name, engine, "Z", 1_000, 1_000)], MACHINE)
     assert f"`{engine}` | 1.0k" in (tmp_path / "README").read_text()

@@ -64,12 +64,12 @@ class Tasks:
 
     @property
     def first_home(self) -> int:
-        """The first of the tasks for home blocks."""
+        """Number of the first task for home blocks."""
         return self.each * self.partitions
 
     @property
     def count(self) -> int:
-        """The number of tasks."""
+        """Number of tasks."""
         return self.first_home + self.homes
 
 

@@ -1,0 +1,64 @@
+"""Summary of the record for pages that show a few rows of it: messages a second on workload Z."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from bench.definition import short, sizes
+from bench.measure import Sample
+from bench.tables import line, median_rate, number
+
+WORKLOAD: Final = "Z"
+
+
+class Row(NamedTuple):
+    """Row of the summary: the rates of one engine."""
+
+    text: str
+    benchmark: str
+    engine: str
+
+
+ROWS: Final = (
+    Row("the kernel on one core: Arrow columns in, numbers of subscriptions out", "kernel", "kernel"),
+    Row("`match_files` on Parquet, in Spark, without writing what it finds", "spark", "files-auto"),
+    Row("`route`, through Spark's UDF boundary", "spark", "route"),
+    Row("instead: Spark's broadcast join on the same equalities", "spark", "join"),
+    Row("instead: event-ruler 2.0.1 on one core, the equalities only", "peers", "event-ruler-eq"),
+    Row("instead: ActiveMQ's selectors one by one, on one core", "peers", "activemq"),
+)
+
+CEILING: Final = "c"
+"""The engine of the first row's benchmark whose share that row reaches."""
+
+
+def summary_table(samples: Sequence[Sample]) -> str:
+    """Return the summary in Markdown: a column for each number of subscriptions."""
+    of_workload = {one.rules: one for one in sizes() if one.workload == WORKLOAD}
+    lines = [
+        line(["subscriptions", *map(short, of_workload)]),
+        f"|---|{'---:|' * len(of_workload)}",
+    ]
+    for place, row in enumerate(ROWS):
+        rates = [_rate(samples, row.benchmark, row.engine, rules) for rules in of_workload]
+        lines.append(line([row.text, *["–" if rate is None else number(rate) for rate in rates]]))
+        if not place:
+            ceilings = [_rate(samples, row.benchmark, CEILING, rules) for rules in of_workload]
+            shares = [
+                "–" if rate is None or most is None else f"{rate / most:.2f}"
+                for rate, most in zip(rates, ceilings, strict=True)
+            ]
+            lines.append(line(["that as a share of C written for this one shape", *shares]))
+    each = [f"{size.check.matches / size.checked:.0f}" for size in of_workload.values()]
+    return "\n".join([*lines, line(["matches a message", *each])])
+
+
+def _rate(samples: Sequence[Sample], benchmark: str, engine: str, rules: int) -> float | None:
+    """Return the median rate of an engine at a size, None if it was not measured there."""
+    found = [
+        one
+        for one in samples
+        if (one.benchmark, one.workload, one.engine, one.rules) == (benchmark, WORKLOAD, engine, rules)
+    ]
+    return median_rate(found) if found else None
