@@ -207,6 +207,17 @@ def test_the_forms_of_output_are_those_without_partitions(spark, snapshot, outpu
     assert found[0] == found[1]
 
 
+def test_a_subscription_of_several_parts_comes_once_also_where_others_are_in_none(spark):
+    index = sr.Index()
+    for number in range(10):
+        index.add(f"any-{number}", f"a = 'x{number}' OR b = 'y{number}'")
+    for number in range(30):
+        index.add(f"never-{number}", f"a = 'p{number}' AND a = 'q'")
+    df = spark.createDataFrame([(f"x{n}", f"y{n}") for n in range(10)], "a string, b string")
+    found = route(df, index.freeze(), partitions=7).collect()
+    assert sorted((row.a, row.subscriptions) for row in found) == [(f"x{n}", [n]) for n in range(10)]
+
+
 def test_a_missing_answer_fails_and_loses_nothing(snapshot, tmp_path):
     parts = publish_partitions(snapshot, tmp_path, 2)
     tasks = Tasks(each=1, partitions=2, homes=1)

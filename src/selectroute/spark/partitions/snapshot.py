@@ -116,11 +116,6 @@ class PartitionedSnapshot:
             f"{counted(self.partitions, 'partition')} of at most {max(self.bytes):,} bytes)"
         )
 
-    @property
-    def repeats(self) -> bool:
-        """True if a subscription is in several parts."""
-        return sum(self.rows) > self.subscriptions
-
     @cached_property
     def ids(self) -> pa.Array:
         """Ids by ordinal of the whole registry, strings."""
@@ -160,11 +155,11 @@ class PartitionedSnapshot:
 
     def rest(self) -> Snapshot | None:
         """Return the snapshot of subscriptions without a key; None if there are none."""
-        return open_once(self.refs[-1], OPEN_PARTITIONS + 1) if self.rows[-1] else None
+        return _open_part(self.refs[-1]) if self.rows[-1] else None
 
     def part(self, partition: int) -> Snapshot:
         """Return the snapshot of a partition."""
-        return open_once(self.refs[partition], OPEN_PARTITIONS + 1)
+        return _open_part(self.refs[partition])
 
 
 def partition_of(hashes: npt.NDArray[np.uint64], partitions: int) -> Ints:
@@ -184,10 +179,12 @@ def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt
 @lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
     """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows]."""
-    whole: npt.NDArray[np.int32] = (
-        open_once(ref, OPEN_PARTITIONS + 1).subscriptions["id"].cast(pa.int32()).to_numpy()
-    )
+    whole: npt.NDArray[np.int32] = _open_part(ref).subscriptions["id"].cast(pa.int32()).to_numpy()
     return whole
+
+
+def _open_part(ref: SnapshotRef) -> Snapshot:
+    return open_once(ref, OPEN_PARTITIONS + 1)
 
 
 @lru_cache(maxsize=2)

@@ -15,9 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from selectroute.index.snapshot import Snapshot
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.deliveries import list_array, list_offsets
 from selectroute.spark.columns.matches import Form, portions
+from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
@@ -94,8 +96,7 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
             )
             lists = pa.nulls(batch.num_rows, pa.list_(pa.int32()))
             if rest is not None:
-                matches = rest.match(messages, missing="ignore")
-                lists = list_array(matches.offsets, ordinals_of(snapshot.refs[-1])[matches.ordinals])
+                lists = _found(rest, snapshot.refs[-1], messages)
             home = _packed(
                 pa.RecordBatch.from_arrays(
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
@@ -173,8 +174,7 @@ def _answers(
 ) -> pa.RecordBatch:
     """Match blocks together, and return a row for each."""
     [messages] = pa.Table.from_batches([block for _, block in blocks]).combine_chunks().to_batches()
-    matches = snapshot.part(partition).match(messages, missing="ignore")
-    found = list_array(matches.offsets, ordinals_of(snapshot.refs[partition])[matches.ordinals])
+    found = _found(snapshot.part(partition), snapshot.refs[partition], messages)
     whole = pa.RecordBatch.from_arrays([messages.column(_ROW), found], names=["row", "found"])
     answers, start = [], 0
     for _, block in blocks:
@@ -188,6 +188,12 @@ def _answers(
         ],
         names=["batch", "awaited", "block"],
     )
+
+
+def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch) -> Any:
+    """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry."""
+    matches = part.match(messages, missing="ignore")
+    return list_array(matches.offsets, ordinals_of(ref)[matches.ordinals])
 
 
 @dataclass(slots=True)
@@ -236,7 +242,10 @@ def _whole(batch: _Gathered, snapshot: PartitionedSnapshot, form: Form) -> Itera
     parts = [(answer.column(0).to_numpy(), *list_offsets(answer.column(1))) for answer in batch.answers]
     parts.append((np.arange(batch.home.num_rows), *list_offsets(rest)))
     offsets, ordinals = _together(batch.home.num_rows, [part for part in parts if len(part[2])])
-    if snapshot.repeats:
+    answers = np.zeros(batch.home.num_rows, np.int64)
+    for numbers, own, _ in parts:
+        answers[numbers] += np.diff(own) > 0
+    if np.any(answers > 1):  # a subscription with several clauses may be in several parts
         offsets, ordinals = _distinct(offsets, ordinals)
     ids = snapshot.ids if form == "ids" else None
     for start, found in portions(form, offsets, ordinals, ids=ids):
