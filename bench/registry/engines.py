@@ -97,12 +97,12 @@ class ClientsEngine(RegistryEngine):
         """See `Engine`. Returns how many have a revision of their own."""
         self._settle()
         clients, _, minimal = self.name.partition("-")
-        bodies = "".join(json.dumps(one.to_json()) + "\n" for one in _specs(self._new))
+        bodies = "".join(_bodies(self._new))
         before = self._registry.revision
-        command = [sys.executable, "-m", "bench.registry.clients", self._registered.service.url, clients]
+        command = _clients(self._registered.service.url, clients, "return=minimal" if minimal else "-")
         started = time.perf_counter()
         ran = subprocess.run(
-            [*command, "return=minimal" if minimal else "-"],
+            command,
             cwd=callers.ROOT,
             input=bodies,
             stdout=subprocess.PIPE,
@@ -218,17 +218,17 @@ class VisibleEngine(RegistryEngine):
 
         with nullcontext() if self.name == "visible" else self._writers():
             done, each = _timed(change, specs)
-        self._remove([(one.id, None) for page in _changes_after(self._registry, before) for one in page])
+        made = [one for page in _changes_after(self._registry, before) for one in page]
+        self._remove([(one.id, one.revision) for one in made])
         return Timed(sum(matches for _, matches in done), each.sum() / 1e9, each)
 
     @contextmanager
     def _writers(self) -> Iterator[None]:
         """Let other clients register subscriptions meanwhile."""
         first = self._new.stop
-        others = _specs(range(first, first + _WRITTEN * self.messages))
-        command = [sys.executable, "-m", "bench.registry.clients", self._registered.service.url]
+        others = _bodies(range(first, first + _WRITTEN * self.messages))
         writers = subprocess.Popen(
-            [*command, str(_WRITERS), "return=minimal"],
+            _clients(self._registered.service.url, str(_WRITERS), "return=minimal"),
             cwd=callers.ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -237,7 +237,7 @@ class VisibleEngine(RegistryEngine):
         try:
             assert writers.stdin is not None
             with writers.stdin as bodies:
-                bodies.writelines(json.dumps(one.to_json()) + "\n" for one in others)
+                bodies.writelines(others)
             time.sleep(_BEGIN_SECONDS)
             yield
             ended = writers.poll() is not None
@@ -498,6 +498,16 @@ def _specs(numbers: range) -> list[sr.SubscriptionSpec]:
     return [
         sr.SubscriptionSpec(text, labels=labels(number)) for number, text in zip(numbers, texts, strict=True)
     ]
+
+
+def _bodies(numbers: range) -> Iterator[str]:
+    """Return the lines that `bench.registry.clients` reads."""
+    return (json.dumps(one.to_json()) + "\n" for one in _specs(numbers))
+
+
+def _clients(url: str, clients: str, prefer: str) -> list[str]:
+    """Return the command of so many clients who register subscriptions."""
+    return [sys.executable, "-m", "bench.registry.clients", url, clients, prefer]
 
 
 def _rows(like: str, numbers: range) -> Iterator[tuple[str, str]]:

@@ -491,7 +491,7 @@ def _matched(
 ) -> Column:
     """Return the matches of each message as a struct of a revision and ids."""
     if found is not None:
-        return _once(_named(_ref(against), _WITH_REVISION), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
+        return _once(_named(_ref(against)), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
     judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION, strict)
     return judge(*arguments)  # type: ignore[no-any-return]
 
@@ -551,12 +551,12 @@ def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form:
     return judge
 
 
-def _named(ref: SnapshotRef | PartitionsRef | str, form: str) -> Callable[..., Any]:
-    """Return the function that converts ordinals to ids."""
+def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
+    """Return the function that converts ordinals to their revision and ids."""
 
     def named(column: pa.Array) -> pa.Array:
         snapshot, revision = _open(ref)
-        return _in_form(form, *read_ordinals(column), snapshot.ids, revision)
+        return _in_form(_WITH_REVISION, *read_ordinals(column), snapshot.ids, revision)
 
     return named
 
