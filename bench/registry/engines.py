@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 import selectroute as sr
+from bench.definition import Size
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError
 from bench.registry import callers
@@ -461,13 +462,18 @@ def makers(benchmark: str, registered: Registered) -> Makers:
 
 
 def starts(registered: Registered, repetitions: int) -> list[Sample]:
-    """Time the import, and a service's start with an empty folder of snapshots (``start-anew``) and with its
+    """Time the import, here and over HTTP, and a service's start with an empty folder of snapshots (``start-anew``) and with its
     own (``start``), each from process to ready, with what of it is in memory then.
 
     Raises `WrongCountError` where it publishes something else than what was imported.
     """
     size = registered.size
-    taken = [Sample(STARTS, "import", size.workload, size.rules, 0, 0, registered.imported_in())]
+    seconds, found = registered.imported_over_http()
+    _check(size, "http-import", found)
+    taken = [
+        Sample(STARTS, "import", size.workload, size.rules, 0, 0, registered.imported_in()),
+        Sample(STARTS, "http-import", size.workload, size.rules, 0, 0, seconds),
+    ]
     for repetition in range(repetitions):
         shutil.rmtree(registered.snapshots, ignore_errors=True)
         for engine in ("start-anew", "start"):
@@ -476,10 +482,13 @@ def starts(registered: Registered, repetitions: int) -> list[Sample]:
                 taken.append(
                     Sample(STARTS, engine, size.workload, size.rules, 0, repetition, service.seconds, each)
                 )
-            found = registered.published()
-            if found != size.check:
-                raise WrongCountError(f"{engine} {size.name} published {found}, expected {size.check}")
+            _check(size, engine, registered.published())
     return taken
+
+
+def _check(size: Size, engine: str, published: Expected) -> None:
+    if published != size.check:
+        raise WrongCountError(f"{engine} {size.name} published {published}, expected {size.check}")
 
 
 def _timed(call: Callable[[Any], Any], given: Sequence[Any]) -> tuple[list[Any], Any]:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -121,12 +122,19 @@ class Registered(Opened):
         """The database that the service is on."""
         self.folder.mkdir()
         path = self.folder / "served.db"
-        with sr.Registry.open(url_of(path)) as registry:
-            started = time.perf_counter()
-            registry.import_(lines(range(self.size.rules), replies.selectors(self.size.rules)))
-            self._import_seconds = time.perf_counter() - started
+        with sr.Registry.open(url_of(path)) as registry, self._given.open("rb") as given:
+            self._import_seconds = _seconds_of(registry, given)
         # Closed, it is one file. The copy is made before anybody else opens it.
         shutil.copy(path, path.with_name("local.db"))
+        return path
+
+    @cached_property
+    def _given(self) -> Path:
+        """A file of the subscriptions, a line each."""
+        path = self.folder / "given.ndjson"
+        with path.open("w", encoding="utf-8") as file:
+            each = lines(range(self.size.rules), replies.selectors(self.size.rules))
+            file.writelines(f"{line}\n" for line in each)
         return path
 
     @cached_property
@@ -171,17 +179,26 @@ class Registered(Opened):
         assert self.database.exists()
         return self._import_seconds
 
+    def imported_over_http(self) -> tuple[float, Expected]:
+        """Seconds that a client's import of all subscriptions took, into a service on an empty database, and
+        what the checked messages match by what that has published.
+        """
+        assert self.database.exists()
+        database = self.folder / "imported.db"
+        snapshots = database.with_name("imported")
+        service = Service(database, snapshots, database.with_name("imported.log"))
+        with closing(service), sr.connect(service.url) as remote, self._given.open("rb") as given:
+            seconds = _seconds_of(remote, given)
+            _settle(remote, snapshots)
+        return seconds, self._matched(sr.Snapshot.open(snapshots))
+
     def start(self, snapshots: Path) -> Service:
         """Another service on the database; only one at a time can publish to a folder."""
         return Service(self.database, snapshots, self.database.with_name("service.log"))
 
     def settle(self) -> None:
         """Wait until the service has published everything that is committed."""
-        newest, deadline = self.remote.revision, time.monotonic() + _START_SECONDS
-        while (sr.Snapshot.open(self.snapshots).revision or 0) < newest:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"revision {newest} is not published")
-            time.sleep(_POLL_SECONDS)
+        _settle(self.remote, self.snapshots)
 
     def found(self, where: str) -> Expected:
         """What the checked messages match among the subscriptions ``local``, ``remote`` or in the ``table``.
@@ -209,6 +226,22 @@ class Registered(Opened):
         if where == "local":
             return self.local.export()
         return (body for (body,) in self.table.execute("SELECT body FROM subscription"))
+
+
+def _seconds_of(registry: sr.SubscriptionRegistry, given: Iterable[bytes]) -> float:
+    """Import these lines, and return the seconds that it took."""
+    started = time.perf_counter()
+    registry.import_(given)
+    return time.perf_counter() - started
+
+
+def _settle(registry: sr.RemoteRegistry, snapshots: Path) -> None:
+    """Wait until everything that is committed is published to a folder."""
+    newest, deadline = registry.revision, time.monotonic() + _START_SECONDS
+    while (sr.Snapshot.open(snapshots).revision or 0) < newest:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"revision {newest} is not published")
+        time.sleep(_POLL_SECONDS)
 
 
 def lines(numbers: Iterable[int], texts: Iterable[str], prefix: str = "r") -> Iterator[str]:

@@ -57,6 +57,9 @@ _CACHE_KIB: Final = 16_384
 
 _BULK_CACHE_KIB: Final = 131_072
 
+_LOG_BYTES: Final = 64 << 20
+"""Size to which SQLite truncates a longer log when it begins that anew."""
+
 _WRITES: Final = "selectroute_writes"
 
 _FULL: Final = {
@@ -310,11 +313,16 @@ class Store:
     def _clear_up(self, connection: Connection) -> None:
         """Restore the usual cache after a bulk transaction, and truncate its log of hundreds of megabytes."""
         driver: Any = connection.connection.driver_connection
-        # On a full disk, or with an open reader, a later commit clears up. The connection stays open: once
-        # the last one is closed, a full disk admits no new one, not even to read.
+        # On a full disk, or with an open reader, a later commit clears up: it does not wait for a publisher
+        # that reads a million rows. The connection stays open: once the last one is closed, a full disk
+        # admits no new one, not even to read.
         with suppress(sqlite3.Error):
             driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            driver.execute("PRAGMA busy_timeout = 0")
+            try:
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                driver.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -443,6 +451,7 @@ def _engine(
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA cell_size_check = ON")
         cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        cursor.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -271,6 +271,26 @@ def test_an_import_that_sends_no_more_is_broken_off(registry):
     assert len(registry) == 0
 
 
+def test_lines_are_whole_wherever_the_parts_of_a_long_import_end(registry):
+    lines = [f'{{"id": "a{n}", "labels": {{"note": "{"x" * (n % 250)}"}}}}\n' for n in range(16_000)]
+    body = "".join(lines).encode()
+    assert len(body) > 2 << 20  # more than the service reads at once
+    headers = {"Content-Type": "application/x-ndjson"}
+
+    def import_(body):
+        parts = (body[start : start + 77_777] for start in range(0, len(body), 77_777))
+        path = f"{url}/v1/subscriptions:import"
+        return httpx.post(path, content=parts, headers=headers, timeout=60, trust_env=False)
+
+    with running(registry) as (url, _):
+        answer = import_(body.replace(b'"id": "a15000"', b'"id": "a/"'))
+        assert answer.json()["errors"][0]["pointer"] == "/15000/id"
+        assert import_(body).json()["rows"] == 16_000
+    assert {one["id"]: len(one["labels"]["note"]) for one in map(json.loads, registry.export())} == {
+        f"a{n}": n % 250 for n in range(16_000)
+    }
+
+
 def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
     with running(registry) as (url, server):
         commits = server.config.app.state.service.commits

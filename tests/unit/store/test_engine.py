@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -125,6 +127,48 @@ def test_a_reader_sees_one_state(tmp_path):
             other.execute(insert(number), {"n": 1})
         assert list(connection.execute(select(number.c.n)).scalars()) == [0]
     assert numbers(store) == [0, 1]
+    store.close()
+
+
+def test_a_bulk_transaction_does_not_wait_for_a_reader(tmp_path):
+    store = opened(tmp_path / "x.db")
+    log = tmp_path / "x.db-wal"
+    returned = Event()
+
+    def write():
+        with store.writing(bulk=True) as connection:
+            connection.execute(insert(number), [{"n": n} for n in range(1, 10_000)])
+        returned.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.reading() as connection:
+            assert list(connection.execute(select(number.c.n)).scalars()) == [0]
+            written = pool.submit(write)
+            assert returned.wait(30), "the writer waits until the reader is done"
+        written.result()
+        assert log.stat().st_size > 50_000
+        with store.reading() as connection:
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == engine.BUSY_SECONDS * 1_000
+        with store.writing(bulk=True) as connection:  # nobody reads: the log of both is cleared up
+            connection.execute(delete(number))
+    assert log.stat().st_size == 0
+    store.close()
+
+
+def test_a_long_log_is_truncated_when_it_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_LOG_BYTES", 8_192)
+    store = opened(tmp_path / "x.db")
+    with store.writing() as connection:
+        connection.execute(insert(number), [{"n": n} for n in range(1, 10_000)])
+    log = tmp_path / "x.db-wal"
+    assert log.stat().st_size > 50_000
+    with store.reading() as connection:
+        connection.exec_driver_sql("SELECT 1")
+    with sqlite3.connect(tmp_path / "x.db") as other:
+        other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    with store.writing() as connection:
+        connection.execute(delete(number).where(number.c.n == 7))
+    assert log.stat().st_size <= 16_384
     store.close()
 
 

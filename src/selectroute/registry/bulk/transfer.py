@@ -53,7 +53,7 @@ def import_stage(
     if mode not in ("add", "replace"):
         raise InvalidSpecError("/mode", "the mode of an import must be add or replace")
     done = 0
-    with _fewer_indexes(revision, stage, mode):
+    with _fewer_indexes(revision, stage, mode), paused_collector():
         write = _write_adds(revision, stage) if mode == "add" else _write_replaces(revision, stage)
         with closing(write):
             for rows in write:
@@ -69,20 +69,18 @@ def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
     """
     with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
         for one in adds:
-            with paused_collector():
-                one.write(revision)
+            one.write(revision)
             yield len(one.block)
 
 
 def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
     """Add or replace the staged subscriptions block by block; yield the rows of each."""
     for block in stage.blocks(BLOCK):
-        with paused_collector():
-            existing = _existing(revision.connection, [one.id for one in block])
-            if existing:
-                _replace_block(revision, block, existing)
-            else:
-                _Adds.of(revision, block).write(revision)
+        existing = _existing(revision.connection, [one.id for one in block])
+        if existing:
+            _replace_block(revision, block, existing)
+        else:
+            _Adds.of(revision, block).write(revision)
         yield len(block)
 
 

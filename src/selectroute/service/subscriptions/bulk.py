@@ -50,6 +50,9 @@ _LOOKS: Final = 20
 _SEARCH_SECONDS: Final = 2.0
 """Time after which a search returns what it has found, and at which id to go on."""
 
+_AT_ONCE: Final = 1 << 20
+"""Bytes of a body that are received before its lines are read."""
+
 _MANY: Final = (
     "invalid-selector",
     "invalid-topic-filter",
@@ -317,17 +320,30 @@ def _operation(given: OperationBody) -> Operation:
 
 
 def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:
-    """Yield the lines of a body as they arrive, from a thread, in bounded memory."""
+    """Yield the lines of a body as they arrive, from a thread, in bounded memory.
 
-    async def following() -> bytes | None:
-        with anyio.move_on_after(stall_seconds):
-            return await anext(parts, None)
-        raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
+    The thread waits for a megabyte at a time: while it checks lines it holds the interpreter's lock, and
+    each part of 64 KiB that the server receives meanwhile waits some milliseconds for that.
+    """
+
+    async def following() -> bytes:
+        taken: list[bytes] = []
+        missing = _AT_ONCE
+        while missing > 0:
+            with anyio.move_on_after(stall_seconds) as waiting:
+                part = await anext(parts, None)
+            if waiting.cancelled_caught:
+                raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
+            if part is None:
+                break
+            taken.append(part)
+            missing -= len(part)
+        return b"".join(taken)
 
     # A line may arrive in a thousand parts: they are joined once, at its end.
     rest: list[bytes] = []
     size, number = 0, 1
-    while (part := anyio.from_thread.run(following)) is not None:
+    while part := anyio.from_thread.run(following):
         first, *lines = part.split(b"\n")
         rest.append(first)
         size += len(first)

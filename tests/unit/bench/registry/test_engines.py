@@ -70,9 +70,15 @@ def test_what_is_not_registered_as_expected_ends_the_run(registered):
 def test_starts_are_timed_with_and_without_a_folder(tmp_path):
     with Registered(SIZE, tmp_path) as made:
         samples = starts(made, 1)
-    assert [one.engine for one in samples] == ["import", "start-anew", "start"]
+    assert [one.engine for one in samples] == ["import", "http-import", "start-anew", "start"]
     assert all(one.seconds > 0 for one in samples)
-    assert all(one.bytes_a_rule > 1_000 for one in samples[1:])
+    assert all(one.bytes_a_rule > 1_000 for one in samples[2:])
+
+
+def test_an_import_over_http_that_publishes_something_else_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(Registered, "imported_over_http", lambda self: (1.0, Expected(1, 1)))
+    with Registered(SIZE, tmp_path) as made, pytest.raises(WrongCountError, match="http-import"):
+        starts(made, 1)
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path):
