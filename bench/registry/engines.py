@@ -462,8 +462,9 @@ def makers(benchmark: str, registered: Registered) -> Makers:
 
 
 def starts(registered: Registered, repetitions: int) -> list[Sample]:
-    """Time the import, here and over HTTP, and a service's start with an empty folder of snapshots (``start-anew``) and with its
-    own (``start``), each from process to ready, with what of it is in memory then.
+    """Time the import, here and over HTTP, and a service's start with an empty folder of snapshots
+    (``start-anew``) and with its own (``start``), each from process to ready, with what of it is in memory
+    then.
 
     Raises `WrongCountError` where it publishes something else than what was imported.
     """
