@@ -196,7 +196,7 @@ class ReadEngine(RegistryEngine):
 class VisibleEngine(RegistryEngine):
     """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision
     until that has it, and matches a message that nothing else matches. Alone, or beside clients who register
-    without a pause.
+    without a pause: published by the service, or by a process of its own (``apart``).
     """
 
     _read: sr.Snapshot
@@ -438,7 +438,9 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         for name in ("first-page", "check", "near", "dry-run", "get", "get-beside")
     },
     "registry-visible": {
-        name: (VisibleEngine, "remote") for name in ("visible", f"visible-beside-{_WRITERS}")
+        "visible": (VisibleEngine, "remote"),
+        f"visible-beside-{_WRITERS}": (VisibleEngine, "remote"),
+        f"visible-apart-beside-{_WRITERS}": (VisibleEngine, "apart"),
     },
     "registry-callers": {
         "alone": (CallerEngine, "remote"),
@@ -456,6 +458,8 @@ def makers(benchmark: str, registered: Registered) -> Makers:
 
     def maker(name: str) -> Callable[[int], Engine]:
         kind, where = ENGINES[benchmark][name]
+        if where == "apart":
+            return lambda count: kind(name, registered.apart, "remote", count)
         return lambda count: kind(name, registered, where, count)
 
     return {name: maker(name) for name in ENGINES[benchmark]}

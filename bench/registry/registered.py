@@ -75,13 +75,7 @@ class Service:
 
     def close(self) -> None:
         """Tell it to stop, and wait for it."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        _end(self._process)
 
     def _listens(self) -> str | None:
         """The URL that it says when it answers."""
@@ -148,6 +142,11 @@ class Registered(Opened):
     def snapshots(self) -> Path:
         """The folder that the service publishes to."""
         return self.database.with_name("snapshots")
+
+    @cached_property
+    def apart(self) -> Apart:
+        """The same once more, published by a process of its own."""
+        return self._opened.enter_context(Apart(self))
 
     @cached_property
     def remote(self) -> sr.RemoteRegistry:
@@ -226,6 +225,52 @@ class Registered(Opened):
         if where == "local":
             return self.local.export()
         return (body for (body,) in self.table.execute("SELECT body FROM subscription"))
+
+
+class Apart(Registered):
+    """The subscriptions of another one, in a database and a folder that a process of its own publishes, which
+    is started before the service.
+    """
+
+    def __init__(self, like: Registered) -> None:
+        super().__init__(like.size, like.folder)
+        self._like = like
+
+    @cached_property
+    def database(self) -> Path:
+        """See `Registered`."""
+        self.folder.mkdir()
+        path = self.folder / "served.db"
+        shutil.copy(self._like.database.with_name("local.db"), path)
+        return path
+
+    @cached_property
+    def service(self) -> Service:
+        """See `Registered`."""
+        given = ["--registry", url_of(self.database), "--snapshots", str(self.snapshots)]
+        publisher = subprocess.Popen(
+            [sys.executable, "-m", "selectroute", "registry", "publish", "--follow", *given],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=_ROOT,
+        )
+        self._opened.callback(_end, publisher)
+        assert publisher.stdout is not None
+        if not publisher.stdout.readline():  # what it says when all is published, and it follows
+            raise RuntimeError("the publisher did not start")
+        return super().service
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Tell a process to stop, and wait for it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _seconds_of(registry: sr.SubscriptionRegistry, given: Iterable[bytes]) -> float:

@@ -49,7 +49,7 @@ COLLECT_SECONDS: Final = 60.0
 """Interval of the removal of files that no revision needs."""
 
 PAUSE_SECONDS: Final = 0.05
-"""Longest pause between two publications while changes arrive all the time."""
+"""Longest pause between two publications while changes arrive all the time, by default."""
 
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
@@ -119,19 +119,20 @@ class RegistryPublisher:
         stop: threading.Event,
         poll_seconds: float = 0.05,
         failed: Callable[[SelectRouteError], None] | None = None,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         """Publish each revision as soon as it is committed, until `stop` is set.
 
-        A commit of this process is published at once, one of another process within `poll_seconds`. An error
-        is raised, or with `failed` passed to it and retried a second later.
+        A commit of this process is published at once, one of another process within `poll_seconds`. While
+        changes arrive all the time, half of the time is left to those who make them, in pauses of at most
+        `pause_seconds`. An error is raised, or with `failed` passed to it and retried a second later.
         """
         while not stop.is_set():
             began = time.monotonic()
             try:
                 newest = self.catch_up()
                 self._collect()
-                # Half of the time is left to those who make the changes; more of them are published together.
-                stop.wait(min(time.monotonic() - began, PAUSE_SECONDS))
+                stop.wait(min(time.monotonic() - began, pause_seconds))
                 self._registry.next_revision(newest, poll_seconds)
             except SelectRouteError as error:
                 if failed is None:

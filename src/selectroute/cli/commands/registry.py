@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,6 +18,9 @@ from selectroute.selector.explain.sentences import counted, printable
 app = typer.Typer(
     no_args_is_help=True, help="Publish a registry's revisions for streams, verify it, show its state."
 )
+
+_PAUSE_SECONDS: Final = 0.01
+"""Longest pause between two publications: those who make the changes are other processes."""
 
 SnapshotsOption = Annotated[
     str | None,
@@ -45,7 +48,8 @@ def publish(
 
     selectroute registry publish --follow --snapshots /srv/snapshots
 
-    For a registry without a service: `selectroute serve` publishes by itself. Only one process at a time can
+    For a registry without a service: `selectroute serve` publishes by itself. It does not while this command
+    runs: then the service stands by, and takes over when the command ends. Only one process at a time can
     publish to a folder. With --follow, Ctrl-C or SIGTERM ends the command with exit code 0.
     """
     line = "ending after the current revision; Ctrl-C again ends at once"
@@ -72,7 +76,7 @@ def publish(
                     file=sys.stderr,
                     flush=True,
                 )
-                publisher.follow(stop.event, failed=_report)
+                publisher.follow(stop.event, failed=_report, pause_seconds=_PAUSE_SECONDS)
 
 
 @app.command()
