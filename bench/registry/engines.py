@@ -9,11 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -25,7 +26,7 @@ from bench.definition import Size
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError
 from bench.registry import callers
-from bench.registry.registered import Registered, asked_of, labels, lines
+from bench.registry.registered import Apart, Registered, asked_of, labels, lines
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import ranint, splitmix64
@@ -196,7 +197,7 @@ class ReadEngine(RegistryEngine):
 class VisibleEngine(RegistryEngine):
     """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision
     until that has it, and matches a message that nothing else matches. Alone, or beside clients who register
-    without a pause: published by the service, or by a process of its own (``apart``).
+    without a pause.
     """
 
     _read: sr.Snapshot
@@ -223,34 +224,26 @@ class VisibleEngine(RegistryEngine):
         self._remove([(one.id, one.revision) for one in made])
         return Timed(sum(matches for _, matches in done), each.sum() / 1e9, each)
 
-    @contextmanager
-    def _writers(self) -> Iterator[None]:
+    def _writers(self) -> AbstractContextManager[None]:
         """Let other clients register subscriptions meanwhile."""
         first = self._new.stop
         others = _bodies(range(first, first + _WRITTEN * self.messages))
-        writers = subprocess.Popen(
-            _clients(self._registered.service.url, str(_WRITERS), "return=minimal"),
-            cwd=callers.ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            assert writers.stdin is not None
-            with writers.stdin as bodies:
-                bodies.writelines(others)
-            time.sleep(_BEGIN_SECONDS)
-            yield
-            ended = writers.poll() is not None
-        finally:
-            writers.kill()
-            writers.wait()
-            time.sleep(_BEGIN_SECONDS)  # what they asked last is answered, and nothing of it comes later
-        if ended:
-            raise RuntimeError("the clients who register meanwhile ended by themselves")
+        url = self._registered.service.url
+        return _meanwhile(_clients(url, str(_WRITERS), "return=minimal"), others)
 
     def _newest(self) -> sr.Snapshot:
         return sr.Snapshot.open(self._registered.snapshots)
+
+
+class ApartEngine(VisibleEngine):
+    """The same on a copy that a process of its own publishes; it and its service run only meanwhile."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many messages were matched."""
+        with Apart(self._registered) as apart:
+            timed = VisibleEngine(self.name, apart, "remote", self.messages).run()
+            _check(apart.size, self.name, apart.found("remote"))
+        return timed
 
 
 class CallerEngine(RegistryEngine):
@@ -278,20 +271,30 @@ class CallerEngine(RegistryEngine):
         return Timed(right, each.sum() / 1e9, each)
 
 
+def _beside(shape: str, url: str) -> AbstractContextManager[None]:
+    """Let other callers ask a service meanwhile."""
+    return _meanwhile([sys.executable, "-m", "bench.registry.callers", shape, url])
+
+
 @contextmanager
-def _beside(shape: str, url: str) -> Iterator[None]:
-    """Let other callers ask a service meanwhile, in a process of their own."""
-    command = [sys.executable, "-m", "bench.registry.callers", shape, url]
-    caller = subprocess.Popen(command, cwd=callers.ROOT, stdin=subprocess.DEVNULL)
+def _meanwhile(command: Sequence[str], given: Iterable[str] = ()) -> Iterator[None]:
+    """Let another process ask a service meanwhile; `given` are lines that it reads."""
+    process = subprocess.Popen(
+        command, cwd=callers.ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
     try:
+        assert process.stdin is not None
+        with process.stdin as file:
+            file.writelines(given)
         time.sleep(_BEGIN_SECONDS)
         yield
-        ended = caller.poll() is not None
+        ended = process.poll() is not None
     finally:
-        caller.terminate()
-        failed = caller.wait() != 0  # what it asked last is answered, and nothing of it comes later
-    if ended or failed:
-        raise RuntimeError(f"the caller who asks {shape} ended by itself, or failed")
+        process.terminate()
+        code = process.wait()
+        time.sleep(_BEGIN_SECONDS)  # what it asked last is answered, and nothing of it comes later
+    if ended or code not in (0, -signal.SIGTERM):
+        raise RuntimeError(f"{' '.join(command[2:])} ended by itself, or failed")
 
 
 class ConsoleEngine(RegistryEngine):
@@ -440,7 +443,7 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
     "registry-visible": {
         "visible": (VisibleEngine, "remote"),
         f"visible-beside-{_WRITERS}": (VisibleEngine, "remote"),
-        f"visible-apart-beside-{_WRITERS}": (VisibleEngine, "apart"),
+        f"visible-apart-beside-{_WRITERS}": (ApartEngine, "remote"),
     },
     "registry-callers": {
         "alone": (CallerEngine, "remote"),
@@ -458,8 +461,6 @@ def makers(benchmark: str, registered: Registered) -> Makers:
 
     def maker(name: str) -> Callable[[int], Engine]:
         kind, where = ENGINES[benchmark][name]
-        if where == "apart":
-            return lambda count: kind(name, registered.apart, "remote", count)
         return lambda count: kind(name, registered, where, count)
 
     return {name: maker(name) for name in ENGINES[benchmark]}

@@ -144,11 +144,6 @@ class Registered(Opened):
         return self.database.with_name("snapshots")
 
     @cached_property
-    def apart(self) -> Apart:
-        """The same once more, published by a process of its own."""
-        return self._opened.enter_context(Apart(self))
-
-    @cached_property
     def remote(self) -> sr.RemoteRegistry:
         """The registry over HTTP, as a client has it."""
         return self._opened.enter_context(sr.connect(self.service.url))
@@ -233,13 +228,13 @@ class Apart(Registered):
     """
 
     def __init__(self, like: Registered) -> None:
-        super().__init__(like.size, like.folder)
+        super().__init__(like.size, like.folder / "apart")
         self._like = like
 
     @cached_property
     def database(self) -> Path:
         """See `Registered`."""
-        self.folder.mkdir()
+        self.folder.mkdir(parents=True)
         path = self.folder / "served.db"
         shutil.copy(self._like.database.with_name("local.db"), path)
         return path

@@ -24,6 +24,7 @@ from selectroute.registry.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, create_app
+from selectroute.service.context import Service
 from selectroute.service.http.protocol import AcceptErrors, Protocol
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.limits import ServiceLimits
@@ -155,7 +156,7 @@ def bound(
         backlog=_ACCEPTED,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    return Server(config, listening, lambda: started(url), app.state.service.release)
+    return Server(config, listening, lambda: started(url), app.state.service)
 
 
 def _with_console(app: FastAPI, queue_manager: str) -> ASGIApp:
@@ -190,13 +191,18 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         listening: socket.socket,
         started: Callable[[], None],
-        release: Callable[[], None],
+        service: Service,
     ) -> None:
         super().__init__(config)
         self._listening = listening
         self._started = started
-        self._release = release
+        self._service = service
         self._stop = Stop(self._exit)
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether a thread publishes, as one does that was abandoned when the server stopped."""
+        return self._service.publishing.is_running
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until asked to stop."""
@@ -228,7 +234,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: answer waiting requests now, complete all other running ones."""
-        self._release()
+        self._service.release()
         await super().shutdown(sockets)
 
     @contextmanager

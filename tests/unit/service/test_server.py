@@ -376,6 +376,42 @@ def test_with_a_token_others_are_answered_and_need_it(registry):
         thread.join()
 
 
+def test_the_command_ends_well_while_it_publishes(tmp_path):
+    program = """
+import atexit, sys, threading
+from selectroute.registry.publisher import RegistryPublisher
+from selectroute.service.subscriptions.publication import publishing
+
+def catch_up(self):
+    print("publishing", file=sys.stderr, flush=True)
+    threading.Event().wait()
+
+RegistryPublisher.catch_up = catch_up
+publishing.Publishing.stop.__defaults__ = (0.1,)
+atexit.register(print, "the interpreter ends under the thread", file=sys.stderr)
+from selectroute.__main__ import main
+main()
+"""
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "serve",
+        "--registry",
+        f"sqlite:///{tmp_path}/r.db",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        lines = {process.stderr.readline() for _ in range(2)}
+        assert "publishing\n" in lines, lines
+        process.send_signal(signal.SIGTERM)
+        log = process.stderr.read()
+        assert process.wait(60) == 0
+    assert "a publication is abandoned" in log
+    assert "the interpreter ends" not in log
+
+
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path, stop):
     url = f"sqlite:///{tmp_path}/r.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -153,6 +154,11 @@ def serve(
             place=place,
         )
         server.run()
+    if server.is_publishing:
+        # A thread inside a library does not survive the end of the interpreter: that would be a crash.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _jobs(given: list[str]) -> dict[str, JobOutput]:

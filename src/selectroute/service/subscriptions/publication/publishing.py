@@ -80,6 +80,11 @@ class Publishing:
                 self._snapshot = publisher.snapshot
         return self._snapshot
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread runs; after `stop`, whether it was abandoned."""
+        return self._thread is not None and self._thread.is_alive()
+
     def start(self) -> None:
         """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="selectroute-publish", daemon=True)
@@ -92,7 +97,7 @@ class Publishing:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(seconds)
-            if self._thread.is_alive():
+            if self.is_running:
                 log().warning("a publication is abandoned; the next start completes it")
 
     def state(self) -> State:
