@@ -201,7 +201,7 @@ class Server(uvicorn.Server):
 
     @property
     def is_publishing(self) -> bool:
-        """Whether a thread publishes, as one does that was abandoned when the server stopped."""
+        """True while a thread publishes, which may be after the server has stopped."""
         return self._service.publishing.is_running
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:

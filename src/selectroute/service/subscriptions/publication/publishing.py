@@ -82,7 +82,7 @@ class Publishing:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread runs; after `stop`, whether it was abandoned."""
+        """True while the thread runs, also after `stop` if that abandoned it."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
