@@ -236,7 +236,9 @@ class Apart(Registered):
         """See `Registered`."""
         self.folder.mkdir(parents=True)
         path = self.folder / "served.db"
-        shutil.copy(self._like.database.with_name("local.db"), path)
+        local = self._like.database.with_name("local.db")
+        with closing(sqlite3.connect(local)) as given, closing(sqlite3.connect(path)) as made:
+            given.backup(made)  # other benchmarks may have it open
         return path
 
     @cached_property
