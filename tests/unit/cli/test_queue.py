@@ -294,7 +294,7 @@ def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, 
 
     def bound(*_, **options):
         told.append(options)
-        return SimpleNamespace(run=lambda: None)
+        return SimpleNamespace(run=lambda: None, is_publishing=False)
 
     monkeypatch.setattr("selectroute.service.server.bound", bound)
 
