@@ -160,6 +160,14 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
+def process_status(process: int | str, name: str) -> str:
+    """Return the value of a line of Linux's ``/proc/<process>/status``, without its unit; ``self`` is this
+    process. Raises OSError if the process has ended.
+    """
+    text = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+    return next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:"))
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -13,24 +13,23 @@ WORKLOAD: Final = "Z"
 
 
 class Row(NamedTuple):
-    """Row of the summary: the rates of one engine."""
+    """Row of the summary: the rates of one engine, or their shares of those of another one."""
 
     text: str
     benchmark: str
     engine: str
+    ceiling: str | None = None
 
 
 ROWS: Final = (
     Row("the kernel on one core: Arrow columns in, numbers of subscriptions out", "kernel", "kernel"),
+    Row("that as a share of C written for this one shape", "kernel", "kernel", "c"),
     Row("`match_files` on Parquet, in Spark, without writing what it finds", "spark", "files-auto"),
     Row("`route`, through Spark's UDF boundary", "spark", "route"),
     Row("instead: Spark's broadcast join on the same equalities", "spark", "join"),
     Row("instead: event-ruler 2.0.1 on one core, the equalities only", "peers", "event-ruler-eq"),
     Row("instead: ActiveMQ's selectors one by one, on one core", "peers", "activemq"),
 )
-
-CEILING: Final = "c"
-"""The engine of the first row's benchmark whose share that row reaches."""
 
 
 def summary_table(samples: Sequence[Sample]) -> str:
@@ -40,18 +39,17 @@ def summary_table(samples: Sequence[Sample]) -> str:
         line(["subscriptions", *map(short, of_workload)]),
         f"|---|{'---:|' * len(of_workload)}",
     ]
-    for place, row in enumerate(ROWS):
-        rates = [_rate(samples, row.benchmark, row.engine, rules) for rules in of_workload]
-        lines.append(line([row.text, *["–" if rate is None else number(rate) for rate in rates]]))
-        if not place:
-            ceilings = [_rate(samples, row.benchmark, CEILING, rules) for rules in of_workload]
-            shares = [
-                "–" if rate is None or most is None else f"{rate / most:.2f}"
-                for rate, most in zip(rates, ceilings, strict=True)
-            ]
-            lines.append(line(["that as a share of C written for this one shape", *shares]))
+    lines += [line([row.text, *[_cell(samples, row, rules) for rules in of_workload]]) for row in ROWS]
     each = [f"{size.check.matches / size.checked:.0f}" for size in of_workload.values()]
     return "\n".join([*lines, line(["matches a message", *each])])
+
+
+def _cell(samples: Sequence[Sample], row: Row, rules: int) -> str:
+    rate = _rate(samples, row.benchmark, row.engine, rules)
+    if row.ceiling is None:
+        return "–" if rate is None else number(rate)
+    most = _rate(samples, row.benchmark, row.ceiling, rules)
+    return "–" if rate is None or most is None else f"{rate / most:.2f}"
 
 
 def _rate(samples: Sequence[Sample], benchmark: str, engine: str, rules: int) -> float | None:

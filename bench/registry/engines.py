@@ -235,8 +235,8 @@ class VisibleEngine(RegistryEngine):
         return sr.Snapshot.open(self._registered.snapshots)
 
 
-class ApartEngine(VisibleEngine):
-    """The same on a copy that a process of its own publishes; it and its service run only meanwhile."""
+class ApartEngine(RegistryEngine):
+    """`VisibleEngine` on a copy that a process of its own publishes, which runs only meanwhile."""
 
     def run(self) -> Timed:
         """See `Engine`. Returns how many messages were matched."""

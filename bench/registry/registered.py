@@ -27,6 +27,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from bench.definition import Size
+from bench.measure import process_status
 from bench.opened import Opened
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
@@ -69,9 +70,7 @@ class Service:
     @property
     def resident_bytes(self) -> int:
         """What of the process is in memory now, mapped files among it."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace")
-        [line] = (line for line in lines.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) * 1024
+        return int(process_status(self._process.pid, "VmRSS")) * 1024
 
     def close(self) -> None:
         """Tell it to stop, and wait for it."""
@@ -116,14 +115,14 @@ class Registered(Opened):
         """The database that the service is on."""
         self.folder.mkdir()
         path = self.folder / "served.db"
-        with sr.Registry.open(url_of(path)) as registry, self._given.open("rb") as given:
+        with sr.Registry.open(url_of(path)) as registry, self._file_of_lines.open("rb") as given:
             self._import_seconds = _seconds_of(registry, given)
         # Closed, it is one file. The copy is made before anybody else opens it.
         shutil.copy(path, path.with_name("local.db"))
         return path
 
     @cached_property
-    def _given(self) -> Path:
+    def _file_of_lines(self) -> Path:
         """A file of the subscriptions, a line each."""
         path = self.folder / "given.ndjson"
         with path.open("w", encoding="utf-8") as file:
@@ -181,7 +180,7 @@ class Registered(Opened):
         database = self.folder / "imported.db"
         snapshots = database.with_name("imported")
         service = Service(database, snapshots, database.with_name("imported.log"))
-        with closing(service), sr.connect(service.url) as remote, self._given.open("rb") as given:
+        with closing(service), sr.connect(service.url) as remote, self._file_of_lines.open("rb") as given:
             seconds = _seconds_of(remote, given)
             _settle(remote, snapshots)
         return seconds, self._matched(sr.Snapshot.open(snapshots))

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from bench.definition import Size, sizes
 from bench.matching.engines import Built
-from bench.measure import Sample, WrongCountError
+from bench.measure import Sample, WrongCountError, process_status
 from bench.spark.engines import Source, engines, write_checked, write_files
 from bench.workloads.catalogue import WORKLOADS
 from selectroute import Snapshot
@@ -110,10 +110,9 @@ def _processes() -> dict[int, _Process]:
 def _ignores_children(process: int) -> bool:
     """Return whether a process ignores SIGCHLD."""
     try:
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+        ignored = process_status(process, "SigIgn")
     except OSError:  # it has ended meanwhile
         return False
-    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:")).split()[1]
     return bool(int(ignored, 16) >> (signal.SIGCHLD - 1) & 1)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 import selectroute as sr
 from bench.definition import CHECKED, LOAD, Size
-from bench.measure import Sample, WrongCountError
+from bench.measure import Sample, WrongCountError, process_status
 from bench.spark.engines import FILE_ROWS, write_files
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
@@ -111,7 +111,8 @@ def _load(folder: str, rules: int, repetitions: int) -> Iterator[dict[str, Any]]
         began = clock()
         publisher.load(parts())
         seconds = clock() - began - making
-        peak = _peak_bytes()
+        # The most that this process has had: `getrusage` counts that of the process it was forked from.
+        peak = int(process_status("self", "VmHWM")) * 1024
         yield {
             "engine": "load",
             "messages": rules,
@@ -131,16 +132,6 @@ def _load(folder: str, rules: int, repetitions: int) -> Iterator[dict[str, Any]]
                 if found != matches:
                     raise WrongCountError(f"{change} was seen {found} times, not {matches}")
                 yield {"engine": "change", "messages": 1, "repetition": place, "seconds": seconds}
-
-
-def _peak_bytes() -> int:
-    """Return the most memory that this process has had; `getrusage` counts that of the process it was forked
-    from.
-    """
-    [line] = (
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")
-    )
-    return int(line.split()[1]) * 1024
 
 
 def _match(folder: str, rules: int, messages: int, repetitions: int) -> Iterator[dict[str, Any]]:

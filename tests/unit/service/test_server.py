@@ -392,17 +392,10 @@ atexit.register(print, "the interpreter ends under the thread", file=sys.stderr)
 from selectroute.__main__ import main
 main()
 """
-    command = [
-        sys.executable,
-        "-c",
-        program,
-        "serve",
-        "--registry",
-        f"sqlite:///{tmp_path}/r.db",
-        "--port",
-        "0",
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    given = f"serve --port 0 --registry sqlite:///{tmp_path}/r.db".split()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *given], stderr=subprocess.PIPE, text=True
+    ) as process:
         lines = {process.stderr.readline() for _ in range(2)}
         assert "publishing\n" in lines, lines
         process.send_signal(signal.SIGTERM)

@@ -65,9 +65,7 @@ def body_text(
     """Return the fields of a subscription as `body_of` does: the members of `Subscription.to_json`, in their
     order. Written out, because an encoder of any object takes three times as long.
     """
-    rest = _rest(
-        dialect, seltype, destination.kind, destination.name, status, (*labels.items(),), created, modified
-    )
+    rest = _rest(dialect, seltype, destination, status, (*labels.items(),), created, modified)
     return (
         f'{{"id":{quoted(id)},"name":{quoted(name)},"topic":{"null" if topic is None else quoted(topic)},'
         f'"selector":{quoted(selector)},{rest}'
@@ -78,8 +76,7 @@ def body_text(
 def _rest(
     dialect: str,
     seltype: str,
-    kind: Any,
-    name: str | None,
+    destination: Destination,
     status: str,
     labels: tuple[tuple[str, str], ...],
     created: str,
@@ -87,7 +84,7 @@ def _rest(
 ) -> str:
     return (
         f'"dialect":{quoted(dialect)},"seltype":{quoted(seltype)},'
-        f'"destination":{_ENCODER.encode(Destination(kind, name).to_json())},"status":{quoted(status)},'
+        f'"destination":{_ENCODER.encode(destination.to_json())},"status":{quoted(status)},'
         f'"labels":{_label_text(labels)},"created":{quoted(created)},"modified":{quoted(modified)}}}'
     )
 
