@@ -24,7 +24,7 @@ from selectroute.selector.values.values import Byte, Double, Float, Int, Long, S
 PROPERTIES: Final = "ibm-mq-usr"
 """Name of the header."""
 
-_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_QUOTED: Final = re.compile(r'"(?>(?:[^"\\]|\\.)*)"', re.DOTALL)
 _BARE: Final = re.compile(r'[^";,]*+')
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.$-]+")
 _FLOATING: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
