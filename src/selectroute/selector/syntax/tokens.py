@@ -137,7 +137,7 @@ def _scanner(dialect: Dialect) -> Callable[[str], Iterator[re.Match[str]]]:
     ascii_characters = [chr(code) for code in range(128)]
     start = _none_of(dialect.whitespace, (c for c in ascii_characters if not is_identifier_start(c)))
     part = _none_of(dialect.whitespace, (c for c in ascii_characters if not is_identifier_part(c)))
-    # (?>(?:…)*) in place of (?:…)*+, which keeps what a repetition that fails has read until Python 3.11.4.
+    # (?>(?:…)*) in place of (?:…)*+, which in Python 3.11.2 keeps what a repetition that fails has read.
     forms = (  # in the order of the groups' numbers
         f"({start}{part}*+(?>(?:\\.{part}++)*)(?!\\.))" if dialect.dotted_names else f"({start}{part}*+)",
         "('[^']*+(?>(?:''[^']*+)*)')",
