@@ -22,15 +22,23 @@ import pyarrow as pa
 
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.build.build import Row, build, check_unknown, together
-from selectroute.index.change.delta import Change, changed, with_delta
-from selectroute.index.change.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
+from selectroute.index.change.delta import Change, Delta, with_delta
+from selectroute.index.change.merge import (
+    Part,
+    merge_due,
+    merge_size,
+    merged,
+    merged_part,
+    merged_with,
+    rolled_in,
+)
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import latest_revision, published, read_segment, write_segment
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.manifest import Source, revisions
 from selectroute.index.index import Index
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument, check_path
-from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -87,22 +95,22 @@ class Publisher:
         """Newest revision."""
         return self._snapshot
 
-    def apply(self, changes: Iterable[Change], revision: int | None = None) -> int:
-        """Publish and return the next revision, with all of these changes or none.
+    def apply(
+        self, changes: Iterable[Change], revision: int | None = None, source: Source | None = None
+    ) -> int:
+        """Publish and return the next revision, with all of these changes or none. A ``source`` is recorded
+        in its manifest.
 
         Amortized O(size of the changed selectors × log subscriptions); readers see the revision on return.
         Raises the errors of ``Snapshot.changed``, and `SnapshotError`.
         """
         with self._lock:
             done = self._rolled_in()
-            after = changed(done or self._snapshot, changes, limits=self._limits)
+            delta = Delta(done or self._snapshot, changes, self._limits)
             # A merge in progress replaces or keeps these segments.
             sealed = 0 if self._merge is None or done is not None else len(self._merge.of.segments)
-            due = merge_due(after, sealed)
-            if due is not None and merge_size(after, due) <= AT_ONCE:
-                after = merged(after, due, merged_part(after, due))
-                due = None
-            self._publish(after, revision, done)
+            after, due = _applied(delta, sealed)
+            self._publish(after, revision, done, source)
             if due is not None:
                 self._start(due)
             return self._revision()
@@ -207,9 +215,15 @@ class Publisher:
             raise ValueError(f"a revision above {newest} is needed, not {revision}")
         return revision
 
-    def _publish(self, snapshot: SnapshotState, revision: int | None, done: SnapshotState | None) -> None:
+    def _publish(
+        self,
+        snapshot: SnapshotState,
+        revision: int | None,
+        done: SnapshotState | None,
+        source: Source | None = None,
+    ) -> None:
         """Publish a revision; with ``done`` it includes the merge in progress."""
-        state = published(replace(snapshot, revision=self._next(revision)), self.folder)
+        state = published(replace(snapshot, revision=self._next(revision)), self.folder, source)
         self._snapshot = Snapshot.of(state)
         if done is not None:
             self._merge = None
@@ -259,3 +273,19 @@ class Publisher:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             raise SnapshotError(f"merging {self.folder} failed: {lines[-1] if lines else ended.returncode}")
         return tuple(read_segment(self.folder, entry) for entry in json.loads(ended.stdout))
+
+
+def _applied(delta: Delta, sealed: int) -> tuple[SnapshotState, int | None]:
+    """Return the snapshot after changes, with a small merge that is due; and the first segment of a large
+    merge that is, else None.
+    """
+    if delta.is_plain and delta.limits == UNLIMITED:
+        due = merge_due(delta.snapshot, sealed, delta)
+        if due is not None and merge_size(delta.snapshot, due, delta) <= AT_ONCE:
+            return merged_with(delta, due), None
+        return delta.applied(), due
+    after = delta.applied()
+    due = merge_due(after, sealed)
+    if due is not None and merge_size(after, due) <= AT_ONCE:
+        return merged(after, due, merged_part(after, due)), None
+    return after, due

@@ -8,8 +8,8 @@
 The only state is the folder's newest revision: all later changes are published next. Several revisions of the
 registry may become one of the folder, but a revision is never split.
 
-``registry.json`` in the folder names its registry, and has the digest of the log at the revision that was
-last published, or was about to be: lost changes are detected even if the revision has caught up again.
+``registry.json`` in the folder names its registry. Each manifest has the digest of the log up to its revision:
+lost changes are detected even if the revision has caught up again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,12 +27,13 @@ from selectroute.index.build.build import rebuilt
 from selectroute.index.change.delta import Add, Change, Remove, Replace
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.manifest import Source, revisions, source_of
 from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import read_subscriptions
 from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.errors import OtherPublisherError, PublishError
+from selectroute.registry.log.recent import Latest
 from selectroute.registry.model import Status, Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
@@ -158,7 +159,7 @@ class RegistryPublisher:
 
     def _catch_up(self) -> int:
         newest = self._registry.revision
-        if not revisions(self.folder) and newest:
+        if self._publisher is None and newest and not revisions(self.folder):
             self._publish_all(None)
         publisher = self._opened()
         done = publisher.snapshot.revision or 0
@@ -167,24 +168,31 @@ class RegistryPublisher:
             return done
         if done == newest:
             return done
-        pending = self._registry.pending(done)
-        if pending >= MANY and pending * 4 >= len(self._registry):
-            self._publisher = None
-            self._publish_all(None)
-            return self._opened().snapshot.revision or 0
-        last: dict[str, Subscription | None] = {}
+        recent = self._registry.recent_changes(done)
+        if recent is None:
+            pending = self._registry.pending(done)
+            if pending >= MANY and pending * 4 >= len(self._registry):
+                self._publisher = None
+                self._publish_all(None)
+                return self._opened().snapshot.revision or 0
+            recent = self._logged(done, newest)
+        changes = self._delta(publisher.snapshot, recent.changed)
+        return publisher.apply(changes, recent.revision, self._source(recent.digest))
+
+    def _logged(self, done: int, newest: int) -> Latest:
+        """Return what the log has after a revision."""
+        changed: dict[str, Subscription | None] = {}
         for change in self._registry.follow_changes(done):
-            last[change.id] = change.subscription
+            changed[change.id] = change.subscription
             newest = change.revision
-        self._own(newest)
-        return publisher.apply(self._delta(publisher.snapshot, last), newest)
+        return Latest(newest, self._registry.digest_at(newest), changed)
 
     def _opened(self) -> Publisher:
         if self._publisher is None:
             self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED)
         return self._publisher
 
-    def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
+    def _delta(self, snapshot: Snapshot, last: Mapping[str, Subscription | None]) -> Iterable[Change]:
         """Yield the changes that bring the snapshot's subscriptions to their last state."""
         ids = list(last)
         for id, is_there in zip(ids, (snapshot.find(ids) >= 0).tolist(), strict=True):
@@ -201,8 +209,8 @@ class RegistryPublisher:
         """Publish the whole table."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
-        self._own(newest)
-        published(rebuilt(table, newest if revision is None else revision), self.folder)
+            source = self._source(self._registry.digest_at(newest))
+        published(rebuilt(table, newest if revision is None else revision), self.folder, source)
 
     def _collect(self) -> None:
         if time.monotonic() - self._collected >= COLLECT_SECONDS:
@@ -236,16 +244,24 @@ class RegistryPublisher:
         if owner is None:
             if revisions(self.folder):
                 raise PublishError(f"{self.folder} holds revisions of no registry; publish to another folder")
-            self._own(0)
+            self._own()
         elif owner["registry"] != self._registry.id:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
     def _check_log(self) -> None:
-        owner = self._owner() or {}
-        revision = owner.get("revision")
-        if revision is None:
-            return  # written by an earlier release
-        if owner.get("digest") != self._registry.digest_at(revision):
+        """Compare the digest of the log with that of the newest revision, or with the last one that an earlier
+        release recorded in ``registry.json``.
+        """
+        revision = max(revisions(self.folder), default=0)
+        try:
+            source = source_of(self.folder, revision) if revision else None
+        except SnapshotError:
+            source = None  # `catch_up` reports it, and `rebuild` does without it
+        digest = None if source is None else source["digest"]
+        if digest is None:
+            owner = self._owner() or {}
+            revision, digest = owner.get("revision", 0), owner.get("digest")
+        if digest is not None and digest != self._registry.digest_at(revision):
             raise PublishError(
                 f"{self.folder} has revision {revision} of a log that is not the registry's: it lost "
                 "changes, or was put back to an older state; publish to another folder"
@@ -265,12 +281,13 @@ class RegistryPublisher:
         found: dict[str, Any] = owner
         return found
 
-    def _own(self, revision: int) -> None:
-        """Record the folder's registry and the digest of its log at this revision, before it is published."""
-        digest = self._registry.digest_at(revision)
-        content = {"registry": self._registry.id, "revision": revision, "digest": digest}
+    def _own(self) -> None:
+        """Record the folder's registry."""
         path = self.folder / _OWNER
         try:
-            path.put(json.dumps(content).encode())
+            path.put(json.dumps({"registry": self._registry.id}).encode())
         except OSError as error:
             raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def _source(self, digest: str) -> Source:
+        return {"registry": self._registry.id, "digest": digest}

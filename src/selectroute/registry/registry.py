@@ -48,6 +48,7 @@ from selectroute.registry.log import change_log
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
 from selectroute.registry.log.idempotency import answered, keep
+from selectroute.registry.log.recent import Latest, RecentChanges
 from selectroute.registry.log.revision import Revision, new_id
 from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
@@ -106,8 +107,9 @@ class Registry:
         self._looked = 0.0
         """Time at which the newest revision was committed or looked for."""
         self._commits = GroupCommit(self._commit)
+        self._recent = RecentChanges()
         self.limits = limits
-        self._owner = self.id
+        self._owner = self.setting("id") or ""
         self._refused: StoreError | None = None
 
     @classmethod
@@ -517,6 +519,12 @@ class Registry:
         with self._store.reading() as connection:
             yield from map(change_of, change_log.rows_after(connection, after, ops))
 
+    def recent_changes(self, after: int) -> Latest | None:
+        """Return what changed after a revision, if this process made all of these changes and has them in
+        memory, else None. Changes of other processes may follow them.
+        """
+        return self._recent.since(after)
+
     @contextmanager
     def bodies(self, status: str) -> Iterator[tuple[int, Iterator[str]]]:
         """Read the newest revision and all its subscriptions of a status, each as a line of JSON."""
@@ -732,7 +740,7 @@ class Registry:
     @property
     def id(self) -> str:
         """Unique id of this registry."""
-        return self.setting("id") or ""
+        return self._owner
 
     def setting(self, name: str) -> str | None:
         """Return a setting's value, None if it is not set."""
@@ -819,6 +827,7 @@ class Registry:
         newest = transaction.head
         if head is not None and newest.revision > before:
             head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))
+        self._recent.add(transaction)
         self._note_newest(newest.revision)
 
     def _one(self, which: Any, missing: str) -> Subscription:

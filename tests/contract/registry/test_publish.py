@@ -13,7 +13,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.manifest import revisions, source_of
 from selectroute.registry import publisher as publish
 from selectroute.registry import specification
 from selectroute.registry.changes import Operation
@@ -21,6 +21,7 @@ from selectroute.registry.errors import PublishError
 from selectroute.registry.model import Destination, Status, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
+from selectroute.storage import Location
 
 
 @pytest.fixture
@@ -284,15 +285,84 @@ def test_a_registry_that_lost_changes_is_noticed_also_when_it_has_as_many_again(
             RegistryPublisher(registry)
 
 
-def test_a_folder_of_a_release_that_kept_no_digest_is_gone_on_with(registry, folder):
+@pytest.fixture
+def published_by_an_earlier_release(registry, folder, monkeypatch):
+    """Folder at revision 1 whose manifests name no registry."""
     registry.register(SubscriptionSpec("a = 1"), id="s")
-    with RegistryPublisher(registry, folder) as publisher:
-        publisher.catch_up()
-    (folder / "registry.json").write_text(json.dumps({"registry": registry.id}))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(RegistryPublisher, "_source", lambda *_: None)
+        with RegistryPublisher(registry, folder) as publisher:
+            publisher.catch_up()
+    return folder
+
+
+def test_a_folder_of_a_release_that_kept_no_digest_is_gone_on_with(registry, published_by_an_earlier_release):
+    folder = published_by_an_earlier_release
     registry.replace("s", SubscriptionSpec("a = 2"))
     with RegistryPublisher(registry, folder) as publisher:
         check(registry, publisher)
-    assert json.loads((folder / "registry.json").read_text())["revision"] == 2
+    source = {"registry": registry.id, "digest": registry.digest_at(2)}
+    assert source_of(Location.of(folder), 2) == source
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_digest_that_an_earlier_release_kept_is_compared(
+    registry, published_by_an_earlier_release, is_lost
+):
+    folder = published_by_an_earlier_release
+    digest = "0" * 64 if is_lost else registry.digest_at(1)
+    content = {"registry": registry.id, "revision": 1, "digest": digest}
+    (folder / "registry.json").write_text(json.dumps(content))
+    if is_lost:
+        with pytest.raises(PublishError, match="revision 1 of a log that is not the registry's"):
+            RegistryPublisher(registry, folder)
+    else:
+        with RegistryPublisher(registry, folder) as publisher:
+            check(registry, publisher)
+
+
+def test_a_damaged_manifest_does_not_keep_a_publisher_from_rebuilding(registry, folder):
+    registry.register(SubscriptionSpec("a = 1"), id="s")
+    with RegistryPublisher(registry, folder) as publisher:
+        publisher.catch_up()
+    (folder / "manifest-1.json").write_text("{")
+    with RegistryPublisher(registry, folder) as publisher:
+        with pytest.raises(SnapshotError, match="damaged"):
+            publisher.catch_up()
+        publisher.rebuild()
+        check(registry, publisher)
+
+
+def test_a_publisher_takes_the_changes_of_its_own_process_from_memory(registry, folder, monkeypatch):
+    with RegistryPublisher(registry, folder) as publisher:
+        registry.register(SubscriptionSpec("a = 1"), id="s")
+        check(registry, publisher)
+        monkeypatch.setattr(Registry, "follow_changes", None)
+        registry.register(SubscriptionSpec("a = 2"), id="t")
+        registry.replace("s", SubscriptionSpec("a = 3"))
+        registry.remove("t")
+        check(registry, publisher)
+        registry.pause("s")
+        check(registry, publisher)
+        registry.skip_revision()
+        check(registry, publisher)
+
+
+def test_a_publisher_takes_the_changes_of_other_processes_from_the_log(registry, folder):
+    with RegistryPublisher(registry, folder) as publisher, Registry.open(registry.url) as other:
+        registry.register(SubscriptionSpec("a = 1"), id="s")
+        check(registry, publisher)
+        other.register(SubscriptionSpec("a = 2"), id="t")
+        registry.register(SubscriptionSpec("a = 3"), id="u")
+        assert registry.recent_changes(1) is None, "the change between is not of this process"
+        check(registry, publisher)
+        registry.import_(['{"id": "v", "selector": "a = 4"}'])
+        registry.remove("u")
+        assert registry.recent_changes(3) is None, "an import is not kept in memory"
+        check(registry, publisher)
+        registry.remove("t")
+        assert registry.recent_changes(5).changed == {"t": None}
+        check(registry, publisher)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow as pa
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
-from selectroute.index.build.build import built, freeze, paused_collector
+from selectroute.index.build.build import COLUMNS, built, freeze, paused_collector
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
@@ -69,8 +70,96 @@ class Remove:
 
 Change = Add | Replace | Remove
 
-_MANY = 256
-"""Minimum number of changes whose selectors are read by their shapes."""
+_MANY = 64
+"""Minimum number of changes whose selectors are read by their shapes (measured: fewer are faster one by one)."""
+
+
+class Delta:
+    """Changes of a snapshot, looked up in it and not built yet.
+
+    Attributes:
+        snapshot: the snapshot before the changes.
+        is_plain: each subscription is changed once, and all selectors are texts, so that `rows` has them.
+
+    Raises TypeError for something else than changes.
+    """
+
+    def __init__(
+        self, snapshot: SnapshotState, changes: Iterable[Change], limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
+        check_iterable(changes, "changes", wanted)
+        self.snapshot = snapshot
+        self._changes = list(changes)
+        for change in self._changes:
+            check_argument(change, (Add, Replace, Remove), "a change", wanted)
+        check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
+        self.limits = limits
+        ids = [change.id for change in self._changes]
+        found = snapshot.find(ids).tolist()
+        self._ordinals = {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}
+        self.is_plain = len(set(ids)) == len(ids) and not any(map(_is_parsed, self._changes))
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """Subscriptions as they are after the changes, in the columns of `Snapshot.subscriptions` with the
+        given seltype; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those of
+        selectors.
+        """
+        rows: list[tuple[str | None, ...]] = []
+        for change in self._changes:
+            before = self._ordinals.get(change.id)
+            _check(change, before is not None)
+            if not isinstance(change, Remove):
+                text, seltype = str(change.selector or ""), EXTENDED if change.extended else None
+                topic = _kept(self.snapshot, "topic", change.topic, before, None)
+                destination = _kept(self.snapshot, "destination", change.destination, before, None)
+                rows.append((change.id, destination, topic, text, change.dialect, seltype))
+        columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
+        return pa.table({n: pa.array(c, COLUMNS[n]) for n, c in zip(COLUMNS, columns, strict=True)})
+
+    @cached_property
+    def removed(self) -> Array:
+        """Ordinals of the subscriptions that are replaced or removed, int32, ascending."""
+        return np.sort(np.array(list(self._ordinals.values()), np.int32))
+
+    def applied(self, revision: int | None = None) -> SnapshotState:
+        """Return the snapshot after the changes: see `Snapshot.changed`."""
+        delta = self._built() if self.is_plain and len(self._changes) >= _MANY else self._indexed()
+        [segment] = delta.segments
+        return with_delta(self.snapshot, segment, delta.subscriptions, self.removed, revision)
+
+    def _built(self) -> SnapshotState:
+        try:
+            return built(self.rows, limits=self.limits)
+        except BuildError as error:
+            raise error.cause from None
+
+    def _indexed(self) -> SnapshotState:
+        """Return the same as `_built`, made one change after the other."""
+        prepared: dict[str, Subscription] = {}
+        destinations: dict[str, str | None] = {}
+        ordinals = dict(self._ordinals)
+        with paused_collector():
+            for change in self._changes:
+                before, known = ordinals.pop(change.id, None), prepared.get(change.id)
+                _check(change, before is not None or known is not None)
+                if isinstance(change, Remove):
+                    prepared.pop(change.id, None)
+                    continue
+                earlier = destinations.get(change.id)
+                destinations[change.id] = _kept(
+                    self.snapshot, "destination", change.destination, before, earlier
+                )
+                topic = _kept(self.snapshot, "topic", change.topic, before, known.topic if known else None)
+                prepared[change.id] = prepare(
+                    change.id, change.selector, topic, change.dialect, change.extended, self.limits
+                )
+            frozen = freeze(prepared.values())
+        rows = frozen.subscriptions
+        texts = pa.array([destinations[id] for id in prepared], pa.string())
+        place = rows.schema.get_field_index("destination")
+        return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
 
 
 def changed(
@@ -80,81 +169,7 @@ def changed(
     limits: Limits = DEFAULT_LIMITS,
 ) -> SnapshotState:
     """Apply changes: see `Snapshot.changed`."""
-    wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
-    check_iterable(changes, "changes", wanted)
-    changes = list(changes)
-    for change in changes:
-        check_argument(change, (Add, Replace, Remove), "a change", wanted)
-    check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
-    ids = [change.id for change in changes]
-    ordinals = _ordinals(snapshot, ids)
-    removed: list[int] = []
-    if len(changes) >= _MANY and len(set(ids)) == len(ids) and not any(map(_is_parsed, changes)):
-        delta = _built(snapshot, changes, ordinals, removed, limits)
-    else:
-        delta = _indexed(snapshot, changes, ordinals, removed, limits)
-    [segment] = delta.segments
-    return with_delta(snapshot, segment, delta.subscriptions, removed, revision)
-
-
-def _indexed(
-    snapshot: SnapshotState,
-    changes: list[Change],
-    ordinals: dict[str, int],
-    removed: list[int],
-    limits: Limits,
-) -> SnapshotState:
-    """Return a delta, made one change after the other; append the removed ordinals to `removed`."""
-    prepared: dict[str, Subscription] = {}
-    destinations: dict[str, str | None] = {}
-    with paused_collector():
-        for change in changes:
-            before, known = ordinals.pop(change.id, None), prepared.get(change.id)
-            _check(change, before is not None or known is not None)
-            if before is not None:
-                removed.append(before)
-            if isinstance(change, Remove):
-                prepared.pop(change.id, None)
-                continue
-            earlier = destinations.get(change.id)
-            destinations[change.id] = _kept(snapshot, "destination", change.destination, before, earlier)
-            topic = _kept(snapshot, "topic", change.topic, before, known.topic if known else None)
-            prepared[change.id] = prepare(
-                change.id, change.selector, topic, change.dialect, change.extended, limits
-            )
-        frozen = freeze(prepared.values())
-    rows = frozen.subscriptions
-    texts = pa.array([destinations[id] for id in rows["id"].to_pylist()], pa.string())
-    place = rows.schema.get_field_index("destination")
-    return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
-
-
-def _built(
-    snapshot: SnapshotState,
-    changes: list[Change],
-    ordinals: dict[str, int],
-    removed: list[int],
-    limits: Limits,
-) -> SnapshotState:
-    """Return the same as `_indexed`, for many changes of distinct subscriptions."""
-    rows: list[tuple[str | None, ...]] = []
-    for change in changes:
-        before = ordinals.get(change.id)
-        _check(change, before is not None)
-        if before is not None:
-            removed.append(before)
-        if not isinstance(change, Remove):
-            text, seltype = str(change.selector or ""), EXTENDED if change.extended else None
-            topic = _kept(snapshot, "topic", change.topic, before, None)
-            destination = _kept(snapshot, "destination", change.destination, before, None)
-            rows.append((change.id, text, topic, change.dialect, seltype, destination))
-    names = ("id", "selector", "topic", "dialect", "seltype", "destination")
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    try:
-        table = pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
-        return built(table, limits=limits)
-    except BuildError as error:
-        raise error.cause from None
+    return Delta(snapshot, changes, limits).applied(revision)
 
 
 def _check(change: Change, exists: bool) -> None:
@@ -197,9 +212,3 @@ def with_delta(
     if not np.array_equal(segment.removed, tombstones):
         segment = replace(segment, removed=tombstones)
     return SnapshotState((*snapshot.segments, segment), subscriptions, revision)
-
-
-def _ordinals(snapshot: SnapshotState, ids: list[str]) -> dict[str, int]:
-    """Return the ordinals of the ids that exist."""
-    found = snapshot.find(ids).tolist()
-    return {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}

@@ -28,7 +28,8 @@ import pyarrow as pa
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.build.build import SEGMENT_ROWS, rebuilt
-from selectroute.index.change.delta import with_delta
+from selectroute.index.change.delta import Delta, with_delta
+from selectroute.index.errors import BuildError
 from selectroute.index.folder.format import open_snapshot, write_segment
 from selectroute.storage import Location
 
@@ -43,31 +44,64 @@ Part = tuple[tuple[Segment, pa.Table], ...]
 """Segments and their subscriptions; the first segment has the tombstones for earlier ones."""
 
 
-def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
+def merge_due(snapshot: SnapshotState, sealed: int = 0, delta: Delta | None = None) -> int | None:
     """Return the first of the segments that are due to be merged, None if none are. O(segments).
 
-    ``sealed``: the number of segments to leave alone, because they are being merged already.
+    ``sealed``: the number of segments to leave alone, because they are being merged already. With a
+    ``delta``, the answer is that for the snapshot after its changes.
     """
-    sizes = [segment.rows + len(segment.removed) for segment in snapshot.segments]
-    if not sealed and sum(snapshot.deaths) * DEAD_SHARE > snapshot.firsts[-1]:
+    rows = [segment.rows for segment in snapshot.segments]
+    removed = [len(segment.removed) for segment in snapshot.segments]
+    if delta is not None:
+        rows.append(delta.rows.num_rows)
+        removed.append(len(delta.removed))
+    if not sealed and sum(removed) * DEAD_SHARE > sum(rows):
         return 0
-    full = [number for number, segment in enumerate(snapshot.segments) if segment.rows >= FULL_ROWS]
+    full = [number for number, count in enumerate(rows) if count >= FULL_ROWS]
     sealed = max(sealed, full[-1] + 1 if full else 0)
     due: int | None = None
     newer = 0
-    for number in reversed(range(sealed, len(sizes))):
-        if newer and sizes[number] < RATIO * newer:
+    for number in reversed(range(sealed, len(rows))):
+        size = rows[number] + removed[number]
+        if newer and size < RATIO * newer:
             due = number
-        newer += sizes[number]
-    if len(sizes) - sealed > MOST_SEGMENTS:
+        newer += size
+    if len(rows) - sealed > MOST_SEGMENTS:
         most = sealed + MOST_SEGMENTS - 1
         due = most if due is None else min(due, most)
     return due
 
 
-def merge_size(snapshot: SnapshotState, first: int) -> int:
-    """Return the number of subscriptions that a merge from this segment on rewrites."""
-    return int(snapshot.firsts[-1] - snapshot.firsts[first]) - sum(snapshot.deaths[first:])
+def merge_size(snapshot: SnapshotState, first: int, delta: Delta | None = None) -> int:
+    """Return the number of subscriptions that a merge from this segment on rewrites, with a ``delta`` after
+    its changes.
+    """
+    size = int(snapshot.firsts[-1] - snapshot.firsts[first]) - sum(snapshot.deaths[first:])
+    if delta is None:
+        return size
+    return size + delta.rows.num_rows - int(np.count_nonzero(delta.removed >= snapshot.firsts[first]))
+
+
+def merged_with(delta: Delta, first: int) -> SnapshotState:
+    """Return the snapshot after changes, with its segments from ``first`` on and the changes as one segment:
+    the same as to apply them and then merge, but built once. For a plain delta, and without limits. Raises
+    the errors of ``Snapshot.changed``.
+    """
+    before = delta.snapshot
+    start = int(before.firsts[first])
+    is_left = np.ones(int(before.firsts[-1]) - start, np.bool_)
+    if before.dead is not None:
+        is_left &= ~before.dead[start:]
+    is_left[delta.removed[delta.removed >= start] - start] = False
+    kept = before.subscriptions.slice(start).filter(pa.array(is_left))
+    try:
+        made = rebuilt(pa.concat_tables([kept, delta.rows.cast(kept.schema)]))
+    except BuildError as error:
+        raise error.cause from None
+    removed = np.concatenate([delta.removed, *(segment.removed for segment in before.segments[first:])])
+    [segment] = made.segments
+    part = (replace(segment, removed=np.sort(removed[removed < start])), made.subscriptions)
+    return merged(before, first, (part,))
 
 
 def merged_part(snapshot: SnapshotState, first: int) -> Part:

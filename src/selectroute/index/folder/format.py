@@ -40,6 +40,7 @@ from selectroute.index.errors import InvariantError, RevisionExistsError, Snapsh
 from selectroute.index.folder.manifest import (
     FORMAT,
     MAX_REVISION,
+    Source,
     latest_revision,
     locked,
     manifest_of,
@@ -112,8 +113,10 @@ def publish(snapshot: SnapshotState, folder: Where) -> int:
     return revision
 
 
-def published(snapshot: SnapshotState, folder: Where) -> SnapshotState:
-    """Publish as `publish`, and return the snapshot with its revision, digest and folder."""
+def published(snapshot: SnapshotState, folder: Where, source: Source | None = None) -> SnapshotState:
+    """Publish as `publish`, and return the snapshot with its revision, digest and folder. A ``source`` is
+    recorded in the manifest.
+    """
     check_argument(snapshot, SnapshotState, "snapshot", "a Snapshot: index.freeze(), sr.build_snapshot(…)")
     check_path(folder, "folder", "the path or URL of a snapshot folder")
     where = Location.of(folder)
@@ -124,28 +127,27 @@ def published(snapshot: SnapshotState, folder: Where) -> SnapshotState:
         for part in ("segments", "ids"):
             (where / part).make_folder()
         with locked(where):
-            return _publish(snapshot, where, revision)
+            return _publish(snapshot, where, revision, source)
     except OSError as error:
         raise SnapshotError(
             f"the snapshot cannot be written to {where}: {error.strerror or error}"
         ) from error
 
 
-def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) -> SnapshotState:
+def _publish(
+    snapshot: SnapshotState, folder: Location, revision: int | None, source: Source | None
+) -> SnapshotState:
     written: list[Segment] = []
     try:
         while True:
-            newest = (revisions(folder) or [0])[-1]
-            if revision is None and newest == MAX_REVISION:
-                raise SnapshotError(f"{folder} has the last revision, {newest}: publish to another folder")
-            number = newest + 1 if revision is None else revision
+            number = _next_revision(folder) if revision is None else revision
             is_there = _presence(folder)
             entries = [
                 _entry(snapshot, index, folder, number, written, is_there)
                 for index in range(len(snapshot.segments))
             ]
             try:
-                digest = write_manifest(folder, number, entries)
+                digest = write_manifest(folder, number, entries, source)
                 return replace(snapshot, revision=number, digest=digest, folder=folder)
             except RevisionExistsError:
                 if revision is not None:
@@ -156,6 +158,13 @@ def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) ->
             for file in (entry["file"], entry["ids"]["file"]):
                 (folder / file).delete()
         raise
+
+
+def _next_revision(folder: Location) -> int:
+    newest = max(revisions(folder), default=0)
+    if newest == MAX_REVISION:
+        raise SnapshotError(f"{folder} has the last revision, {newest}: publish to another folder")
+    return newest + 1
 
 
 def _presence(folder: Location) -> Callable[[str], bool]:
@@ -380,8 +389,12 @@ def _segment_table(segment: Segment) -> pa.Table:
     for name, array in arrays.items():
         if name == _SHARING and not len(array):
             continue
-        values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES.get(name, array.dtype)))
-        columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+        # From buffers, because pa.array looks for many other kinds of input first.
+        type_ = _SEGMENT_SCHEMA.field(name).type
+        data = np.ascontiguousarray(array, DTYPES.get(name, np.int32)).reshape(-1)
+        values = pa.Array.from_buffers(type_.value_type, len(data), [None, pa.py_buffer(data)])
+        bounds = pa.py_buffer(np.array([0, len(data)], np.int64))
+        columns[name] = pa.Array.from_buffers(type_, 1, [None, bounds], children=[values])
     return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})
 
 

@@ -2,7 +2,7 @@
 
 A revision exists as soon as its manifest does; until then its files have no effect. A manifest is never
 overwritten. It contains the SHA-256 of the canonical JSON of its other fields, so that any changed bit is
-detected. `format` describes the fields.
+detected. `format` describes the fields. That of a registry's revision also has its `Source`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,11 @@ from selectroute.storage.location import Where
 
 FORMAT = 4
 """Version of the format that is written and read."""
+
+Source = Mapping[str, str]
+"""Registry that a revision was published from: its id as ``registry``, and as ``digest`` that of its log up to
+the revision, in hex.
+"""
 
 MAX_MANIFEST_BYTES = 16 << 20
 MAX_REVISION = 2**63 - 1
@@ -64,6 +69,18 @@ def published_digest(folder: Where, revision: int) -> str:
     return str(read_manifest(Location.of(folder), revision)["sha256"])
 
 
+def source_of(folder: Location, revision: int) -> Source | None:
+    """Return the registry that a revision was published from, None if its manifest has none. Raises
+    `SnapshotError`.
+    """
+    source = read_manifest(folder, revision).get("source")
+    if source is None:
+        return None
+    if not isinstance(source, dict) or {type(source.get(name)) for name in ("registry", "digest")} != {str}:
+        raise SnapshotError(f"{manifest_of(folder, revision)} names no registry; publish the snapshot again")
+    return source
+
+
 def read_manifest(folder: Location, revision: int) -> dict[str, Any]:
     """Return the checked manifest of a revision. Raises `SnapshotError`."""
     path = manifest_of(folder, revision)
@@ -91,9 +108,13 @@ def read_manifest(folder: Location, revision: int) -> dict[str, Any]:
     return checked
 
 
-def write_manifest(folder: Location, revision: int, segments: list[dict[str, Any]]) -> str:
+def write_manifest(
+    folder: Location, revision: int, segments: list[dict[str, Any]], source: Source | None = None
+) -> str:
     """Write a revision's manifest, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
     manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
+    if source is not None:
+        manifest["source"] = dict(source)
     manifest["sha256"] = _self_digest(manifest)
     try:
         manifest_of(folder, revision).put_new(_canonical(manifest))

@@ -128,6 +128,20 @@ class Transaction:
         self._marks = (0, 0)
         self._known_tokens: set[str] = set()
 
+    @property
+    def changed(self) -> dict[str, Subscription | None] | None:
+        """Last state of each subscription that was changed, None if it is removed; None if not all changes
+        went through `log`.
+        """
+        if self.head.changes - self.before.changes != len(self._rows):
+            return None
+        return {id: None if state is None else state.subscription for id, state in self._now.items()}
+
+    @property
+    def characters(self) -> int:
+        """Size of the changed subscriptions as JSON."""
+        return sum(len(state.body) for state in self._now.values() if state is not None)
+
     def check_known(self, by: Permission) -> None:
         """Check that a caller's token is not revoked. Raises `AuthError`."""
         if by.token is not None and by.token not in self._known_tokens:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 import selectroute as sr
 from selectroute.index.build import build as build_module
 from selectroute.index.build.build import SEGMENT_ROWS
 from selectroute.index.change import merge as merge_module
-from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.change.delta import Add, Delta, Remove, Replace
 from selectroute.index.change.merge import (
     DEAD_SHARE,
     MOST_SEGMENTS,
@@ -19,8 +20,10 @@ from selectroute.index.change.merge import (
     merge_size,
     merged,
     merged_part,
+    merged_with,
     rolled_in,
 )
+from selectroute.index.publisher import Publisher
 from selectroute.index.verify.verify import verify_snapshot
 from selectroute.selector.limits import UNLIMITED
 from tests.support.merging import merge
@@ -79,6 +82,43 @@ def test_what_changes_during_a_merge_is_rolled_in(seed, most_rows):
     assert live_ids(result) == sorted(live) and len(result) == len(live)
     messages = random_messages(chance, 25)
     assert found(result, messages) == [expected(live, message) for message in messages]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_changes_merged_at_once_are_the_same_as_changed_and_then_merged(seed):
+    chance = Random(seed)
+    live: dict[str, tuple[str, str | None]] = {}
+    snapshot = sr.Index().freeze()
+    for _ in range(5):
+        snapshot = snapshot.changed(random_changes(chance, live, chance.choice([1, 9, 30])))
+    # Each subscription changes once.
+    changes = list({one.id: one for one in random_changes(chance, dict(live), 40)}.values())
+    changes = [one for one in changes if isinstance(one, Add) != (one.id in live)]
+    delta = Delta(snapshot, changes, UNLIMITED)
+    assert delta.is_plain and changes
+    after = snapshot.changed(changes)
+    assert merge_due(snapshot, 0, delta) == merge_due(after)
+    for first in range(len(snapshot.segments)):
+        assert merge_size(snapshot, first, delta) == merge_size(after, first)
+        wanted = merged(after, first, merged_part(after, first))
+        made = merged_with(delta, first)
+        verify_snapshot(made)
+        assert made.subscriptions == wanted.subscriptions
+        assert len(made.segments) == len(wanted.segments)
+        for one, other in zip(made.segments, wanted.segments, strict=True):
+            assert one.rows == other.rows and one.removed.tolist() == other.removed.tolist()
+            assert all(np.array_equal(*each) for each in zip(one.tables, other.tables, strict=True))
+
+
+def test_a_wrong_selector_merged_at_once_raises_its_own_error(tmp_path):
+    with Publisher(tmp_path, limits=UNLIMITED) as publisher:
+        publisher.apply([Add("a", "x = 1")])
+        before = publisher.snapshot
+        for wrong in (Add("b", "x = "), Add("a", "x = 2"), Replace("c", "x = 1"), Remove("c")):
+            with pytest.raises(sr.SelectRouteError) as error:
+                publisher.apply([wrong])
+            assert not isinstance(error.value, sr.BuildError)
+        assert publisher.snapshot is before
 
 
 def test_deltas_that_a_merge_does_not_concern_stay_the_same_objects():
