@@ -8,6 +8,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from selectroute.index.destination import (
     FILES,
     FILES_REFUSED,
@@ -26,6 +29,8 @@ from selectroute.selector.extended import ExtendedSelectionError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TopicFilter
+
+Counts = npt.NDArray[np.int64]
 
 MAX_LABELS: Final = 64
 MAX_LABEL_NAME: Final = 63
@@ -71,10 +76,27 @@ class Budget:
         """
         self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
         if self._most is not None and self._spent > self._most:
-            raise TooCostlyError(
-                f"the selectors expand to more than {self._most:,} conditions beyond the written ones: "
-                "write fewer ORs inside ANDs, or send the subscriptions in smaller parts"
-            )
+            raise self.error
+
+    def spend_all(self, literals: Counts, lengths: Counts) -> int | None:
+        """Charge many subscriptions, as `spend` does each. Return the first one that exceeds the budget, None
+        if none does.
+        """
+        costs = np.maximum(0, literals - np.maximum(PLAIN_LITERALS, lengths // _SHORTEST_LITERAL))
+        spent = self._spent + np.cumsum(costs)
+        if len(spent):
+            self._spent = int(spent[-1])
+        if self._most is None or self._spent <= self._most:
+            return None
+        return int(np.argmax(spent > self._most))
+
+    @property
+    def error(self) -> TooCostlyError:
+        """Error of a subscription that exceeds the budget."""
+        return TooCostlyError(
+            f"the selectors expand to more than {self._most:,} conditions beyond the written ones: "
+            "write fewer ORs inside ANDs, or send the subscriptions in smaller parts"
+        )
 
 
 class Checks:
@@ -100,7 +122,11 @@ class Checks:
 
     def charge(self, spec: SubscriptionSpec, budget: Budget) -> None:
         """Charge a checked specification to a budget. Raises `TooCostlyError`."""
-        budget.spend(self._literals[_decisive(spec)], len(spec.selector) + len(spec.topic or ""))
+        budget.spend(self.literals(spec), len(spec.selector) + len(spec.topic or ""))
+
+    def literals(self, spec: SubscriptionSpec) -> int:
+        """Return the number of literals in the clauses of a checked specification."""
+        return self._literals[_decisive(spec)]
 
     def knows(self, spec: SubscriptionSpec) -> bool:
         """Return whether the check of this specification is cached."""

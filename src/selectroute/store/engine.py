@@ -8,6 +8,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -97,6 +98,7 @@ class Store:
         self.url = _checked_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writer = threading.Lock()
+        self._truncation = ThreadPoolExecutor(1, "selectroute-truncate-log")
         self._metadata = metadata
         self.head = Head(self.path) if self.is_sqlite else None
         # Read before the database: commits acknowledged after this read are in the database.
@@ -268,7 +270,8 @@ class Store:
     def writing(self, *, bulk: bool = False) -> Iterator[Connection]:
         """Begin the write transaction: committed when the block ends, rolled back when the block raises.
 
-        With `bulk`, for many changes, SQLite uses a larger cache and truncates its log afterwards.
+        With `bulk`, for many changes, SQLite uses a larger cache, and its log is truncated afterwards by a
+        thread: copying it takes a second for a million rows.
         """
         self._acquire()
         try:
@@ -284,10 +287,15 @@ class Store:
                         yield connection
                 finally:
                     if bulk and self.is_sqlite:
-                        self._clear_up(connection)
+                        driver: Any = connection.connection.driver_connection
+                        with suppress(sqlite3.Error):
+                            driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self.check_file()  # a commit to a removed file is not acknowledged
         finally:
             self._writer.release()
+            if bulk and self.is_sqlite:
+                with suppress(RuntimeError):  # the store is being closed
+                    self._truncation.submit(self._truncate_log)
 
     def single(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run one statement as a write transaction and return its rows as the driver does (SQLite: true is
@@ -310,14 +318,14 @@ class Store:
         if not self._writer.acquire(timeout=BUSY_SECONDS):
             raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
 
-    def _clear_up(self, connection: Connection) -> None:
-        """Restore the usual cache after a bulk transaction, and truncate its log of hundreds of megabytes."""
-        driver: Any = connection.connection.driver_connection
+    def _truncate_log(self) -> None:
+        """Truncate the log of hundreds of megabytes that a bulk transaction leaves."""
         # On a full disk, or with an open reader, a later commit clears up: it does not wait for a publisher
         # that reads a million rows. The connection stays open: once the last one is closed, a full disk
         # admits no new one, not even to read.
-        with suppress(sqlite3.Error):
-            driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        with suppress(StoreError), named_errors(), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # copies it while others write
             driver.execute("PRAGMA busy_timeout = 0")
             try:
                 driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -328,6 +336,7 @@ class Store:
         """Close all connections."""
         with self._writer:
             self._autocommit.close()
+        self._truncation.shutdown()
         self.engine.dispose()
 
 

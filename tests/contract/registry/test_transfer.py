@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import inspect
 
 import selectroute as sr
-from selectroute.registry.bulk import staging, transfer
+from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.bulk import checking, helpers, staging, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -22,7 +23,8 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.model import Status, SubscriptionSpec
 from selectroute.registry.registry import Registry
-from selectroute.topics.filter import InvalidTopicFilterError
+from selectroute.selector.limits import Limits
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 
 @pytest.fixture(params=[(3, 2), (staging._CHECKED_AT_ONCE, transfer.BLOCK)], autouse=True)
@@ -30,6 +32,13 @@ def blocks(request, monkeypatch):
     """Also so small that every import has several."""
     monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", request.param[0])
     monkeypatch.setattr(transfer, "BLOCK", request.param[1])
+
+
+@pytest.fixture
+def helped(monkeypatch):
+    """Helpers from the first block on, also on one core."""
+    monkeypatch.setattr(helpers, "ALONE", 0)
+    monkeypatch.setattr(helpers.os, "sched_getaffinity", lambda _: range(3))
 
 
 LINES = [
@@ -51,6 +60,65 @@ def test_lines_become_subscriptions_of_one_revision(registry):
     assert registry.list(label="k=v").items == [a]
     assert {change.revision for change in registry.changes()} == {1}
     registry.verify()
+
+
+def test_helpers_find_what_one_process_finds(registry, helped):
+    lines = [*LINES, *(f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(200))]
+    assert registry.import_(lines).rows == 204
+    a, b, c = (registry.get(id) for id in "abc")
+    assert (a.selector, a.topic, dict(a.labels), a.name) == ("x = 1", "t/+", {"k": "v"}, "first")
+    assert (b.status, c.selector) == (Status.PAUSED, "name = 'Æ'")
+    assert all(registry.get(f"s{number}").selector == f"x = {number}" for number in range(200))
+    logged = [change.id for change in registry.changes(limit=1_000)]
+    assert logged[:2] == ["a", "b"] and logged[3:] == ["c", *(f"s{number}" for number in range(200))]
+
+
+def test_an_invalid_line_is_named_although_a_helper_finds_it(registry, helped, blocks):
+    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
+    lines[41] = '{"selector": "x = "}'
+    with pytest.raises(ImportLineError) as caught:
+        registry.import_(lines)
+    assert [one.line for one in caught.value.problems] == [42]
+    assert type(caught.value.cause) is sr.InvalidSelectorError and not len(registry)
+
+
+def test_helpers_know_the_limits_and_the_permission(url, helped):
+    lines = [f'{{"id": "s{number}", "topic": "a/{number}"}}' for number in range(60)]
+    lines[41] = '{"id": "b", "topic": "b"}'
+    lines[50] = '{"id": "c", "topic": "a", "selector": "' + "((((x = 1))))" + '"}'
+    by = Permission((TopicFilter.parse("a/#"),))
+    with Registry.open(url, limits=Limits(nesting=3)) as registry:
+        with pytest.raises(ImportLineError, match="permits only topic filters within a/#"):
+            registry.import_(lines, by=by)
+        lines[41] = lines[0].replace("s0", "t0")
+        with pytest.raises(ImportLineError, match="line 51: .*nested"):
+            registry.import_(lines, by=by)
+        lines[50] = ""
+        assert registry.import_(lines, by=by).rows == 59
+
+
+def test_a_helper_that_ends_loses_no_line(registry, helped, monkeypatch):
+    made = []
+    real = helpers._Helper
+
+    def ended(*given):
+        made.append(real(*given))
+        made[-1]._process.kill()
+        return made[-1]
+
+    monkeypatch.setattr(helpers, "_Helper", ended)
+    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
+    assert registry.import_(lines).rows == len(registry) == 60
+    assert made and not any(one.is_alive for one in made[:1])
+
+
+def test_without_room_for_a_process_an_import_works_alone(registry, helped, monkeypatch):
+    def refused(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(helpers, "_Helper", refused)
+    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
+    assert registry.import_(lines).rows == len(registry) == 60
 
 
 def test_what_is_imported_is_what_would_be_registered(registry):
@@ -166,7 +234,7 @@ def test_the_first_lines_that_cannot_be_are_named_together(registry, monkeypatch
         ('{"dialect": "\\ud800"}', InvalidSpecError, "/dialect"),
         ('{"destination": {"kind": "mail"}}', InvalidSpecError, "/destination/kind"),
         ('{"destination": {"kind": "kafka"}}', InvalidSpecError, "/destination/name"),
-        ('{"selector": "a = \'' + "x" * staging.MAX_LINE + "'\"}", TooLargeError, None),
+        ('{"selector": "a = \'' + "x" * checking.MAX_LINE + "'\"}", TooLargeError, None),
     ],
 )
 def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry, line, cause, pointer):
@@ -275,7 +343,7 @@ def test_an_import_without_room_for_its_temporary_file_is_refused_and_can_be_mad
     def full(*given, **named):
         if when == "made":
             raise OSError(28, "No space left on device")
-        return io.TextIOWrapper(io.FileIO("/dev/full", "w"))
+        return io.BufferedWriter(io.FileIO("/dev/full", "w"))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(ReadOnlyError, match="no temporary file can be written: No space left on device"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.registry.bulk import staging, transfer
+from selectroute.registry.bulk import checking, transfer
 from selectroute.registry.log.rows import added_rows, body_of, from_body, view_row
 from selectroute.registry.log.transaction import LogRow, chained_adds, chained_row
 from selectroute.registry.model import Destination, Status, Subscription, time_text
@@ -81,10 +81,10 @@ def test_a_line_is_read_or_refused_as_by_the_standard_library(line):
         wanted = json.loads(line)
     except ValueError as error:
         with pytest.raises(ValueError) as found:
-            staging._parsed(line)
+            checking._parsed(line)
         assert str(found.value) == str(error)
     else:
-        assert json.dumps(staging._parsed(line)) == json.dumps(wanted)  # NaN is not equal to itself
+        assert json.dumps(checking._parsed(line)) == json.dumps(wanted)  # NaN is not equal to itself
 
 
 @given(_SUBSCRIPTIONS, st.none() | st.sampled_from(Status))
@@ -94,9 +94,9 @@ def test_a_line_of_the_file_has_the_body_that_would_be_registered(one, status):
         return  # refused before
     if one.topic is not None and any("\ud800" <= mark <= "\udfff" for mark in one.topic):
         return  # likewise
-    line = staging._Line(7, one.id, one.spec, status)
+    line = checking._Line(7, one.id, one.spec, status)
     now = one.to_json()["created"]
-    found = staging._staged(staging._text(line, one.seltype, now))
+    found = checking.Staged.of(checking._text(line, one.seltype, now))
     assert found.body == body_of(replace(one, labels=dict(sorted(one.labels.items()))))
     assert (found.number, found.status, found.id, found.name) == (7, status, one.id, one.name)
     assert dict(found.labels) == dict(one.labels)

@@ -151,7 +151,10 @@ def test_a_bulk_transaction_does_not_wait_for_a_reader(tmp_path):
             assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == engine.BUSY_SECONDS * 1_000
         with store.writing(bulk=True) as connection:  # nobody reads: the log of both is cleared up
             connection.execute(delete(number))
-    assert log.stat().st_size == 0
+        with store.reading() as connection:
+            assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -engine._CACHE_KIB
+        store._truncation.shutdown()
+        assert log.stat().st_size == 0
     store.close()
 
 

@@ -17,7 +17,8 @@ from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.build.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, LineProblem
-from selectroute.registry.bulk.staging import ACTIVE, Stage, Staged
+from selectroute.registry.bulk.checking import ACTIVE, Staged
+from selectroute.registry.bulk.staging import Stage
 from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision

@@ -1,0 +1,234 @@
+"""Check of the lines of an import, block by block: a function of lines, for any process.
+
+Selectors are parsed once for each shape. The result has a line of text for each subscription, which the stage
+keeps and `Staged.of` reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import repeat
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index.build.build import Checked, check_subscriptions, paused_collector
+from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
+from selectroute.index.jsonl import not_json
+from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, TooLargeError
+from selectroute.registry.log.revision import new_id
+from selectroute.registry.log.rows import body_text, label_text, topic_key
+from selectroute.registry.model import Status, SubscriptionSpec, time_text
+from selectroute.registry.specification import Checks, Counts, check_fields, check_id, wrong_seltype
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import MAX_LINE, Limits
+
+_STATUSES: Final = [*Status]  # a list: the compared value may be unhashable
+
+_DECODER: Final = json.JSONDecoder()
+
+ACTIVE: Final = Status.ACTIVE.value
+"""Status of a line that gives none."""
+
+Line = tuple[int, str | bytes]
+"""Line of an import, and its number."""
+
+
+class CheckedLines(NamedTuple):
+    """Checked lines: of each its number in the import, the number of literals in its clauses, and the length
+    of its selector and topic filter in characters, int64[lines]; and the text for the stage, a line each,
+    UTF-8.
+    """
+
+    numbers: Counts
+    literals: Counts
+    lengths: Counts
+    text: bytes | pa.Buffer
+
+
+class Staged(NamedTuple):
+    """Staged line: its number in the import, its status if given, and its subscription."""
+
+    number: int
+    status: str | None
+    id: str
+    name: str
+    topic_key: str | None
+    dialect: str
+    labels: Mapping[str, str]
+    body: str
+
+    @classmethod
+    def of(cls, line: str) -> Staged:
+        """Invert `_text`."""
+        number, status, id, name, topic, dialect, labels, body = line[:-1].split("\t", 7)
+        key = topic[1:] if topic else None
+        given = _labels(labels) if labels else {}
+        return cls(int(number), status or None, id, name, key, dialect, given, body)
+
+
+class _Line(NamedTuple):
+    number: int
+    id: str
+    spec: SubscriptionSpec
+    status: Status | None
+    """None if the line gives none."""
+
+
+def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> CheckedLines:
+    """Check lines, and the caller's permission for each; blank ones are left out. Raises `ImportLineError`
+    with all invalid lines, or the first `MAX_REPORTED`.
+    """
+    found: list[_Line] = []
+    wrong: list[LineProblem] = []
+    with paused_collector():
+        for number, line in block:
+            try:
+                if line.strip():
+                    found.append(_read(number, line, by))
+            except SelectRouteError as error:
+                wrong.append(LineProblem(number, error))
+                if len(wrong) == MAX_REPORTED:
+                    break
+        try:
+            types = _types(found, limits)
+        except ImportLineError as error:
+            wrong.extend(error.problems)
+        if wrong:
+            raise ImportLineError.of(wrong)
+        now = time_text(datetime.now(UTC))
+        text = "".join(map(_text, found, types.seltypes.to_pylist(), repeat(now)))
+        lengths = [len(line.spec.selector) + len(line.spec.topic or "") for line in found]
+        return CheckedLines(
+            np.array([line.number for line in found], np.int64),
+            types.literals,
+            np.array(lengths, np.int64),
+            text.encode(),
+        )
+
+
+def _read(number: int, line: str | bytes, by: Permission) -> _Line:
+    if len(line) > MAX_LINE:
+        raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
+    try:
+        data = _parsed(line if isinstance(line, str) else line.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpecError("", not_json(error)) from error
+    spec = SubscriptionSpec.from_json(data)
+    by.check_stored(spec)  # on the parsed line, which is what will be stored
+    check_fields(spec)
+    id, status = data.get("id"), data.get("status")
+    if id is not None and not isinstance(id, str):
+        raise InvalidSpecError("/id", "an id must be a string")
+    if status is not None and status not in _STATUSES:
+        raise InvalidSpecError("/status", "a status must be active or paused")
+    given = None if status is None else Status(status)
+    return _Line(number, new_id() if id is None else check_id(id), spec, given)
+
+
+def _parsed(text: str) -> Any:
+    """Return what a line of JSON says, as `json.loads` does, which takes twice as long for a short line: it
+    is called for errors and rare forms only.
+    """
+    try:
+        data, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return json.loads(text)
+    return data if text[end:] in ("", "\n") else json.loads(text)
+
+
+def _types(lines: list[_Line], limits: Limits) -> Checked:
+    """Check the selectors of these lines and return their types. Raises `ImportLineError` with all invalid
+    ones.
+    """
+    names = ("selector", "topic", "dialect", "seltype")
+    try:
+        columns = {
+            name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
+        }
+    except UnicodeEncodeError:  # a lone surrogate: the check of the line says where
+        return _checked_alone(lines, limits)
+    try:
+        found = check_subscriptions(
+            pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
+        )
+    except BuildError as error:
+        raise ImportLineError.of(
+            LineProblem(lines[row].number, _cause(lines[row], cause, limits))
+            for row, cause in error.causes.items()
+        ) from error
+    wrong = [
+        LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
+        for line, seltype in zip(lines, found.seltypes.to_pylist(), strict=True)
+        if line.spec.seltype not in (None, seltype)
+    ]
+    if wrong:
+        raise ImportLineError.of(wrong)
+    return found
+
+
+def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
+    """Return the error of a line as `Registry.register` would raise it."""
+    if isinstance(found, DuplicateSubscriptionError):
+        return IdTakenError(f"the id {line.id!r} is used twice")
+    try:
+        Checks(limits).checked(line.spec)
+    except SelectRouteError as error:
+        return error
+    return found
+
+
+def _checked_alone(lines: list[_Line], limits: Limits) -> Checked:
+    checks = Checks(limits)
+    types: list[str | None] = []
+    literals: list[int] = []
+    wrong: list[LineProblem] = []
+    for line in lines:
+        try:
+            types.append(checks.checked(line.spec).seltype)
+            literals.append(checks.literals(line.spec))
+        except SelectRouteError as error:
+            wrong.append(LineProblem(line.number, error))
+            if len(wrong) == MAX_REPORTED:
+                break
+    if wrong:
+        raise ImportLineError.of(wrong)
+    return Checked(pa.array(types, pa.string()), np.array(literals, np.int64))
+
+
+def _text(line: _Line, seltype: str, now: str) -> str:
+    """Return a line of the stage. Ids, names and keys of topics have no control characters; an empty topic is
+    not none.
+    """
+    number, id, spec, status = line
+    name = id if spec.name is None else spec.name
+    given = "" if status is None else status.value
+    labels = dict(sorted(spec.labels.items())) if len(spec.labels) > 1 else spec.labels
+    body = body_text(
+        id,
+        name,
+        spec.topic,
+        spec.selector,
+        spec.dialect,
+        seltype,
+        spec.destination,
+        given or ACTIVE,
+        labels,
+        now,
+        now,
+    )
+    topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
+    kept = label_text(labels) if labels else ""
+    return f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{kept}\t{body}\n"
+
+
+@lru_cache(maxsize=1_024)  # many subscriptions have the same ones
+def _labels(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = json.loads(text)
+    return MappingProxyType(found)
