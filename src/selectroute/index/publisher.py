@@ -45,6 +45,9 @@ from selectroute.storage.location import Where
 AT_ONCE = 512
 """Maximum other subscriptions that a change rewrites before it is published: some 40 ms."""
 
+_MERGE = "import os, sys; os.nice(10); from selectroute.index.change.merge import main; main(*sys.argv[1:])"
+"""Program of a process that merges. Matching has priority, also over its imports, half a second."""
+
 IN_THREAD = 8_192
 """Maximum subscriptions merged in this process; more would delay its other threads."""
 
@@ -264,8 +267,8 @@ class Publisher:
             merge.finished.set()
 
     def _merged_elsewhere(self, snapshot: Snapshot, first: int) -> Part:
-        # -P: `-m` would put the working directory first on the path, and import a numpy.py from there.
-        command = [sys.executable, "-P", "-m", "selectroute.index.change.merge"]
+        # -P: `-c` would put the working directory first on the path, and import a numpy.py from there.
+        command = [sys.executable, "-P", "-c", _MERGE]
         ended = subprocess.run(
             [*command, str(self.folder), str(snapshot.revision), str(first)], capture_output=True, check=False
         )

@@ -8,8 +8,8 @@
 The only state is the folder's newest revision: all later changes are published next. Several revisions of the
 registry may become one of the folder, but a revision is never split.
 
-``registry.json`` in the folder names its registry. Each manifest has the digest of the log up to its revision:
-lost changes are detected even if the revision has caught up again.
+``registry.json`` in the folder names its registry. Each manifest has the digest of the log up to its
+revision: lost changes are detected even if the revision has caught up again.
 """
 
 from __future__ import annotations
@@ -249,8 +249,8 @@ class RegistryPublisher:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
     def _check_log(self) -> None:
-        """Compare the digest of the log with that of the newest revision, or with the last one that an earlier
-        release recorded in ``registry.json``.
+        """Compare the digest of the log with that of the newest revision, or with the last one that an
+        earlier release recorded in ``registry.json``.
         """
         revision = max(revisions(self.folder), default=0)
         try:

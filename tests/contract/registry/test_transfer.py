@@ -91,7 +91,7 @@ def test_helpers_know_the_limits_and_the_permission(url, helped):
         with pytest.raises(ImportLineError, match="permits only topic filters within a/#"):
             registry.import_(lines, by=by)
         lines[41] = lines[0].replace("s0", "t0")
-        with pytest.raises(ImportLineError, match="line 51: .*nested"):
+        with pytest.raises(ImportLineError, match=r"line 51: .*nested"):
             registry.import_(lines, by=by)
         lines[50] = ""
         assert registry.import_(lines, by=by).rows == 59

@@ -71,7 +71,7 @@ class Remove:
 Change = Add | Replace | Remove
 
 _MANY = 64
-"""Minimum number of changes whose selectors are read by their shapes (measured: fewer are faster one by one)."""
+"""Minimum number of changes whose selectors are read by their shapes (measured: fewer are faster alone)."""
 
 
 class Delta:

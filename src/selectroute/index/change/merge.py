@@ -17,7 +17,6 @@ by piece.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,7 +52,7 @@ def merge_due(snapshot: SnapshotState, sealed: int = 0, delta: Delta | None = No
     rows = [segment.rows for segment in snapshot.segments]
     removed = [len(segment.removed) for segment in snapshot.segments]
     if delta is not None:
-        rows.append(delta.rows.num_rows)
+        rows.append(len(delta.rows))
         removed.append(len(delta.removed))
     if not sealed and sum(removed) * DEAD_SHARE > sum(rows):
         return 0
@@ -77,9 +76,9 @@ def merge_size(snapshot: SnapshotState, first: int, delta: Delta | None = None) 
     its changes.
     """
     size = int(snapshot.firsts[-1] - snapshot.firsts[first]) - sum(snapshot.deaths[first:])
-    if delta is None:
-        return size
-    return size + delta.rows.num_rows - int(np.count_nonzero(delta.removed >= snapshot.firsts[first]))
+    if delta is not None:
+        size += len(delta.rows) - int(np.count_nonzero(delta.removed >= snapshot.firsts[first]))
+    return size
 
 
 def merged_with(delta: Delta, first: int) -> SnapshotState:
@@ -165,7 +164,6 @@ def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -
 
 def main(folder: str, revision: str, first: str) -> None:
     """Merge in a separate process: write the merged part to the folder and its entries to standard output."""
-    os.nice(10)  # matching has priority
     snapshot = open_snapshot(folder, int(revision))
     kind = "delta" if int(first) else "base"
     # Written one by one: they need not fit memory together.
@@ -174,7 +172,3 @@ def main(folder: str, revision: str, first: str) -> None:
         for segment, rows in _segments(snapshot, int(first))
     ]
     json.dump(entries, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

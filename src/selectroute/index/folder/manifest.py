@@ -25,8 +25,8 @@ FORMAT = 4
 """Version of the format that is written and read."""
 
 Source = Mapping[str, str]
-"""Registry that a revision was published from: its id as ``registry``, and as ``digest`` that of its log up to
-the revision, in hex.
+"""Registry that a revision was published from: its id as ``registry``, and as ``digest`` that of its log up
+to the revision, in hex.
 """
 
 MAX_MANIFEST_BYTES = 16 << 20
