@@ -796,6 +796,7 @@ class Registry:
         written = False
         try:
             with self._transaction() as transaction:
+                transaction.look_up([name for one in units for name in one.names])
                 for one in units:
                     one.run(transaction)
                 transaction.finish()

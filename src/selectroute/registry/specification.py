@@ -104,6 +104,9 @@ class Checks:
 
     The cache keeps the result or error per selector and topic filter; unknown ones are checked on demand.
     `specs` are checked at once, up to the first invalid one. Raises `TooCostlyError` over the budget.
+
+    Attributes:
+        names: the names of the `specs`, as far as they are given.
     """
 
     def __init__(
@@ -112,12 +115,15 @@ class Checks:
         self._limits = limits
         self._known: dict[tuple[str | None, ...], str | SelectRouteError] = {}
         self._literals: dict[tuple[str | None, ...], int] = {}
+        self.names: list[str] = []
         budget = budget or Budget()
         for spec in specs:
             try:
                 self.checked(spec)
             except SelectRouteError:
                 break  # raised in order: an earlier operation may be refused for another reason
+            if spec.name is not None:
+                self.names.append(spec.name)
             self.charge(spec, budget)
 
     def charge(self, spec: SubscriptionSpec, budget: Budget) -> None:

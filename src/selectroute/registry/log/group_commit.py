@@ -51,6 +51,11 @@ class Unit(Generic[_T]):
         self._result: _T | None = None
         self._error: BaseException | None = None
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names that the change gives to subscriptions, as far as they are known."""
+        return self._checks.names
+
     def run(self, transaction: Transaction) -> None:
         """Make the change in a transaction. An error undoes it and is kept for the caller; those of the
         database, which end the transaction, are raised.

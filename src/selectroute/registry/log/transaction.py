@@ -23,6 +23,7 @@ from selectroute.registry.changes import From, Op
 from selectroute.registry.log.header_rows import read_counter, write_counter
 from selectroute.registry.log.rows import (
     ViewRow,
+    batched,
     subscription_of,
     subscriptions_with_state,
     topic_key,
@@ -36,6 +37,9 @@ from selectroute.store.inserts import insert_rows
 # Built once: building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
 _OF_NAME: Final = select(subscription.c.id).where(subscription.c.name == bindparam("given_name"))
+_OF_NAMES: Final = select(subscription.c.name, subscription.c.id).where(
+    subscription.c.name.in_(bindparam("given_names", expanding=True))
+)
 _UPDATE: Final = (
     update(subscription)
     .where(subscription.c.id == bindparam("of_id"))
@@ -118,6 +122,8 @@ class Transaction:
         """Subscriptions that were changed; None if removed."""
         self._names: dict[str, str] = {}
         """Names of `_now`, with their ids."""
+        self._owners: dict[str, str | None] = {}
+        """Names that were looked up, and the ids of their subscriptions in the database."""
         self._removed: dict[str, bool] = {}
         """Ids of subscriptions that were removed, even if they exist again."""
         self._replaced: list[_State] = []
@@ -178,12 +184,21 @@ class Transaction:
             self._stored[id] = None if row is None else subscription_of(row)
         return self._stored[id]
 
+    def look_up(self, names: list[str]) -> None:
+        """Look the owners of some names up together, which takes less time than one by one."""
+        if len(names) > 1:
+            for some in batched(names):
+                found = {name: id for name, id in self.connection.execute(_OF_NAMES, {"given_names": some})}
+                self._owners.update((name, found.get(name)) for name in some)
+
     def owner_of(self, name: str) -> str | None:
         """Return the id of the subscription of a name, None if the name is free."""
         if name in self._names:
             return self._names[name]
-        found = self.connection.execute(_OF_NAME, {"given_name": name}).scalar()
-        return None if found is None or found in self._now else str(found)
+        if name not in self._owners:
+            self._owners[name] = self.connection.execute(_OF_NAME, {"given_name": name}).scalar()
+        found = self._owners[name]
+        return None if found is None or found in self._now else found
 
     def paused_at(self, id: str) -> int:
         """Return the revision since which a paused subscription is paused."""
