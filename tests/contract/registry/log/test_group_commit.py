@@ -38,17 +38,20 @@ CHANGES = st.one_of(
 
 def unit_of(changes: list[Any], prefix: str) -> Unit[Any]:
     """Several changes as one revision."""
+    specs = [
+        SubscriptionSpec(
+            f"a = {label}",
+            topic=f"t/{label}" if label else None,
+            name=None if name is None else prefix + name,
+            labels={"l": str(label)} if label else {},
+        )
+        for _, _, name, label in changes
+    ]
 
     def work(revision: Revision) -> Any:
         done = []
-        for op, id, name, label in changes:
+        for (op, id, *_), spec in zip(changes, specs, strict=True):
             id = prefix + id
-            spec = SubscriptionSpec(
-                f"a = {label}",
-                topic=f"t/{label}" if label else None,
-                name=None if name is None else prefix + name,
-                labels={"l": str(label)} if label else {},
-            )
             if op in ("add", "register"):
                 done.append(revision.add(id if op == "add" else None, spec))
             elif op == "replace":
@@ -59,7 +62,7 @@ def unit_of(changes: list[Any], prefix: str) -> Unit[Any]:
                 done.append(getattr(revision, op)(id, None))
         return [one.revision for one in done]
 
-    return Unit(work, Checks(DEFAULT_LIMITS))
+    return Unit(work, Checks(DEFAULT_LIMITS, specs))
 
 
 def told(unit: Unit[Any], before: int) -> Any:
@@ -98,12 +101,13 @@ def state(registry: Registry, prefix: str, before: int) -> list[Any]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=8))
-def test_a_group_has_the_outcome_of_its_changes_one_after_the_other(registry, tmp_path, units):
+@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=8), st.integers(0, 4))
+def test_a_group_has_the_outcome_of_its_changes_one_after_the_other(registry, tmp_path, units, first):
     prefix = f"x{next(_numbers)}-"
     before = registry.revision
     together = [unit_of(one, prefix) for one in units]
-    registry.commit(together)
+    registry.commit(together[:first])
+    registry.commit(together[first:])
     with Registry.open(f"sqlite:///{tmp_path}/{prefix}.db") as alone:
         separate = [unit_of(one, prefix) for one in units]
         for one in separate:
