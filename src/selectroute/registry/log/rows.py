@@ -101,7 +101,9 @@ def _label_text(labels: tuple[tuple[str, str], ...]) -> str:
 
 def from_body(body: str, revision: int) -> Subscription:
     """Invert `body_of`. Raises ValueError, `InvalidSpecError`."""
-    return Subscription.from_json({**json.loads(body), "revision": revision})
+    data = json.loads(body)
+    data["revision"] = revision
+    return Subscription.from_json(data)
 
 
 class ViewRow(NamedTuple):
@@ -175,9 +177,9 @@ def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]
     first row that was altered, or before which one is missing.
     """
     for row in rows:
-        state = row.op, row.id, row.body, row.resume_from, row.paused_at, row.time
-        digest = chained(previous, row.revision, row.seq, *state)
-        if digest != row.digest:
+        *state, found = row  # the columns of the table
+        digest = chained(previous, *state)
+        if digest != found:
             raise DamagedError(
                 f"the table change is damaged at revision {row.revision!r}, change {row.seq!r}, or before it"
             )
@@ -187,16 +189,9 @@ def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]
 
 def change_of(row: Row[Any]) -> Change:
     """Return the change of a checked row of the log."""
-    return Change(
-        revision=row.revision,
-        op=row.op,
-        id=row.id,
-        subscription=None if row.op == "remove" else from_body(row.body, row.revision),
-        resume_from=row.resume_from,
-        paused_at=row.paused_at,
-        time=time_of(row.time),
-        digest=row.digest.hex(),
-    )
+    revision, _, op, id, body, resume_from, paused_at, time, digest = row
+    after = None if op == "remove" else from_body(body, revision)
+    return Change(revision, op, id, after, resume_from, paused_at, time_of(time), digest.hex())
 
 
 def batched(ids: Iterable[str]) -> Iterator[list[str]]:
