@@ -177,9 +177,9 @@ def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]
     first row that was altered, or before which one is missing.
     """
     for row in rows:
-        *state, found = row  # the columns of the table
-        digest = chained(previous, *state)
-        if digest != found:
+        state: tuple[Any, ...] = tuple(row)  # the columns of the table
+        digest = chained(previous, *state[:-1])
+        if digest != state[-1]:
             raise DamagedError(
                 f"the table change is damaged at revision {row.revision!r}, change {row.seq!r}, or before it"
             )
@@ -189,7 +189,8 @@ def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]
 
 def change_of(row: Row[Any]) -> Change:
     """Return the change of a checked row of the log."""
-    revision, _, op, id, body, resume_from, paused_at, time, digest = row
+    columns: tuple[Any, ...] = tuple(row)
+    revision, _, op, id, body, resume_from, paused_at, time, digest = columns
     after = None if op == "remove" else from_body(body, revision)
     return Change(revision, op, id, after, resume_from, paused_at, time_of(time), digest.hex())
 
