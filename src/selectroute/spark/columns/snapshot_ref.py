@@ -45,32 +45,42 @@ _is_frozen = False
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
 
 
-def open_once(ref: SnapshotRef, keep: int = _KEPT) -> Snapshot:
-    """Return the snapshot, opened at most once in this process while it is one of the ``keep`` last.
+def open_once(ref: SnapshotRef) -> Snapshot:
+    """Return the snapshot, opened at most once in this process while it is one of the last `_KEPT`.
 
     Raises:
-        SnapshotError: the snapshot is gone or damaged, or does not have the digest of the reference.
+        SnapshotError: as `open_snapshot`.
     """
     snapshot = _opened.get(ref)
     if snapshot is not None:
-        _freeze_loaded_objects()
+        freeze_loaded_objects()
     else:
-        folder = ref.folder
-        if folder.startswith(_SPARK_FILES):  # a different folder in each process
-            folder = SparkFiles.get(folder.removeprefix(_SPARK_FILES))
-        snapshot = Snapshot.open(folder, ref.revision)
-        if snapshot.digest != ref.digest:
-            raise SnapshotError(
-                f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
-                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
-            )
-        while len(_opened) >= keep:
+        snapshot = open_snapshot(ref)
+        while len(_opened) >= _KEPT:
             del _opened[next(iter(_opened))]
         _opened[ref] = snapshot
     return snapshot
 
 
-def _freeze_loaded_objects() -> None:
+def open_snapshot(ref: SnapshotRef) -> Snapshot:
+    """Open the snapshot of a reference; the caller keeps it.
+
+    Raises:
+        SnapshotError: the snapshot is gone or damaged, or does not have the digest of the reference.
+    """
+    folder = ref.folder
+    if folder.startswith(_SPARK_FILES):  # a different folder in each process
+        folder = SparkFiles.get(folder.removeprefix(_SPARK_FILES))
+    snapshot = Snapshot.open(folder, ref.revision)
+    if snapshot.digest != ref.digest:
+        raise SnapshotError(
+            f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
+            f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
+        )
+    return snapshot
+
+
+def freeze_loaded_objects() -> None:
     """Exclude all objects loaded by now from later garbage collections, in a worker.
 
     Spark's worker collects after each task. A walk through the objects of numba takes a tenth of a second,

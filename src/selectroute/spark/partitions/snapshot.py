@@ -41,14 +41,14 @@ from selectroute.index.errors import RevisionExistsError, SnapshotError, Snapsho
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_path
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 
 MAX_PARTITIONS = 4_096
 
 OPEN_PARTITIONS = 16
-"""Partitions that a worker keeps open, beside the rest: Spark gives it any of them in the next batch. Their
-files are mapped; what the system can't take back is four bytes for each subscription.
+"""Partitions that a worker keeps open for the exchange, beside the rest: Spark gives it any of them in the
+next batch. Their files are mapped; what the system can't take back is four bytes for each subscription.
 """
 _MANIFEST = re.compile(r"partitions-(0|[1-9][0-9]{0,18})\.json")
 
@@ -140,17 +140,18 @@ class PartitionedSnapshot:
         return path
 
     def addresses(self, messages: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by rows.
+        """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by
+        partitions, then by rows.
 
         A message that no partition can match is not among the rows. O(rows x tuples).
         """
         keys = MessageKeys(messages)
-        named = np.zeros((keys.rows, self.partitions), np.bool_)
+        named = np.zeros((self.partitions, keys.rows), np.bool_)
         for attributes in self.tuples:
             hashes, has = keys.of(attributes)
             rows = np.flatnonzero(has & in_use(self._keys, hashes))
-            named[rows, partition_of(hashes[rows], self.partitions)] = True
-        rows, partitions = np.nonzero(named)
+            named[partition_of(hashes[rows], self.partitions), rows] = True
+        partitions, rows = np.nonzero(named)
         return rows, partitions
 
     def rest(self) -> Snapshot | None:
@@ -176,15 +177,20 @@ def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt
     return found
 
 
+def whole_ordinals(part: Snapshot) -> npt.NDArray[np.int32]:
+    """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows], as a copy."""
+    return part.subscriptions["id"].cast(pa.int32()).to_numpy().copy()  # type: ignore[no-any-return]
+
+
 @lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
-    """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows]."""
-    whole: npt.NDArray[np.int32] = _open_part(ref).subscriptions["id"].cast(pa.int32()).to_numpy()
-    return whole
+    """Return the `whole_ordinals` of a partition that is open for the exchange."""
+    return whole_ordinals(_open_part(ref))
 
 
+@lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def _open_part(ref: SnapshotRef) -> Snapshot:
-    return open_once(ref, OPEN_PARTITIONS + 1)
+    return open_snapshot(ref)
 
 
 @lru_cache(maxsize=2)
