@@ -8,7 +8,7 @@ import pytest
 import selectroute as sr
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.from_messages import MIXED
-from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 
 SELECTORS = {
     "equal": "x = 'a'",
@@ -46,7 +46,7 @@ def test_a_column_without_a_value_is_as_good_as_none(type_):
     batch = pa.record_batch({"x": pa.nulls(3, type_), "y": y})
     assert found(snapshot, batch) == found(snapshot, pa.record_batch({"y": y}))
     assert found(snapshot, batch) == [["both", "null", "other"], ["null"], ["null"]]
-    assert list(Lanes(snapshot, Batch(batch)).lanes) == ["y"]
+    assert list(Lanes(snapshot, AttributeLanes(Batch(batch))).lanes) == ["y"]
 
 
 def test_a_slice_is_judged_by_its_own_rows():

@@ -13,6 +13,10 @@ import pyarrow as pa
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.batch import Batch
+from selectroute.match.encoding.lanes import AttributeLanes
+from selectroute.match.extended import judge_extended
+from selectroute.match.match import match_lanes
 from selectroute.spark.columns.snapshot_ref import freeze_loaded_objects, open_snapshot
 from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.snapshot import (
@@ -51,23 +55,24 @@ class MappedPartitions:
             SnapshotError: a partition is gone or damaged.
             ColumnTypeError: as `Snapshot.match`.
         """
-        rows = messages.num_rows
-        everyone = np.arange(rows)
-        addressed, partitions = self._snapshot.addresses(messages)
+        batch = Batch(messages)
+        lanes, everyone = AttributeLanes(batch), np.arange(batch.rows)
+        addressed, partitions = self._snapshot.addresses(lanes)
         firsts = np.searchsorted(partitions, np.arange(self._snapshot.partitions + 1))
         found: list[Lists] = []
         for partition, (part, whole) in self._parts.items():
-            numbers, some = everyone, messages
-            if partition < self._snapshot.partitions:
-                chosen = addressed[firsts[partition] : firsts[partition + 1]]
-                if len(chosen) == 0:
-                    continue
-                if len(chosen) < _NEARLY_ALL * rows:
-                    numbers, some = chosen, messages.take(pa.array(chosen))
-            matches = part.match(some, missing="ignore")
-            if len(matches.ordinals):
-                found.append(Lists(numbers, matches.offsets, matches.ordinals, whole))
-        return merge(rows, found, self._marked)
+            if partition == self._snapshot.partitions:
+                offsets, ordinals, _ = match_lanes(part, lanes)
+                offsets, ordinals, _ = judge_extended(part, batch, offsets, ordinals)
+                found.append(Lists(everyone, offsets, ordinals, whole))
+                continue
+            numbers = addressed[firsts[partition] : firsts[partition + 1]]
+            if len(numbers) >= _NEARLY_ALL * batch.rows:
+                numbers = everyone
+            if len(numbers):
+                some = lanes if numbers is everyone else lanes.some(numbers)
+                found.append(Lists(numbers, *match_lanes(part, some)[:2], whole))
+        return merge(batch.rows, found, self._marked)
 
     @cached_property
     def _marked(self) -> bool:

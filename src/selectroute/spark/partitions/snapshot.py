@@ -39,6 +39,7 @@ from selectroute.durable import disk
 from selectroute.durable.sealed_json import sealed
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.arguments import check_path
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
@@ -139,7 +140,7 @@ class PartitionedSnapshot:
             raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
         return path
 
-    def addresses(self, messages: pa.RecordBatch) -> tuple[Ints, Ints]:
+    def addresses(self, messages: AttributeLanes) -> tuple[Ints, Ints]:
         """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by
         partitions, then by rows.
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.batch import Batch
+from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.deliveries import list_array, list_offsets
 from selectroute.spark.columns.matches import Form, portions
@@ -102,7 +104,7 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
                 )
             )
-            rows, partitions = snapshot.addresses(messages)
+            rows, partitions = snapshot.addresses(AttributeLanes(Batch(messages)))
             used, starts = np.unique(partitions, return_index=True)
             placed = messages.take(pa.array(rows))
             lengths = np.diff(np.append(starts, len(rows)))
