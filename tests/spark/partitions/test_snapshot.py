@@ -87,7 +87,7 @@ def test_a_message_goes_only_where_its_keys_are_and_a_subscription_lies_only_the
     assert sum(parts.rows) == 1_000 and min(parts.rows[:4]) > 150 and parts.rows[-1] == 0
     known = pa.record_batch({"JMSType": [f"t{number}" for number in range(1_000)], "weight": [9] * 1_000})
     rows, _ = parts.addresses(lanes(known))
-    assert rows.tolist() == list(range(1_000)), "each goes to one partition"
+    assert sorted(rows.tolist()) == list(range(1_000)), "each goes to one partition"
     unknown = pa.record_batch({"JMSType": [f"u{number}" for number in range(1_000)], "weight": [9] * 1_000})
     rows, _ = parts.addresses(lanes(unknown))
     assert len(rows) < 120, "the keys of about 1 in 16 look as if they were in use"

@@ -148,7 +148,7 @@ def route(
             partition each. ``never``: each worker maps all partitions and matches its own messages; the
             machines need the memory for it. ``always``: no machine maps all, but all columns of the frame
             cross to Python, rows are returned in any order, and it takes two shuffles. ``auto``: no exchange
-            for at most 64 partitions that take at most half of the memory: in local mode that of this
+            for at most 128 partitions that take at most half of the memory: in local mode that of this
             machine; on a cluster, whose machines the driver does not see, an executor's
             ``spark.executor.memoryOverhead``.
         output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four

@@ -19,9 +19,9 @@ from selectroute.spark.partitions.snapshot import PartitionedSnapshot
 Exchange: TypeAlias = Literal["auto", "always", "never"]
 """Whether the messages are sent to the partitions by an exchange of Spark."""
 
-MOST_MAPPED: Final = 64
-"""Partitions that ``auto`` matches without an exchange. Each one that a batch of messages addresses is a call
-of the matcher, a tenth of a millisecond; for the exchange the messages of several batches are collected.
+MOST_MAPPED: Final = 128
+"""Partitions that ``auto`` matches without an exchange. A mapped one takes two file descriptors in each
+process, and those of the revision before may still be open: so half of the usual 1,024.
 """
 
 _SHARE: Final = 0.5

@@ -27,8 +27,8 @@ from selectroute.spark.partitions.snapshot import (
 )
 
 _NEARLY_ALL = 0.75
-"""Share of a batch from which all of it is matched with a partition: to copy the messages out takes a quarter
-of the time of matching them (measured on workloads Z and M, 3 and 58 columns).
+"""Share of a batch from which all of it is matched with a partition: the choice of rows takes up to a quarter
+of the time of matching them (measured on workload M, 58 columns).
 """
 
 
