@@ -11,8 +11,10 @@ import gc
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import SparkSession
@@ -40,6 +42,9 @@ _SPARK_FILES = "spark-files:"
 _KEPT = 2
 """Open snapshots: the newest revision and the one before, which a batch may still use."""
 
+_Ref = TypeVar("_Ref")
+_Opened = TypeVar("_Opened")
+
 _opened: dict[SnapshotRef, Snapshot] = {}
 _is_frozen = False
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
@@ -51,15 +56,20 @@ def open_once(ref: SnapshotRef) -> Snapshot:
     Raises:
         SnapshotError: as `open_snapshot`.
     """
-    snapshot = _opened.get(ref)
-    if snapshot is not None:
-        freeze_loaded_objects()
-    else:
-        snapshot = open_snapshot(ref)
-        while len(_opened) >= _KEPT:
-            del _opened[next(iter(_opened))]
-        _opened[ref] = snapshot
-    return snapshot
+    return keep_opened(_opened, ref, open_snapshot)
+
+
+def keep_opened(kept: dict[_Ref, _Opened], ref: _Ref, open_ref: Callable[[_Ref], _Opened]) -> _Opened:
+    """Return what a reference stands for: from ``kept``, or opened and kept there with the one before."""
+    opened = kept.get(ref)
+    if opened is not None:
+        _freeze_loaded_objects()
+        return opened
+    opened = open_ref(ref)
+    while len(kept) >= _KEPT:
+        del kept[next(iter(kept))]
+    kept[ref] = opened
+    return opened
 
 
 def open_snapshot(ref: SnapshotRef) -> Snapshot:
@@ -80,7 +90,7 @@ def open_snapshot(ref: SnapshotRef) -> Snapshot:
     return snapshot
 
 
-def freeze_loaded_objects() -> None:
+def _freeze_loaded_objects() -> None:
     """Exclude all objects loaded by now from later garbage collections, in a worker.
 
     Spark's worker collects after each task. A walk through the objects of numba takes a tenth of a second,

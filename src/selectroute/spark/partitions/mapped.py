@@ -17,7 +17,7 @@ from selectroute.match.columns.batch import Batch
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.match.extended import judge_extended
 from selectroute.match.match import match_lanes
-from selectroute.spark.columns.snapshot_ref import freeze_loaded_objects, open_snapshot
+from selectroute.spark.columns.snapshot_ref import keep_opened, open_snapshot
 from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
@@ -104,24 +104,14 @@ def _mark(parts: list[t.Array]) -> None:
         np.invert(part, out=part, where=several[part])
 
 
-_KEPT = 2
-"""Mapped revisions: the newest and the one before, which a batch may still use."""
-
 _mapped: dict[PartitionsRef, MappedPartitions] = {}
 
 
 def map_once(ref: PartitionsRef) -> MappedPartitions:
-    """Return the partitions, mapped at most once in this process while they are one of the last `_KEPT`.
+    """Return the partitions, mapped at most once in this process while they are the newest or those before,
+    which a batch may still use.
 
     Raises:
         SnapshotError: as `open_partitions`.
     """
-    mapped = _mapped.get(ref)
-    if mapped is not None:
-        freeze_loaded_objects()
-        return mapped
-    mapped = MappedPartitions(open_partitions(ref))
-    while len(_mapped) >= _KEPT:
-        del _mapped[next(iter(_mapped))]
-    _mapped[ref] = mapped
-    return mapped
+    return keep_opened(_mapped, ref, lambda ref: MappedPartitions(open_partitions(ref)))

@@ -7,8 +7,8 @@ can match the message: at most one for each combination of attributes in use. A 
 that most values of a message need no partition.
 
 Subscriptions without a key (no equality, EXTENDED, no selector) would have to be in every partition. They are
-in the *rest* instead, a snapshot of its own that is matched before the shuffle: once for each message, at no
-cost to partitions.
+in the *rest* instead, a snapshot of its own that is matched where messages are read: once for each message,
+before any shuffle.
 
 ::
 
@@ -152,7 +152,7 @@ class PartitionedSnapshot:
             hashes, has = keys.of(attributes)
             rows = np.flatnonzero(has & in_use(self._keys, hashes))
             named[partition_of(hashes[rows], self.partitions), rows] = True
-        partitions, rows = np.nonzero(named)
+        partitions, rows = map(np.ascontiguousarray, np.nonzero(named))
         return rows, partitions
 
     def rest(self) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""Steps of routing in partitions, in workers: functions of Arrow batches.
+"""Steps of routing in partitions by an exchange, in workers: functions of Arrow batches.
 
 `address` makes blocks of messages, `match` answers them, and `gather` gives the answers to the messages.
 """
