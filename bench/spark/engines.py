@@ -25,7 +25,15 @@ from bench.matching.engines import Built
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected, Oracle
 from bench.workloads.plain import Ints, Triples, messages, selectors, with_body
-from selectroute.spark import Output, local_session, match_files, publish_partitions, route, unpack
+from selectroute.spark import (
+    Exchange,
+    Output,
+    local_session,
+    match_files,
+    publish_partitions,
+    route,
+    unpack,
+)
 
 PARTITIONS: Final = (2, 8)
 FILE_ROWS = 25_000
@@ -177,18 +185,21 @@ class Route(_Ordinals):
 
 
 class Partitions(_Ordinals):
-    """`route` against the same rules in partitions, which are written when the engine is made."""
+    """`route` against the same rules in partitions, which are written when the engine is made; ``exchanged``
+    sends the messages to them.
+    """
 
-    def __init__(self, source: Source, count: int, built: Built, partitions: int) -> None:
+    def __init__(self, source: Source, count: int, built: Built, partitions: int, exchanged: bool) -> None:
         super().__init__(source, count, built)
-        self.name = f"partitions-{partitions}"
+        self.name = f"exchanged-{partitions}" if exchanged else f"partitions-{partitions}"
+        self._exchange: Exchange = "always" if exchanged else "auto"
         folder = mkdtemp(prefix=self.name, dir=source.checked.parent)
         self._parts = publish_partitions(built.snapshot, folder, partitions)
         self.bytes_a_rule = sum(self._parts.bytes) / len(self._parts)
 
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
-        return route(self.read(paths), self._parts).select("subscriptions")
+        return route(self.read(paths), self._parts, exchange=self._exchange).select("subscriptions")
 
 
 class Files(_Ordinals):
@@ -252,10 +263,11 @@ def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int
         "files-auto": lambda count: Files(source, count, built, "auto"),
     }
 
-    def in_partitions(partitions: int) -> Callable[[int], SparkEngine]:
-        return lambda count: Partitions(source, count, built, partitions)
+    def in_partitions(partitions: int, exchanged: bool) -> Callable[[int], SparkEngine]:
+        return lambda count: Partitions(source, count, built, partitions, exchanged)
 
-    made |= {f"partitions-{number}": in_partitions(number) for number in PARTITIONS}
+    made |= {f"partitions-{number}": in_partitions(number, False) for number in PARTITIONS}
+    made |= {f"exchanged-{number}": in_partitions(number, True) for number in PARTITIONS}
     workload = WORKLOADS[size.workload]
     if workload.triples is not None:
         rules = workload.triples(size.rules)

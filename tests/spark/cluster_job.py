@@ -63,7 +63,8 @@ def main(master: str, snapshots: str, partitions: str, messages: str) -> dict[st
     result = {
         "executors": len(executors(spark)),
         "shared folder": answers(route(df, snapshot)),
-        "partitions": answers(route(df, parts)),
+        "partitions": answers(route(df, parts, exchange="always")),
+        "partitions in each worker": answers(route(df, parts, exchange="never")),
     }
     paths = sorted(Path(messages).glob("*.parquet"))
     result["files"] = sorted(sorted(r.subscriptions) for r in match_files(spark, paths, snapshot).collect())

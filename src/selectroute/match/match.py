@@ -16,7 +16,7 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.match.compiled import compiling_alone
-from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.lanes import AttributeLanes, Lanes, SomeLanes
 from selectroute.match.encoding.short_strings import short_strings
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel.kernel import collect, emit
@@ -108,14 +108,25 @@ def match(
     batch = Batch(messages)
     if missing != "ignore":
         _report_missing(snapshot, batch, missing)
-    invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
-    with compiling_alone():
-        lanes = Lanes(snapshot, batch)
-        found = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
-        offsets, ordinals = _emitted(snapshot, found)
-    counters = Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
+    offsets, ordinals, counters = match_lanes(snapshot, AttributeLanes(batch))
     offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
     return Matches(offsets, ordinals, counters, refused, snapshot.ids)
+
+
+def match_lanes(
+    snapshot: SnapshotState, messages: AttributeLanes | SomeLanes
+) -> tuple[t.Array, t.Array, Counters]:
+    """Match the lanes of a batch, which several snapshots may share, or of some rows of it.
+
+    Returns offsets and ordinals as in `Matches`; those of EXTENDED subscriptions are found by topic alone.
+    """
+    rows = messages.rows
+    invalid = messages.invalid_names if snapshot.checks_names else np.zeros(rows, np.bool_)
+    with compiling_alone():
+        lanes = Lanes(snapshot, messages)
+        found = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
+        offsets, ordinals = _emitted(snapshot, found)
+    return offsets, ordinals, Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
 
 
 _MESSAGES = (

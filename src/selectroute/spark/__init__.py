@@ -35,6 +35,7 @@ from selectroute.spark.columns.snapshot_ref import distribute
 from selectroute.spark.frames.match_files import match_files
 from selectroute.spark.frames.route import deliveries, route
 from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
+from selectroute.spark.partitions.exchange import Exchange
 from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.spark.partitions.snapshot import PartitionedSnapshot
 from selectroute.spark.partitions.steps import PartitionError
@@ -56,6 +57,7 @@ __all__ = [
     "BindingError",
     "Cast",
     "DestinationNotFoundError",
+    "Exchange",
     "FanOut",
     "FrameInput",
     "JavaError",

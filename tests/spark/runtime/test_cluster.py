@@ -66,7 +66,7 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1]), snapshot, matched
 
 
-@pytest.mark.parametrize("way", ["shared folder", "Spark's files", "partitions"])
+@pytest.mark.parametrize("way", ["shared folder", "Spark's files", "partitions", "partitions in each worker"])
 def test_two_executors_route_as_one_process_matches(found, way):
     result, _, matched = found
     assert result["executors"] == 2

@@ -13,7 +13,7 @@ ENGINES = {
     "kernel", "expanded", "numpy", "c", "c-codes", "kernel-1", "match-one", "change", "index", "reference",
     "build",
     "join", "when", "noop-int", "noop-array", "noop-no-nulls", "route", "route-auto", "files", "files-auto",
-    "partitions-2", "partitions-8",
+    "partitions-2", "partitions-8", "exchanged-2", "exchanged-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
     "no-op", "fan-out",

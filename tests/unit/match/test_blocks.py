@@ -12,7 +12,7 @@ from selectroute.arrays import tables as t
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.plain import PlainColumn
 from selectroute.match.encoding.blocks import BLOCK
-from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 from selectroute.match.encoding.short_strings import fill, short_strings
 
 ROWS = 2 * BLOCK + 7
@@ -88,7 +88,7 @@ def test_every_block_is_matched_by_its_own_rows(more):
 @pytest.mark.parametrize("name", ["s", "JMSType", "n", "d"])
 def test_plain_columns_stand_beside_lanes(name):
     snapshot, batch = snapshot_of(SELECTORS), with_nulls(batch_of(ROWS), name)
-    lanes = Lanes(snapshot, Batch(batch)).lanes
+    lanes = Lanes(snapshot, AttributeLanes(Batch(batch))).lanes
     assert [isinstance(lanes[one], PlainColumn) for one in ("s", "JMSType", "n", "d")] == [
         one != name for one in ("s", "JMSType", "n", "d")
     ]

@@ -1,14 +1,21 @@
-"""What a batch leaves out: columns that are NULL in all of its rows."""
+"""Columns of a batch: what is left out, NULL in all of its rows, and the choice of some rows."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.match.columns.batch import Batch
-from selectroute.match.columns.from_messages import MIXED
-from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.columns.from_messages import MIXED, from_messages
+from selectroute.match.encoding.lanes import AttributeLanes, Lanes
+from selectroute.match.match import match_lanes
+from tests.support.strategies import checked_selectors, messages
 
 SELECTORS = {
     "equal": "x = 'a'",
@@ -46,7 +53,7 @@ def test_a_column_without_a_value_is_as_good_as_none(type_):
     batch = pa.record_batch({"x": pa.nulls(3, type_), "y": y})
     assert found(snapshot, batch) == found(snapshot, pa.record_batch({"y": y}))
     assert found(snapshot, batch) == [["both", "null", "other"], ["null"], ["null"]]
-    assert list(Lanes(snapshot, Batch(batch)).lanes) == ["y"]
+    assert list(Lanes(snapshot, AttributeLanes(Batch(batch))).lanes) == ["y"]
 
 
 def test_a_slice_is_judged_by_its_own_rows():
@@ -61,3 +68,38 @@ def test_a_slice_is_judged_by_its_own_rows():
 def test_a_column_without_a_value_is_null_whatever_its_type():
     batch = pa.record_batch({"x": pa.nulls(2, pa.list_(pa.int8()))})
     assert found(snapshot_of(**SELECTORS), batch) == [["null"], ["null"]]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(checked_selectors(), min_size=12, max_size=12),
+    st.lists(messages(), min_size=6, max_size=6),
+    st.lists(st.integers(0, 5), max_size=8),
+)
+def test_some_rows_of_a_batch_are_matched_as_in_the_whole(selectors, batch, rows):
+    snapshot = snapshot_of(**{f"s{number}": selector for number, selector in enumerate(selectors)})
+    columns = from_messages([*batch, *batch], snapshot.reads).slice(6)
+    whole = AttributeLanes(Batch(columns))
+    for chosen in (rows, [], range(6)):
+        some = whole.some(np.array(chosen, np.int64))
+        offsets, ordinals, _ = match_lanes(snapshot, some)
+        expected = snapshot.match(columns)
+        assert [ordinals[i:j].tolist() for i, j in pairwise(offsets)] == [
+            expected[row].tolist() for row in chosen
+        ]
+
+
+def test_rows_are_chosen_from_columns_with_few_values_and_from_strings_that_like_reads():
+    selectors = {f"like-{n}": f"x LIKE '%{n}_' AND y = 1" for n in range(30)} | SELECTORS
+    snapshot = snapshot_of(**selectors)
+    texts = [f"a{n % 100}" for n in range(3_000)]
+    x = pa.array([None if n % 7 == 0 else text for n, text in enumerate(texts)])
+    y = pa.array([n % 3 for n in range(3_000)])
+    rows = np.arange(5, 3_000, 2)
+    for column in (x, x.dictionary_encode(), x.fill_null("a")):
+        batch = pa.record_batch({"x": column, "y": y})
+        offsets, ordinals, _ = match_lanes(snapshot, AttributeLanes(Batch(batch)).some(rows))
+        expected = snapshot.match(batch.take(pa.array(rows)))
+        assert [sorted(ordinals[i:j].tolist()) for i, j in pairwise(offsets)] == [
+            sorted(own.tolist()) for own in expected
+        ]

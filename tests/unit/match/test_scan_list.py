@@ -11,7 +11,7 @@ import selectroute as sr
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.encoding import verdicts
-from selectroute.match.encoding.lanes import Lanes
+from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 from selectroute.match.encoding.verdicts import FEWEST_ROWS
 from selectroute.match.kernel.kernel import BLOCK
 
@@ -137,7 +137,7 @@ def asked(snapshot, values):
     """The cells for the verdicts on a column, and how many patterns have some."""
     batch = Batch(pa.record_batch({"s": values}))
     [segment] = snapshot.segments
-    columns = Lanes(snapshot, batch).columns(segment, [False] * batch.rows)
+    columns = Lanes(snapshot, AttributeLanes(batch)).columns(segment, [False] * batch.rows)
     return columns.cells, int(columns.patterns[:, 2].sum())
 
 

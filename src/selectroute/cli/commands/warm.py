@@ -45,7 +45,10 @@ def _warm_spark() -> None:
     from selectroute.kafka.batches.decode import HEADERS, decode
     from selectroute.kafka.batches.encode import encode
     from selectroute.kafka.batches.partitioner import key_hashes
+    from selectroute.match.columns.batch import Batch
+    from selectroute.match.encoding.lanes import AttributeLanes
     from selectroute.spark.partitions.keys import MessageKeys
+    from selectroute.spark.partitions.merge import Lists, merge
 
     key_hashes(pa.array([b"key"]))
     record = pa.RecordBatch.from_arrays(
@@ -55,4 +58,6 @@ def _warm_spark() -> None:
     own = {"own": (b"text", pa.array([1]), pa.array(["text"]))}
     (batch,) = encode(record, np.zeros(1, np.int64), 0, own)
     list(decode(batch.data, "topic", 0, 0))
-    MessageKeys(pa.record_batch({"name": ["value"]})).of(("name",))
+    MessageKeys(AttributeLanes(Batch(pa.record_batch({"name": ["value"]})))).of(("name",))
+    one, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
+    merge(2, [Lists(one, np.arange(2), ordinals, ordinals)], marked=True)

@@ -98,6 +98,14 @@ class Lane:
         """Return values of the lane's entries as one for each row of the column."""
         return values if self.rows is None else values[self.rows]
 
+    def some(self, rows: t.Array) -> Lane:
+        """Return the lane of these rows of the column, which shares its strings. O(rows)."""
+        if self.rows is not None:
+            return Lane(self.tags, self.bits, self.sizes, self.data, self.rows[rows])
+        # Without strings all sizes are 0.
+        sizes = self.sizes[rows] if len(self.data) else self.sizes[: len(rows)]
+        return Lane(self.tags[rows], self.bits[rows], sizes, self.data)
+
 
 _NO_BYTES = np.zeros(0, np.uint8)
 _NO_BYTES.flags.writeable = False  # as Arrow's buffers are: one type of array, one compiled kernel

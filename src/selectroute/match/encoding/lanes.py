@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -50,22 +51,44 @@ class Columns(NamedTuple):
 
 
 class AttributeLanes:
-    """Lanes of a batch by the names of attributes: columns, derived fields, levels of the topic."""
+    """Lanes of a batch by the names of attributes: columns, derived fields, levels of the topic.
+
+    Each is unpacked once, for all snapshots that read it.
+    """
 
     def __init__(self, batch: Batch) -> None:
+        self.rows = batch.rows
         self._batch = batch
         self._topics: TopicLevels | None = None
+        self._columns: dict[str, Lane | PlainColumn | None] = {}
+        self._lanes: dict[str, Lane | None] = {}
 
     def of(self, name: str) -> Lane | None:
         """Return the lane of an attribute, or None if no message has the attribute. O(rows).
 
         Raises `ColumnTypeError` for two columns of one name.
         """
-        found = self.column_of(name)
-        return found.unpacked() if isinstance(found, PlainColumn) else found
+        if name not in self._lanes:
+            found = self.column_of(name)
+            self._lanes[name] = found.unpacked() if isinstance(found, PlainColumn) else found
+        return self._lanes[name]
 
     def column_of(self, name: str) -> Lane | PlainColumn | None:
         """Return the same, but a plain column as it is."""
+        if name not in self._columns:
+            self._columns[name] = self._column(name)
+        return self._columns[name]
+
+    @cached_property
+    def invalid_names(self) -> t.Array:
+        """See `Batch.invalid_names`."""
+        return self._batch.invalid_names()
+
+    def some(self, rows: t.Array) -> SomeLanes:
+        """Return the lanes of these rows of the batch."""
+        return SomeLanes(self, rows)
+
+    def _column(self, name: str) -> Lane | PlainColumn | None:
         derived = derivation(name)
         if derived is None and name.startswith(PREFIX) and name != TOPIC:
             return field_lane(name.removeprefix(PREFIX), self._batch)
@@ -80,13 +103,36 @@ class AttributeLanes:
         return plain_column(name, column) or lane(name, column)
 
 
+class SomeLanes:
+    """Lanes of some rows of a batch, which share its strings; see `AttributeLanes`."""
+
+    def __init__(self, whole: AttributeLanes, rows: t.Array) -> None:
+        self.rows = len(rows)
+        self._whole = whole
+        self._numbers = rows
+
+    def of(self, name: str) -> Lane | None:
+        """Return the lane of an attribute. O(rows)."""
+        found = self._whole.of(name)
+        return None if found is None else found.some(self._numbers)
+
+    def column_of(self, name: str) -> Lane | None:
+        """Return the same: a choice of rows is not a plain column."""
+        return self.of(name)
+
+    @property
+    def invalid_names(self) -> t.Array:
+        """See `Batch.invalid_names`."""
+        return self._whole.invalid_names[self._numbers]
+
+
 class Lanes:
     """Columns that a snapshot reads, unpacked once for all segments, and their common text. Columns of NULLs
     are left out; with many kinds of messages these are most.
     """
 
-    def __init__(self, snapshot: SnapshotState, batch: Batch) -> None:
-        self.rows = batch.rows
+    def __init__(self, snapshot: SnapshotState, lanes: AttributeLanes | SomeLanes) -> None:
+        self.rows = lanes.rows
         self.lanes: dict[str, Lane | PlainColumn] = {}
         self.hashes: dict[str, t.Array] = {}
         """Hashes of the strings of each lane whose codes or distinct strings are needed."""
@@ -94,7 +140,7 @@ class Lanes:
         """Place of the strings of each lane with values in `text`."""
         self.strings: dict[str, Strings | None] = {}
         """Distinct strings of the lanes that LIKE reads."""
-        lanes = AttributeLanes(batch)
+        self._attributes = lanes
         texts: list[t.Array] = []
         length = 0
         for attribute in snapshot.attributes:
@@ -205,9 +251,12 @@ class Lanes:
     def _lane(self, name: str) -> Lane | None:
         """Return the lane of a column, unpacked once."""
         found = self.lanes.get(name)
-        if isinstance(found, PlainColumn):
-            found = self.lanes[name] = found.unpacked()
-        return found
+        if not isinstance(found, PlainColumn):
+            return found
+        unpacked = self._attributes.of(name)
+        assert unpacked is not None
+        self.lanes[name] = unpacked
+        return unpacked
 
     def _placed(self, name: str, lane: Lane) -> t.Array:
         """Return a lane's bits, with offsets of strings in `text`."""

@@ -11,8 +11,10 @@ import gc
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import SparkSession
@@ -40,33 +42,51 @@ _SPARK_FILES = "spark-files:"
 _KEPT = 2
 """Open snapshots: the newest revision and the one before, which a batch may still use."""
 
+_Ref = TypeVar("_Ref")
+_Opened = TypeVar("_Opened")
+
 _opened: dict[SnapshotRef, Snapshot] = {}
 _is_frozen = False
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
 
 
-def open_once(ref: SnapshotRef, keep: int = _KEPT) -> Snapshot:
-    """Return the snapshot, opened at most once in this process while it is one of the ``keep`` last.
+def open_once(ref: SnapshotRef) -> Snapshot:
+    """Return the snapshot, opened at most once in this process while it is one of the last `_KEPT`.
+
+    Raises:
+        SnapshotError: as `open_snapshot`.
+    """
+    return keep_opened(_opened, ref, open_snapshot)
+
+
+def keep_opened(kept: dict[_Ref, _Opened], ref: _Ref, open_ref: Callable[[_Ref], _Opened]) -> _Opened:
+    """Return what a reference stands for: from ``kept``, or opened and kept there with the one before."""
+    opened = kept.get(ref)
+    if opened is not None:
+        _freeze_loaded_objects()
+        return opened
+    opened = open_ref(ref)
+    while len(kept) >= _KEPT:
+        del kept[next(iter(kept))]
+    kept[ref] = opened
+    return opened
+
+
+def open_snapshot(ref: SnapshotRef) -> Snapshot:
+    """Open the snapshot of a reference; the caller keeps it.
 
     Raises:
         SnapshotError: the snapshot is gone or damaged, or does not have the digest of the reference.
     """
-    snapshot = _opened.get(ref)
-    if snapshot is not None:
-        _freeze_loaded_objects()
-    else:
-        folder = ref.folder
-        if folder.startswith(_SPARK_FILES):  # a different folder in each process
-            folder = SparkFiles.get(folder.removeprefix(_SPARK_FILES))
-        snapshot = Snapshot.open(folder, ref.revision)
-        if snapshot.digest != ref.digest:
-            raise SnapshotError(
-                f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
-                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
-            )
-        while len(_opened) >= keep:
-            del _opened[next(iter(_opened))]
-        _opened[ref] = snapshot
+    folder = ref.folder
+    if folder.startswith(_SPARK_FILES):  # a different folder in each process
+        folder = SparkFiles.get(folder.removeprefix(_SPARK_FILES))
+    snapshot = Snapshot.open(folder, ref.revision)
+    if snapshot.digest != ref.digest:
+        raise SnapshotError(
+            f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
+            f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
+        )
     return snapshot
 
 

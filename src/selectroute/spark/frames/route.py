@@ -47,6 +47,7 @@ from selectroute.spark.columns.deliveries import Pairs, pairs
 from selectroute.spark.columns.matches import (
     IDS,
     TYPES,
+    Form,
     Output,
     OutputError,
     check_output,
@@ -59,12 +60,13 @@ from selectroute.spark.columns.matches import read as read_ordinals
 from selectroute.spark.columns.read_columns import read_columns
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.following import all_columns, current
+from selectroute.spark.partitions.exchange import Exchange, check_exchange, needs_exchange
+from selectroute.spark.partitions.mapped import MappedPartitions, map_once
 from selectroute.spark.partitions.publish import partitioned
 from selectroute.spark.partitions.route import route_partitioned
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
-    open_partitions,
     partitioned_revisions,
 )
 from selectroute.spark.partitions.steps import PartitionError
@@ -107,6 +109,7 @@ def route(
     binding: Binding | None = None,
     *,
     partitions: int | None = None,
+    exchange: Exchange = "auto",
     output: Output | None = None,
     missing: Missing = "warn",
     strict: bool = False,
@@ -131,9 +134,8 @@ def route(
             column ``a`` is ``a.b``; its type is the property's type, NULL is NULL, and an identifier without
             a column is NULL. Names that begin with ``@`` belong to the frame.
         snapshot: the snapshot to match with; an unpublished one is published to a temporary folder on this
-            machine. One from `publish_partitions` is never loaded whole (see ``partitions``): its partitions
-            are mapped by the tasks that match them. Then all columns of the frame cross to Python, and rows
-            are returned in any order.
+            machine. One from `publish_partitions` is mapped by the workers, in whole or by partitions: see
+            ``exchange``.
             In a stream, it stays the snapshot of every micro-batch, which is logged (logger ``selectroute``,
             INFO), and so does the newest revision in partitions, if the path is of such a folder. The path
             of a snapshot folder means its newest revision; a streaming frame *follows* it:
@@ -142,6 +144,13 @@ def route(
             selector may name cross to Python: drop those that no selector needs.
         binding: the columns of identifiers whose names differ.
         partitions: cut the snapshot into this many partitions first, in a temporary folder on this machine.
+        exchange: for a snapshot in partitions, whether Spark sends the messages to tasks that map one
+            partition each. ``never``: each worker maps all partitions and matches its own messages; the
+            machines need the memory for it. ``always``: no machine maps all, but all columns of the frame
+            cross to Python, rows are returned in any order, and it takes two shuffles. ``auto``: no exchange
+            for at most 128 partitions that take at most half of the memory: in local mode that of this
+            machine; on a cluster, whose machines the driver does not see, an executor's
+            ``spark.executor.memoryOverhead``.
         output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four
             little-endian bytes each: cheaper from some 32 per message. ``auto`` chooses the form that is
             expected to be cheaper for the snapshot; `explain_output` returns the choice and its reason.
@@ -157,9 +166,12 @@ def route(
         BindingError: a column is missing, ambiguous, or already named ``subscriptions``.
         MissingColumnError: see ``missing``.
         OutputError: the output is unknown, or ordinals for a stream that follows a folder.
+        PartitionError: an exchange of a snapshot without partitions, or of a column that can't be sent.
         SnapshotError: there is no snapshot in the folder.
+        ValueError: ``exchange`` or ``missing`` is unknown.
     """
     _check_arguments(df, binding)
+    check_exchange(exchange)
     if output is not None:
         check_output(output)
     check_choice(missing)
@@ -178,7 +190,8 @@ def route(
     warn_of_extended(known)
     _tell_missing(df, known, binding, missing)
     revision = _revision(snapshot, known)
-    if isinstance(against, PartitionedSnapshot):
+    if _sends(df, against, exchange):
+        assert isinstance(against, PartitionedSnapshot)
         form = "array" if output == "auto" else output
         routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
         fixed = form != "ids" and revision is not None
@@ -189,7 +202,7 @@ def route(
             "output='ids', or a fixed revision: sr.Snapshot.open(folder)"
         )
     exact, columns = by_position(df)
-    form = form_of(output, known) if isinstance(known, Snapshot) else "array"
+    form = _form(output, known)
     judge, arguments = _judging(df, columns, against, binding, form, strict)
     metadata = {} if form == "ids" or revision is None else {_REVISION: revision}
     routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
@@ -202,6 +215,7 @@ def deliveries(
     binding: Binding | None = None,
     *,
     keep: Sequence[str] | Literal["*"] = (),
+    exchange: Exchange = "auto",
     missing: Missing = "warn",
     strict: bool = False,
 ) -> DataFrame:
@@ -211,27 +225,30 @@ def deliveries(
     ``source``, ``partition`` and ``offset`` come from the columns ``@source``, ``@partition``, ``@offset``,
     ``message_id`` from ``@id``, or else from ``JMSMessageID``; columns that the frame lacks are NULL, and so
     is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (with this same snapshot), it is used;
-    otherwise messages are matched and expanded in one crossing to Python, or in partitions if the snapshot
-    has partitions. ``strict`` is as in `route`.
+    otherwise messages are matched and expanded in one crossing to Python, or by an exchange. ``strict`` is as
+    in `route`.
 
     Args:
-        df, snapshot, binding, missing: as in `route`.
+        df, snapshot, binding, exchange, missing: as in `route`.
         keep: columns of ``df`` to add to each delivery, after the others; ``"*"`` for all. They do not cross
-            to Python, and may have any type.
+            to Python unless by an exchange, and may have any type.
 
     Raises:
-        ColumnTypeError, MissingColumnError, SnapshotError: as `route`.
+        ColumnTypeError, MissingColumnError, PartitionError, SnapshotError, ValueError: as `route`.
         BindingError: as `route`; a column to keep is missing, or has the name of another in the result; or
             ``df`` was routed with another revision.
     """
     _check_arguments(df, binding)
+    check_exchange(exchange)
     check_choice(missing)
     kept = _kept(df, keep)
     against = _against(snapshot, df)
     known = against.newest if isinstance(against, _Followed) else against
     routed = SUBSCRIPTIONS in df.columns
-    if isinstance(against, PartitionedSnapshot) and not routed:
-        df, routed = route(df, against, binding, missing=missing, strict=strict), True
+    if not routed and _sends(df, against, exchange):
+        assert isinstance(against, PartitionedSnapshot)
+        df = route(df, against, binding, exchange="always", missing=missing, strict=strict)
+        routed = True
     elif not routed:
         warn_of_extended(known)
         _tell_missing(df, known, binding, missing)
@@ -364,6 +381,25 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
         return _against(PartitionedSnapshot.open(folder.path), df)
     newest = Snapshot.open(folder)
     return _Followed(str(folder), newest) if df.isStreaming else newest
+
+
+def _sends(df: DataFrame, against: _Against, exchange: Exchange) -> bool:
+    """Return whether the messages are sent to partitions. Raises `PartitionError` if there are none."""
+    if isinstance(against, PartitionedSnapshot):
+        return needs_exchange(df.sparkSession, against, exchange)
+    if exchange == "always":
+        raise PartitionError(
+            "exchange='always' sends messages to partitions, but the snapshot has none: pass one from "
+            "publish_partitions, or partitions=8"
+        )
+    return False
+
+
+def _form(output: Output, known: Snapshot | PartitionedSnapshot) -> Form:
+    """Return the form of an output; ``auto`` is an array where the whole registry is not at hand."""
+    if isinstance(known, Snapshot):
+        return form_of(output, known)
+    return "array" if output == "auto" else output
 
 
 def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
@@ -521,19 +557,33 @@ def _exploded(
 
 def _open(
     ref: SnapshotRef | PartitionsRef | str,
-) -> tuple[Snapshot | PartitionedSnapshot, int]:
+) -> tuple[Snapshot | MappedPartitions, int]:
     """Open the snapshot of a reference in a worker; return it and its revision."""
     if isinstance(ref, PartitionsRef):
-        return open_partitions(ref), ref.revision
+        return map_once(ref), ref.revision
     if isinstance(ref, str):
         ref = current(ref)
     return open_once(ref), ref.revision
 
 
-def _in_form(form: str, offsets: Any, ordinals: Any, ids: Any, revision: int) -> pa.Array:
+def _match(
+    snapshot: Snapshot | MappedPartitions, columns: Sequence[pa.Array], names: Sequence[str]
+) -> tuple[Any, Any]:
+    """Return the matches of columns as offsets and ordinals. A registry that reads no column has no names."""
+    batch = pa.RecordBatch.from_arrays(list(columns), names=names or ["@none"])
+    if isinstance(snapshot, MappedPartitions):
+        return snapshot.match(batch)
+    matches = snapshot.match(batch, missing="ignore")
+    return matches.offsets, matches.ordinals
+
+
+def _in_form(
+    form: str, offsets: Any, ordinals: Any, snapshot: Snapshot | MappedPartitions, revision: int
+) -> pa.Array:
     if form != _WITH_REVISION:
-        return written(form, offsets, ordinals, ids)
-    lists = written("ids", offsets, ordinals, ids)
+        # Ids of partitions are a file of their own, which is opened if they are needed.
+        return written(form, offsets, ordinals, snapshot.ids if form == "ids" else None)
+    lists = written("ids", offsets, ordinals, snapshot.ids)
     revisions = pa.repeat(pa.scalar(revision, pa.int64()), len(lists))
     return pa.StructArray.from_arrays([revisions, lists], names=["revision", "subscriptions"])
 
@@ -541,12 +591,8 @@ def _in_form(form: str, offsets: Any, ordinals: Any, ids: Any, revision: int) ->
 def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form: str) -> Callable[..., Any]:
     # Spark reads these type hints when the function is wrapped.
     def judge(*columns: pa.Array) -> pa.Array:
-        names = identifiers or ["@none"]
         snapshot, revision = _open(ref)
-        assert isinstance(snapshot, Snapshot)
-        batch = pa.RecordBatch.from_arrays(list(columns), names=names)
-        matches = snapshot.match(batch, missing="ignore")
-        return _in_form(form, matches.offsets, matches.ordinals, snapshot.ids, revision)
+        return _in_form(form, *_match(snapshot, columns, identifiers), snapshot, revision)
 
     return judge
 
@@ -556,7 +602,7 @@ def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
 
     def named(column: pa.Array) -> pa.Array:
         snapshot, revision = _open(ref)
-        return _in_form(_WITH_REVISION, *read_ordinals(column), snapshot.ids, revision)
+        return _in_form(_WITH_REVISION, *read_ordinals(column), snapshot, revision)
 
     return named
 
@@ -567,12 +613,10 @@ def _spell(
     def spell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot, revision = _open(ref)
         for batch in batches:
-            if routed or isinstance(snapshot, PartitionedSnapshot):
+            if routed:
                 offsets, ordinals = read_ordinals(batch.column(0))
             else:
-                columns = pa.RecordBatch.from_arrays(batch.columns, names=names or ["@none"])
-                matches = snapshot.match(columns, missing="ignore")
-                offsets, ordinals = matches.offsets, matches.ordinals
+                offsets, ordinals = _match(snapshot, batch.columns, names)
             for part in pairs(offsets, ordinals):
                 yield _rows(batch, part, snapshot.ids, revision, frame)
 

@@ -14,11 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from selectroute.arrays import tables as t
 from selectroute.clauses.access import FALSE, LARGE_FLOAT, NULL, TRUE, Key
-from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import Lane, null_lane
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.lanes import AttributeLanes
@@ -128,9 +126,9 @@ def joined(attributes: Sequence[str], hashes: Sequence[Hashes]) -> Hashes:
 class MessageKeys:
     """Hashes of the messages' keys, computed once for each attribute."""
 
-    def __init__(self, messages: pa.RecordBatch) -> None:
-        self.rows: int = messages.num_rows
-        self._lanes = AttributeLanes(Batch(messages))
+    def __init__(self, messages: AttributeLanes) -> None:
+        self.rows = messages.rows
+        self._lanes = messages
         self._hashed: dict[str, tuple[Hashes, Flags]] = {}
 
     def of(self, attributes: Sequence[str]) -> tuple[Hashes, Flags]:

@@ -1,4 +1,4 @@
-"""Routing of a DataFrame, or a stream, with a registry in partitions.
+"""Routing of a DataFrame, or a stream, with a registry in partitions, by an exchange.
 
 ::
 

@@ -7,8 +7,8 @@ can match the message: at most one for each combination of attributes in use. A 
 that most values of a message need no partition.
 
 Subscriptions without a key (no equality, EXTENDED, no selector) would have to be in every partition. They are
-in the *rest* instead, a snapshot of its own that is matched before the shuffle: once for each message, at no
-cost to partitions.
+in the *rest* instead, a snapshot of its own that is matched where messages are read: once for each message,
+before any shuffle.
 
 ::
 
@@ -39,16 +39,17 @@ from selectroute.durable import disk
 from selectroute.durable.sealed_json import sealed
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.arguments import check_path
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 
 MAX_PARTITIONS = 4_096
 
 OPEN_PARTITIONS = 16
-"""Partitions that a worker keeps open, beside the rest: Spark gives it any of them in the next batch. Their
-files are mapped; what the system can't take back is four bytes for each subscription.
+"""Partitions that a worker keeps open for the exchange, beside the rest: Spark gives it any of them in the
+next batch. Their files are mapped; what the system can't take back is four bytes for each subscription.
 """
 _MANIFEST = re.compile(r"partitions-(0|[1-9][0-9]{0,18})\.json")
 
@@ -139,18 +140,19 @@ class PartitionedSnapshot:
             raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
         return path
 
-    def addresses(self, messages: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by rows.
+    def addresses(self, messages: AttributeLanes) -> tuple[Ints, Ints]:
+        """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by
+        partitions, then by rows.
 
         A message that no partition can match is not among the rows. O(rows x tuples).
         """
         keys = MessageKeys(messages)
-        named = np.zeros((keys.rows, self.partitions), np.bool_)
+        named = np.zeros((self.partitions, keys.rows), np.bool_)
         for attributes in self.tuples:
             hashes, has = keys.of(attributes)
             rows = np.flatnonzero(has & in_use(self._keys, hashes))
-            named[rows, partition_of(hashes[rows], self.partitions)] = True
-        rows, partitions = np.nonzero(named)
+            named[partition_of(hashes[rows], self.partitions), rows] = True
+        partitions, rows = map(np.ascontiguousarray, np.nonzero(named))
         return rows, partitions
 
     def rest(self) -> Snapshot | None:
@@ -176,15 +178,20 @@ def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt
     return found
 
 
+def whole_ordinals(part: Snapshot) -> npt.NDArray[np.int32]:
+    """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows], as a copy."""
+    return part.subscriptions["id"].cast(pa.int32()).to_numpy().copy()  # type: ignore[no-any-return]
+
+
 @lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
-    """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows]."""
-    whole: npt.NDArray[np.int32] = _open_part(ref).subscriptions["id"].cast(pa.int32()).to_numpy()
-    return whole
+    """Return the `whole_ordinals` of a partition that is open for the exchange."""
+    return whole_ordinals(_open_part(ref))
 
 
+@lru_cache(maxsize=OPEN_PARTITIONS + 1)
 def _open_part(ref: SnapshotRef) -> Snapshot:
-    return open_once(ref, OPEN_PARTITIONS + 1)
+    return open_snapshot(ref)
 
 
 @lru_cache(maxsize=2)

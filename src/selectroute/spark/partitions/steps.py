@@ -1,4 +1,4 @@
-"""Steps of routing in partitions, in workers: functions of Arrow batches.
+"""Steps of routing in partitions by an exchange, in workers: functions of Arrow batches.
 
 `address` makes blocks of messages, `match` answers them, and `gather` gives the answers to the messages.
 """
@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.batch import Batch
+from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.deliveries import list_array, list_offsets
 from selectroute.spark.columns.matches import Form, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
+from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
@@ -96,17 +98,16 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
             )
             lists = pa.nulls(batch.num_rows, pa.list_(pa.int32()))
             if rest is not None:
-                lists = _found(rest, snapshot.refs[-1], messages)
+                lists = _found(rest, snapshot.refs[-1], messages, marked=False)
             home = _packed(
                 pa.RecordBatch.from_arrays(
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
                 )
             )
-            rows, partitions = snapshot.addresses(messages)
-            order = np.argsort(partitions, kind="stable")
-            used, starts = np.unique(partitions[order], return_index=True)
-            placed = messages.take(pa.array(rows[order]))
-            lengths = np.diff(np.append(starts, len(order)))
+            rows, partitions = snapshot.addresses(AttributeLanes(Batch(messages)))
+            used, starts = np.unique(partitions, return_index=True)
+            placed = messages.take(pa.array(rows))
+            lengths = np.diff(np.append(starts, len(rows)))
             blocks = [
                 _packed(placed.slice(start, length))
                 for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -174,7 +175,7 @@ def _answers(
 ) -> pa.RecordBatch:
     """Match blocks together, and return a row for each."""
     [messages] = pa.Table.from_batches([block for _, block in blocks]).combine_chunks().to_batches()
-    found = _found(snapshot.part(partition), snapshot.refs[partition], messages)
+    found = _found(snapshot.part(partition), snapshot.refs[partition], messages, marked=True)
     whole = pa.RecordBatch.from_arrays([messages.column(_ROW), found], names=["row", "found"])
     answers, start = [], 0
     for _, block in blocks:
@@ -190,10 +191,13 @@ def _answers(
     )
 
 
-def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch) -> Any:
-    """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry."""
+def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: bool) -> Any:
+    """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry, all
+    marked as in ``merge`` or none: which ones are in other parts, no task knows.
+    """
     matches = part.match(messages, missing="ignore")
-    return list_array(matches.offsets, ordinals_of(ref)[matches.ordinals])
+    ordinals = ordinals_of(ref)[matches.ordinals]
+    return list_array(matches.offsets, ~ordinals if marked else ordinals)
 
 
 @dataclass(slots=True)
@@ -239,50 +243,13 @@ def _whole(batch: _Gathered, snapshot: PartitionedSnapshot, form: Form) -> Itera
     """Yield the rows of a batch with their subscriptions."""
     assert batch.home is not None
     *kept, rest = batch.home.columns
-    parts = [(answer.column(0).to_numpy(), *list_offsets(answer.column(1))) for answer in batch.answers]
-    parts.append((np.arange(batch.home.num_rows), *list_offsets(rest)))
-    offsets, ordinals = _together(batch.home.num_rows, [part for part in parts if len(part[2])])
-    answers = np.zeros(batch.home.num_rows, np.int64)
-    for numbers, own, _ in parts:
-        answers[numbers] += np.diff(own) > 0
-    if np.any(answers > 1):  # a subscription with several clauses may be in several parts
-        offsets, ordinals = _distinct(offsets, ordinals)
+    parts = [
+        Lists(answer.column(0).to_numpy().astype(np.int64), *list_offsets(answer.column(1)))
+        for answer in batch.answers
+    ]
+    parts.append(Lists(np.arange(batch.home.num_rows), *list_offsets(rest)))
+    offsets, ordinals = merge(batch.home.num_rows, parts, marked=True)
     ids = snapshot.ids if form == "ids" else None
     for start, found in portions(form, offsets, ordinals, ids=ids):
         columns = [column.slice(start, len(found)) for column in kept]
         yield pa.RecordBatch.from_arrays([*columns, found], names=[*batch.home.schema.names[:-1], FOUND])
-
-
-_Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
-"""Offsets and ordinals."""
-
-
-def _together(
-    rows: int, parts: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]]
-) -> _Lists:
-    """Concatenate the lists of each message. A part has the numbers of its messages, which differ, with
-    offsets and ordinals.
-    """
-    offsets = np.zeros(rows + 1, np.int64)
-    for numbers, own, _ in parts:
-        offsets[numbers + 1] += np.diff(own)
-    np.cumsum(offsets, out=offsets)
-    ordinals = np.empty(int(offsets[-1]), np.int32)
-    places = offsets[:-1].copy()
-    for numbers, own, values in parts:
-        lengths = np.diff(own)
-        ordinals[np.arange(len(values)) + np.repeat(places[numbers] - own[:-1], lengths)] = values
-        places[numbers] += lengths
-    return offsets, ordinals
-
-
-def _distinct(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) -> _Lists:
-    """Return the lists with each ordinal once, ascending."""
-    lengths = np.diff(offsets)
-    pairs = np.repeat(np.arange(len(lengths)) << 32, lengths) | ordinals
-    pairs.sort()
-    first = np.ones(len(pairs), np.bool_)
-    np.not_equal(pairs[1:], pairs[:-1], out=first[1:])
-    pairs = pairs[first]
-    counts = np.bincount(pairs >> 32, minlength=len(lengths))
-    return np.append(0, np.cumsum(counts)), (pairs & 0xFFFFFFFF).astype(np.int32)
