@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from selectroute.queues.memory.blocks import SHIFT
-from selectroute.queues.memory.postings import size_of, walk
+from selectroute.queues.memory.id_table import _width
+from selectroute.queues.memory.postings import posting_of, size_of, walk
 from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.queue_key import ARRIVALS, URGENCY
 from selectroute.queues.message.record import Field
@@ -18,7 +19,7 @@ def check(queue):
     def wanted_of(key_of, chosen):
         wanted = {}
         for record in chosen:
-            wanted.setdefault(key_of(record), []).append(record.queue_key)
+            wanted.setdefault(key_of(record), []).append(posting_of(record))
         return wanted
 
     made = catalogue._by_msg_id.prefix
@@ -81,12 +82,28 @@ def check_ids(ids, wanted):
     for hashed, listed in hashes.items():
         check_listed(listed, sorted(together[hashed]))
     lists = [listed for listed in ids._lists if listed is not None]
-    assert len(lists) + len(ids._free) == len(ids._lists)
-    lists += [None] * len(ids._rows)
-    assert len(lists) == sum(len(places) > 1 for places in together.values()), (
-        "there are only lists of several"
+    assert sorted(number for number, listed in enumerate(ids._lists) if listed is None) == sorted(ids._free)
+    shards = distinct(ids._shards)
+    assert {len(shard) for shard in shards} == {ids._last + 2}
+    numbers = []
+    for shard in shards:
+        width = _width(shard)
+        slots = [shard[slot : slot + width] for slot in range(0, len(shard), width)]
+        firsts = [slot[width > 2] for slot in slots]
+        assert 0 in firsts, "a shard has gaps"
+        numbers += [~found for found in firsts if found < 0]
+        for slot, found in zip(slots, firsts, strict=True):
+            assert width == 2 or found > 0 or not any(slot[2:]), "nothing is behind a gap or a list"
+    assert sorted(number >> 1 for number in numbers if number & 1) == sorted(
+        set(range(len(ids._lists))) - set(ids._free)
     )
-    assert all(any(shard[slot] == 0 for slot in range(0, len(shard), 2)) for shard in ids._shards)
+    assert len(numbers) == len(set(numbers)) == len(lists) + len(ids._rows), "each list is that of one slot"
+    assert all(size_of(listed) > 1 for listed in lists), "there are only lists of several"
+
+
+def distinct(shards):
+    """The shards that several numbers may choose, each once."""
+    return list({id(shard): shard for shard in shards}.values())
 
 
 def check_listed(listed, places):

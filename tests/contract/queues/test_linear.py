@@ -22,7 +22,6 @@ from selectroute.queues.memory import blocks as block
 from selectroute.queues.memory import catalogue
 from selectroute.queues.memory import id_table as ids_of_queue
 from selectroute.queues.memory import postings as listed
-from selectroute.queues.memory import postings as rows
 from selectroute.queues.memory.queue import MemoryQueue
 from selectroute.queues.message.selector_view import FIELDS
 from tests.support.components import NIGHTLY
@@ -57,12 +56,26 @@ SELECTORS = (
 
 
 @pytest.fixture(autouse=True)
-def small_parts() -> Iterator[None]:
-    """Few messages are many: blocks are packed, tables of ids are divided, and lists become containers."""
+def small_parts(request) -> Iterator[None]:
+    """Few messages are many: blocks are packed, tables of ids are divided, and lists become containers.
+
+    Half of the masks have tables of ids that begin with wide slots.
+    """
+    masks = getattr(request.node, "callspec", None)
+    wide = masks is not None and masks.params.get("mask", 0).bit_count() % 2
+    begin = ids_of_queue.Ids._begin
+
+    def begin_wide(self):
+        begin(self)
+        self._copy(0, ids_of_queue._Wide)
+
     with (
         mock.patch.object(block, "_EACH", 100_000),
-        mock.patch.multiple(ids_of_queue, _FIRST=16, _SLOTS=32, _FARTHEST=4, _SELDOM=0),
-        mock.patch.object(rows, "LONGEST", 4),
+        mock.patch.multiple(
+            ids_of_queue, _FIRST=16, _SLOTS=128, _FARTHEST=4, _FARTHEST_WIDE=0, _SELDOM=0, LONGEST=4
+        ),
+        mock.patch.object(ids_of_queue.Ids, "_begin", begin_wide if wide else begin),
+        mock.patch.object(listed, "LONGEST", 4),
         mock.patch.multiple(listed, _MANY=9, _FEW=6),
     ):
         yield

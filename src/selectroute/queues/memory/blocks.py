@@ -27,22 +27,17 @@ LENGTH: Final = 1 << SHIFT
 
 WITHIN: Final = LENGTH - 1
 
-_FIELDS: Final = "<24s24s24sii?b?iqiqqix"
-"""Layout of a record up to its key, then its form, padded to a multiple of eight bytes."""
+_FIELDS: Final = "<24s24s24sii?b?iqiqq"
+"""Layout of a record up to its key. The body follows, with its length in the byte before it."""
 
-_SIZE: Final = Struct(_FIELDS).size
-_URGENCIES: Final = _SIZE - 6
+_KEY: Final = DESCRIPTOR_FIELDS
+"""Position of the key in a record."""
+
+_URGENCIES: Final = Struct(_FIELDS).size - 1
 """Offset of the urgency of the first message: the last byte of its key."""
 
-_FORM: Final = DESCRIPTOR_FIELDS + 1
-_FORMS: Final = _SIZE - 5
-"""Offset of the form: 0 for no message, 1 for one whose body and properties are outside, else the length of
-the body plus two.
-"""
-
-_form = Struct("<i")
-_NONE: Final = _form.pack(0)
-_OUTSIDE: Final = 1
+_GONE: Final = 0xFF
+"""Urgency in a slot without a message: its key is negative."""
 
 _EACH: Final = 1_000
 """Most bytes of a packed block for each of its messages: with fewer messages it is a dictionary. A block is
@@ -51,8 +46,10 @@ packed at half of that.
 
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
-_ROOM: Final = 256
-"""Most bytes of a body that is packed."""
+_ROOM: Final = 255
+"""Most bytes of a body that is packed: its length is one byte."""
+
+_NO_PROPERTIES: Final = (None,)
 
 
 class Block:
@@ -64,33 +61,50 @@ class Block:
     says that one of them was computed.
     """
 
-    __slots__ = ("_enough", "_form", "_room", "count", "few", "outside", "packed", "runs", "walked")
+    __slots__ = (
+        "_enough",
+        "_form",
+        "_least",
+        "_room",
+        "_size",
+        "count",
+        "few",
+        "outside",
+        "packed",
+        "runs",
+        "walked",
+    )
 
     def __init__(self) -> None:
         self.count = 0
         self.few: dict[int, Record] | None = {}
         self.packed = bytearray()
-        self.outside: list[Any] = []
+        self.outside: list[Any] | None = None
         self.runs: dict[int, int | None] = {}
         self.walked = False
-        self._form, self._room = _form_of(0), 0
-        self._enough = 2 * LENGTH * _SIZE // _EACH
+        self._shape(0)
+
+    def _shape(self, room: int) -> None:
+        """Choose the most bytes of a body that is packed."""
+        self._room = room
+        self._form = _form_of(room)
+        self._size = self._form.size
+        self._least = LENGTH * self._size // _EACH
 
     def add(self, slot: int, record: Record) -> None:
         """Add a message."""
         self.count += 1
         if self.few is not None:
             self.few[slot] = record
-            if self.count > self._enough:
+            if self.count > 2 * self._least:
                 self._make(self.few)
             return
         *fields, body, properties = record
-        form, at = self._form, slot * self._form.size
         if properties is None and len(body) <= self._room:
-            form.pack_into(self.packed, at, *fields, len(body) + 2, body)
+            self._form.pack_into(self.packed, slot * self._size, *fields, body)
         else:
-            form.pack_into(self.packed, at, *fields, _OUTSIDE, b"")
-            if not self.outside:
+            self._form.pack_into(self.packed, slot * self._size, *fields, b"")
+            if self.outside is None:
                 self.outside = [None] * LENGTH
             self.outside[slot] = body, properties
 
@@ -98,12 +112,12 @@ class Block:
         """Return the message in a slot."""
         if self.few is not None:
             return self.few.get(slot)
-        found = self._form.unpack_from(self.packed, slot * self._form.size)
-        form = found[_FORM]
-        if form > _OUTSIDE:
-            content = found[-1][: form - 2], None
-            return _made(Record, found[:_FORM] + content)
-        return _made(Record, found[:_FORM] + self.outside[slot]) if form else None
+        found = self._form.unpack_from(self.packed, slot * self._size)
+        if found[_KEY] < 0:
+            return None
+        if self.outside is not None and self.outside[slot] is not None:
+            return _made(Record, found[:-1] + self.outside[slot])
+        return _made(Record, found + _NO_PROPERTIES)
 
     def remove(self, slot: int) -> None:
         """Remove the message in a slot."""
@@ -111,11 +125,10 @@ class Block:
         if self.few is not None:
             del self.few[slot]
             return
-        at = slot * self._form.size + _FORMS
-        self.packed[at : at + 4] = _NONE
-        if self.outside:
+        self.packed[slot * self._size + _URGENCIES] = _GONE
+        if self.outside is not None:
             self.outside[slot] = None
-        if self.count * _EACH < len(self.packed):
+        if self.count < self._least:
             self._unmake()
 
     def slots(self, urgency: int) -> int:
@@ -126,14 +139,8 @@ class Block:
         if self.few is not None:
             chosen = [slot for slot, record in self.few.items() if record.queue_key >> URGENCY == urgency]
         else:
-            size = self._form.size
-            each = zip(
-                self.packed[_URGENCIES::size],
-                self.packed[_FORMS::size],
-                self.packed[_FORMS + 1 :: size],
-                strict=True,
-            )
-            chosen = [slot for slot, (own, low, high) in enumerate(each) if own == urgency and low | high]
+            urgencies = self.packed[_URGENCIES :: self._size]
+            chosen = [slot for slot, own in enumerate(urgencies) if own == urgency]
         bits = bytearray(LENGTH // 8)
         for slot in chosen:
             bits[slot >> 3] |= 1 << (slot & 7)
@@ -149,12 +156,11 @@ class Block:
             lengths = sorted(len(record.body) for record in few.values() if record.properties is None)
             usual = lengths[len(lengths) * 9 // 10] if len(lengths) > len(few) // 2 else 0
             if 0 < usual <= _ROOM:
-                self._room = (usual + 7) // 8 * 8
-                self._form = _form_of(self._room)
-                self._enough = 2 * LENGTH * self._form.size // _EACH
+                self._shape(usual)
                 return
         self.few = None
-        self.packed = bytearray(LENGTH * self._form.size)
+        self.packed = bytearray(LENGTH * self._size)
+        self.packed[_URGENCIES :: self._size] = bytes((_GONE,)) * LENGTH
         self.count = 0
         for slot, record in few.items():
             self.add(slot, record)
@@ -162,13 +168,13 @@ class Block:
     def _unmake(self) -> None:
         found = ((slot, self.get(slot)) for slot in range(LENGTH))
         self.few = {slot: record for slot, record in found if record is not None}
-        self.packed, self.outside = bytearray(), []
+        self.packed, self.outside = bytearray(), None
 
 
-@lru_cache(maxsize=_ROOM)
+@lru_cache(maxsize=_ROOM + 1)
 def _form_of(room: int) -> Struct:
-    """Return the layout of a message with a body of this length."""
-    return Struct(f"{_FIELDS}{room}s")
+    """Return the layout of a message with a body of at most this length."""
+    return Struct(f"{_FIELDS}{room + 1}p")
 
 
 # ---- All blocks of a queue
@@ -196,8 +202,9 @@ class Blocks:
 
     def get(self, queue_key: int) -> Record | None:
         """Return the message with a key. O(1)."""
-        record = self.arrived(queue_key & ARRIVALS)
-        return record if record is not None and record.queue_key == queue_key else None
+        block = self._blocks.get((queue_key & ARRIVALS) >> SHIFT)
+        record = None if block is None else block.get(queue_key & WITHIN)
+        return record if record is not None and record[_KEY] == queue_key else None
 
     def arrived(self, arrival: int) -> Record | None:
         """Return the message of an arrival number. O(1)."""

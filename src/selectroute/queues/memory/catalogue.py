@@ -27,14 +27,23 @@ from selectroute.queues.lookup.request import (
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.memory.blocks import Blocks
 from selectroute.queues.memory.id_table import Ids
-from selectroute.queues.memory.postings import Listed, Postings, first_of, size_of, walk
+from selectroute.queues.memory.postings import (
+    NUMBER_BITS,
+    NUMBERS,
+    Listed,
+    Postings,
+    posting_of,
+    size_of,
+    walk,
+    with_number,
+)
 from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.queue_key import ARRIVALS
 from selectroute.queues.message.record import ID_PREFIX_BYTES, Field, Record, selector_values
 
 
 class MsgIds:
-    """Queue keys by MsgId. Ids made by the queue contain the arrival number; only others need a table.
+    """Postings by MsgId. Ids made by the queue contain the arrival number; only others need a table.
 
     A message may be put with an id that the queue has made for another one; ``borrowed`` counts such
     messages. Then several messages share the id, and all but one are in the table.
@@ -49,40 +58,40 @@ class MsgIds:
         self._given = Ids()
 
     def get(self, id: bytes) -> Listed | None:
-        """Return the keys of messages that may have an id, None if none has it. O(1)."""
+        """Return the postings of messages that may have an id, None if none has it. O(1)."""
         if not id.startswith(self.prefix):
             return self._given.get(id)
         record = self._blocks.arrived(int.from_bytes(id[ID_PREFIX_BYTES:], "big"))
         given = self._given.get(id) if self.borrowed else None
         if record is None:
             return given
-        own: int = record.queue_key
+        own = posting_of(record)
         if given is None:
             return own
         return array("q", sorted({own, *walk(given)}))
 
-    def add(self, id: bytes, queue_key: int) -> None:
-        """Add the key of a message. O(1), of a shared id O(log n) of its messages."""
+    def add(self, id: bytes, posting: int) -> None:
+        """Add the posting of a message. O(1), of a shared id O(log n) of its messages."""
+        if id == self.prefix + (posting >> NUMBER_BITS & ARRIVALS).to_bytes(8, "big"):
+            return
         if id.startswith(self.prefix):
-            if int.from_bytes(id[ID_PREFIX_BYTES:], "big") == queue_key & ARRIVALS:
-                return
             self.borrowed += 1
-        self._given.add(id, queue_key)
+        self._given.add(id, posting)
 
-    def remove(self, id: bytes, queue_key: int) -> None:
-        """Remove the key of a message. O(1), of a shared id O(log n) of its messages."""
+    def remove(self, id: bytes, posting: int) -> None:
+        """Remove the posting of a message. O(1), of a shared id O(log n) of its messages."""
+        if id == self.prefix + (posting >> NUMBER_BITS & ARRIVALS).to_bytes(8, "big"):
+            return
         if id.startswith(self.prefix):
-            if int.from_bytes(id[ID_PREFIX_BYTES:], "big") == queue_key & ARRIVALS:
-                return
             self.borrowed -= 1
-        self._given.remove(id, queue_key)
+        self._given.remove(id, posting)
 
     def clear(self) -> None:
         """Free the memory of an empty table."""
         self._given.clear()
 
     def walk(self) -> Iterator[tuple[int, Listed]]:
-        """Yield the hash of every id that is in the table, and the keys with it."""
+        """Yield the hash of every id that is in the table, and the postings with it."""
         return self._given.walk()
 
 
@@ -100,8 +109,8 @@ class Catalogue:
     index when lookups have compared as many messages in vain as the index costs to make. Not safe for
     threads: the store holds the lock.
 
-    invariant: a message is in its block, its key under each of its ids other than zeros and in every index;
-    one that expires is in ``expiring``.
+    invariant: a message is in its block, its posting under each of its ids other than zeros and in every
+    index; one that expires is in ``expiring``.
     """
 
     __slots__ = (
@@ -139,35 +148,37 @@ class Catalogue:
 
     def add(self, record: Record) -> None:
         """Add a message. O(1) except for shared ids."""
-        msg_id, correl_id, group_id = record[:3]  # three reads by name take twice as long
+        msg_id, correl_id, group_id, msg_seq_number = record[:4]  # four reads by name take twice as long
         queue_key, expiration = record.queue_key, record.expiration
+        posting = queue_key << NUMBER_BITS | msg_seq_number & NUMBERS
         self._blocks.add(record)
-        self._by_msg_id.add(msg_id, queue_key)
+        self._by_msg_id.add(msg_id, posting)
         if correl_id != NO_ID:
-            self._by_correl_id.add(correl_id, queue_key)
+            self._by_correl_id.add(correl_id, posting)
         if group_id != NO_ID:
-            self._by_group_id.add(group_id, queue_key)
+            self._by_group_id.add(group_id, posting)
         if expiration:
             self.expiring.add((expiration, queue_key))
         if self._indexes:
             for index in self._indexes.values():
-                index.postings.add(index.key_of(record), queue_key)
+                index.postings.add(index.key_of(record), posting)
 
     def remove(self, record: Record) -> None:
         """Remove a message. O(1) except for shared ids."""
-        msg_id, correl_id, group_id = record[:3]  # three reads by name take twice as long
+        msg_id, correl_id, group_id, msg_seq_number = record[:4]  # four reads by name take twice as long
         queue_key, expiration = record.queue_key, record.expiration
+        posting = queue_key << NUMBER_BITS | msg_seq_number & NUMBERS
         self._blocks.remove(queue_key)
-        self._by_msg_id.remove(msg_id, queue_key)
+        self._by_msg_id.remove(msg_id, posting)
         if correl_id != NO_ID:
-            self._by_correl_id.remove(correl_id, queue_key)
+            self._by_correl_id.remove(correl_id, posting)
         if group_id != NO_ID:
-            self._by_group_id.remove(group_id, queue_key)
+            self._by_group_id.remove(group_id, posting)
         if expiration:
             self.expiring.remove((expiration, queue_key))
         if self._indexes:
             for index in self._indexes.values():
-                index.postings.remove(index.key_of(record), queue_key)
+                index.postings.remove(index.key_of(record), posting)
         if not self._blocks.count:
             for _, ids in self._ids():
                 ids.clear()
@@ -194,21 +205,32 @@ class Catalogue:
             return self._search(*fields_and_keys(request), request, None, after)
         if listed is None:
             return None
-        if (
-            type(listed) is not int
-            and size_of(listed) > MAX_SCANNED_BEFORE_INDEX
-            and request[:5].count(None) < 4
-        ):
+        if type(listed) is int:
+            posting = listed
+        elif len(listed) > MAX_SCANNED_BEFORE_INDEX and request[:5].count(None) < 4:
             return self._search(*fields_and_keys(request), request, None, after)
-        # The usual case: one message, or the first of those with the id asked for.
-        queue_key = first_of(listed)
+        elif msg_seq_number is None:
+            posting = listed[0]
+        else:
+            bits = msg_seq_number & NUMBERS
+            for posting in listed:
+                if posting & NUMBERS == bits:
+                    break
+            else:
+                return None
+        # The usual case: one message, or the first of those that may have what is asked for.
+        queue_key = posting >> NUMBER_BITS
         if queue_key > after:
             self.statistics.looked_at += 1
             record = self._blocks.get(queue_key)
             if record is not None and request.agrees(record):
                 return record
             after = queue_key
-        return None if type(listed) is int else self._first(self._in(walk(listed, after)), request, None)
+        if type(listed) is int:
+            return None
+        if msg_seq_number is not None:
+            listed = with_number(listed, msg_seq_number)
+        return self._first(self._in(listed, after), request, None)
 
     def _find_selected(self, request: Request, after: int) -> Record | None:
         if request.msg_token is not None:
@@ -237,14 +259,14 @@ class Catalogue:
             self._used(fields)
             listed = index.postings.get(keys)
             rest = None if alternative is None else alternative.rest
-            return None if listed is None else self._first(self._in(walk(listed, after)), None, rest)
+            return None if listed is None else self._first(self._in(listed, after), None, rest)
         found, listed = self._smallest(fields, keys)
         if found is not None and listed is None:
             return None
         if found is None:
             self.statistics.scans += 1
         whole = None if alternative is None else alternative.whole
-        records = self._blocks.walk(after) if found is None else self._in(walk(listed, after))
+        records = self._blocks.walk(after) if found is None else self._in(listed, after)
         before = self.statistics.looked_at
         result = self._first(records, request, whole)
         looked_at = self.statistics.looked_at - before
@@ -253,7 +275,7 @@ class Catalogue:
         return result
 
     def _smallest(self, fields: Fields, keys: Keys) -> tuple[Fields | None, Listed | None]:
-        """Return the fields of the most selective index, and the keys that it leaves; or None."""
+        """Return the fields of the most selective index, and the postings that it leaves; or None."""
         wanted = dict(zip(fields, keys, strict=True))
         best: tuple[Fields | None, Listed | None] = (None, None)
         for of, listed in self._usable(wanted):
@@ -264,7 +286,7 @@ class Catalogue:
         return best
 
     def _usable(self, wanted: dict[KeyField, Any]) -> Iterator[tuple[Fields, Listed | None]]:
-        """Yield the fields of every usable index, and the keys of messages with the wanted values."""
+        """Yield the fields of every usable index, and the postings of messages with the wanted values."""
         for field, ids in self._ids():
             if field in wanted:
                 yield (field,), ids.get(wanted[field])
@@ -277,9 +299,13 @@ class Catalogue:
         yield Field.CORREL_ID, self._by_correl_id
         yield Field.GROUP_ID, self._by_group_id
 
-    def _in(self, queue_keys: Iterator[int]) -> Iterator[Record]:
-        """Return the messages with listed keys."""
-        return map(self._blocks.get, queue_keys)  # type: ignore[arg-type]  # what is listed is there
+    def _in(self, listed: Listed, after: int) -> Iterator[Record]:
+        """Yield the listed messages behind a key, in order."""
+        get = self._blocks.get
+        for posting in walk(listed, after << NUMBER_BITS | NUMBERS):
+            record = get(posting >> NUMBER_BITS)
+            assert record is not None, "what is listed is there"
+            yield record
 
     def _first(
         self, records: Iterator[Record], request: Request | None, clause: Clause | None
@@ -311,5 +337,5 @@ class Catalogue:
             del self._indexes[next(iter(self._indexes))]
         index = self._indexes[fields] = _Index(key_of_fields(fields), Postings())
         for record in self._blocks.walk():
-            index.postings.add(index.key_of(record), record.queue_key)
+            index.postings.add(index.key_of(record), posting_of(record))
         self.statistics.indexes_made += 1

@@ -1,4 +1,4 @@
-"""Lists of queue keys: of the messages that share an id or other values."""
+"""Postings of the messages that share an id or other values: their queue keys, with a part of a number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,28 @@ from typing import Any, Final
 
 from sortedcontainers import SortedList
 
+from selectroute.queues.message.record import Record
+
+NUMBER_BITS: Final = 3
+"""Bits of the MsgSeqNumber in a posting: those that a key of 60 bits leaves of a positive signed number."""
+
+NUMBERS: Final = (1 << NUMBER_BITS) - 1
+"""Mask of the MsgSeqNumber in a posting."""
+
+
+def posting_of(record: Record) -> int:
+    """Return the posting of a message: its key, then the lowest bits of its MsgSeqNumber.
+
+    Postings sort as their keys do. Of the messages of a group, only those that may have a number are read.
+    """
+    return record.queue_key << NUMBER_BITS | record.msg_seq_number & NUMBERS
+
+
 _WIDTH: Final = 16
-"""Numbers in a row: the count of its keys, then the keys in order."""
+"""Numbers in a row: the count of its postings, then these in order."""
 
 LONGEST: Final = _WIDTH - 1
-"""Most keys in a row."""
+"""Most postings in a row."""
 
 _SHIFT: Final = 12
 _WITHIN: Final = (1 << _SHIFT) - 1
@@ -21,9 +38,9 @@ _WITHIN: Final = (1 << _SHIFT) - 1
 
 
 class Rows:
-    """Short lists of keys, by number: rows of large arrays, so that a list costs no object.
+    """Short lists, by number: rows of large arrays, so that a list costs no object.
 
-    A list has 2 to `LONGEST` keys. Each operation is O(1).
+    A list has 2 to `LONGEST` postings. Each operation is O(1).
     """
 
     __slots__ = ("_arrays", "_count", "_free")
@@ -37,7 +54,7 @@ class Rows:
         return self._count - len(self._free)
 
     def make(self, one: int, other: int) -> int:
-        """Make a list of two keys and return its number."""
+        """Make a list of two postings and return its number."""
         if self._free:
             number = self._free.pop()
         else:
@@ -50,37 +67,37 @@ class Rows:
         row[at + 1], row[at + 2] = (one, other) if one < other else (other, one)
         return number
 
-    def keys(self, number: int) -> array[int]:
-        """Return the keys of a list."""
+    def listed(self, number: int) -> array[int]:
+        """Return the postings of a list."""
         row, at = self._arrays[number >> _SHIFT], (number & _WITHIN) * _WIDTH
         return row[at + 1 : at + 1 + row[at]]
 
-    def add(self, number: int, queue_key: int) -> bool:
-        """Add a key. Returns False, and adds nothing, if the row is full."""
+    def add(self, number: int, posting: int) -> bool:
+        """Add a posting. Returns False, and adds nothing, if the row is full."""
         row, at = self._arrays[number >> _SHIFT], (number & _WITHIN) * _WIDTH
         count = row[at]
         if count == LONGEST:
             return False
-        if queue_key > row[at + count]:
-            row[at + count + 1] = queue_key
+        if posting > row[at + count]:
+            row[at + count + 1] = posting
         else:
-            queue_keys = row[at + 1 : at + 1 + count]
-            insort(queue_keys, queue_key)
-            row[at + 1 : at + 2 + count] = queue_keys
+            postings = row[at + 1 : at + 1 + count]
+            insort(postings, posting)
+            row[at + 1 : at + 2 + count] = postings
         row[at] = count + 1
         return True
 
-    def remove(self, number: int, queue_key: int) -> int:
-        """Remove a key. Returns 0; or the only key left, and then the list is dropped."""
+    def remove(self, number: int, posting: int) -> int:
+        """Remove a posting. Returns 0; or the only one left, and then the list is dropped."""
         row, at = self._arrays[number >> _SHIFT], (number & _WITHIN) * _WIDTH
         count = row[at]
-        queue_keys = row[at + 1 : at + 1 + count]
-        queue_keys.remove(queue_key)
+        postings = row[at + 1 : at + 1 + count]
+        postings.remove(posting)
         if count == 2:
             self._free.append(number)
-            return queue_keys[0]
+            return postings[0]
         row[at] = count - 1
-        row[at + 1 : at + count] = queue_keys
+        row[at + 1 : at + count] = postings
         return 0
 
     def drop(self, number: int) -> None:
@@ -88,54 +105,48 @@ class Rows:
         self._free.append(number)
 
 
-# ---- Keys in order: one by itself, a few in an array, many in a sorted container
+# ---- Postings in order: one by itself, a few in an array, many in a sorted container
 
 _MANY: Final = 1_024
-"""Most keys in an array, where adding or removing one moves all behind it; more are in a sorted container."""
+"""Most postings in an array, where adding or removing one moves all behind it; more are in a SortedList."""
 
 _FEW: Final = 256
-"""Keys left of a sorted container when it becomes an array again, eight bytes a key."""
+"""Postings left of a sorted container when it becomes an array again, eight bytes each."""
 
 Listed = Any
-"""A single key, an array of keys, or a SortedList (which has no types)."""
+"""A single posting, an array of them, or a SortedList (which has no types)."""
 
 
-def with_key(listed: Listed, queue_key: int) -> Listed:
-    """Return the keys and one more; a list is changed in place. O(log n) of many."""
+def with_posting(listed: Listed, posting: int) -> Listed:
+    """Return the postings and one more; a list is changed in place. O(log n) of many."""
     if type(listed) is int:
-        return array("q", (listed, queue_key) if listed < queue_key else (queue_key, listed))
+        return array("q", (listed, posting) if listed < posting else (posting, listed))
     if type(listed) is array:
-        if queue_key > listed[-1]:
-            listed.append(queue_key)
+        if posting > listed[-1]:
+            listed.append(posting)
         else:
-            insort(listed, queue_key)
+            insort(listed, posting)
         return SortedList(listed) if len(listed) > _MANY else listed
-    listed.add(queue_key)
+    listed.add(posting)
     return listed
 
 
-def without_key(listed: Listed, queue_key: int) -> Listed:
-    """Return two or more keys without one of them; a list is changed in place. O(log n) of many."""
+def without_posting(listed: Listed, posting: int) -> Listed:
+    """Return two or more postings without one of them; a list is changed in place. O(log n) of many."""
     if type(listed) is array:
-        del listed[bisect_left(listed, queue_key)]
+        del listed[bisect_left(listed, posting)]
         return listed[0] if len(listed) == 1 else listed
-    listed.remove(queue_key)
+    listed.remove(posting)
     return array("q", listed) if len(listed) == _FEW else listed
 
 
-def first_of(listed: Listed) -> int:
-    """Return the first key."""
-    found: int = listed if type(listed) is int else listed[0]
-    return found
-
-
 def size_of(listed: Listed) -> int:
-    """Return the number of keys."""
+    """Return the number of postings."""
     return 1 if type(listed) is int else len(listed)
 
 
 def walk(listed: Listed, after: int = -1) -> Iterator[int]:
-    """Yield the keys behind a key, in order. They must not change meanwhile."""
+    """Yield the postings behind one, in order. They must not change meanwhile."""
     if type(listed) is int:
         if listed > after:
             yield listed
@@ -146,11 +157,17 @@ def walk(listed: Listed, after: int = -1) -> Iterator[int]:
         yield from listed.irange(after + 1)
 
 
-# ---- Keys by a value that several messages may share
+def with_number(listed: Listed, msg_seq_number: int) -> array[int]:
+    """Return those of several postings that may be of messages with a MsgSeqNumber."""
+    bits = msg_seq_number & NUMBERS
+    return array("q", [posting for posting in listed if posting & NUMBERS == bits])
+
+
+# ---- Postings by a value that several messages may share
 
 
 class Postings:
-    """Queue keys by the values that messages have: an index, as a dictionary."""
+    """Postings by the values that messages have: an index, as a dictionary."""
 
     __slots__ = ("_listed",)
 
@@ -158,18 +175,18 @@ class Postings:
         self._listed: dict[Hashable, Listed] = {}
 
     def get(self, value: Hashable) -> Listed | None:
-        """Return the keys of messages with a value, None for none. O(1)."""
+        """Return the postings of messages with a value, None for none. O(1)."""
         return self._listed.get(value)
 
-    def add(self, value: Hashable, queue_key: int) -> None:
-        """Add the key of a message with a value. O(log n) of those with this value."""
+    def add(self, value: Hashable, posting: int) -> None:
+        """Add the posting of a message with a value. O(log n) of those with this value."""
         listed = self._listed.get(value)
-        self._listed[value] = queue_key if listed is None else with_key(listed, queue_key)
+        self._listed[value] = posting if listed is None else with_posting(listed, posting)
 
-    def remove(self, value: Hashable, queue_key: int) -> None:
-        """Remove a key that was added with this value. O(log n) of those with this value."""
+    def remove(self, value: Hashable, posting: int) -> None:
+        """Remove a posting that was added with this value. O(log n) of those with this value."""
         listed = self._listed[value]
-        if listed == queue_key:
+        if listed == posting:
             del self._listed[value]
         else:
-            self._listed[value] = without_key(listed, queue_key)
+            self._listed[value] = without_posting(listed, posting)
