@@ -6,6 +6,7 @@ process checks the blocks for which no helper is free.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from queue import SimpleQueue
-from typing import Final
+from functools import partial
+from typing import IO, Final
 
 import pyarrow as pa
 
@@ -32,6 +33,12 @@ MOST_HELPERS: Final = 3
 _MOST_WAITING: Final = 16
 """Blocks that are read before the first one of them is checked; none after an invalid line."""
 
+_MOST_GIVEN: Final = 2
+"""Blocks that a helper has at a time: one that it checks, and the next one."""
+
+_PIPE_BYTES: Final = 1 << 20
+"""Room of a pipe: as much as Linux gives any user."""
+
 _Found = CheckedLines | ImportLineError
 
 
@@ -44,11 +51,11 @@ def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission)
         for number, block in enumerate(blocks):
             if number == ALONE and most:
                 helpers = opened.enter_context(_Helpers(limits, by))
-            if helpers is not None and most and helpers.are_free:
-                waiting.append(helpers.submit(block))
-            else:
-                waiting.append(Future())
-                waiting[-1].set_result(_checked(block, limits, by))
+            given = helpers.submit(block) if helpers is not None and most else None
+            if given is None:
+                given = Future()
+                given.set_result(_checked(block, limits, by))
+            waiting.append(given)
             while waiting and (waiting[0].done() or len(waiting) > most):
                 found = waiting.popleft().result()
                 if isinstance(found, ImportLineError):
@@ -69,32 +76,17 @@ class _Helpers:
     """Helpers, one for each core but that of this process."""
 
     def __init__(self, limits: Limits, by: Permission) -> None:
-        self._limits = limits
-        self._by = by
-        self._free: SimpleQueue[_Helper] = SimpleQueue()
         self._all: list[_Helper] = []
-        count = min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)
         with suppress(OSError):  # the system has no room for a process: it works without
-            for _ in range(count):
+            for _ in range(min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)):
                 self._all.append(_Helper(limits, by))
-                self._free.put(self._all[-1])
-        self._threads = ThreadPoolExecutor(max(count, 1), "selectroute-import-check")
 
-    @property
-    def are_free(self) -> bool:
-        """True if a helper can take a block at once."""
-        return not self._free.empty()
-
-    def submit(self, block: list[Line]) -> Future[_Found]:
-        """Let a free helper check a block."""
-        return self._threads.submit(self._check, self._free.get(), block)
-
-    def _check(self, helper: _Helper, block: list[Line]) -> _Found:
-        found = helper.check(block)
-        if found is None and not helper.is_alive:
-            return _checked(block, self._limits, self._by)
-        self._free.put(helper)
-        return _checked(block, self._limits, self._by) if found is None else found
+    def submit(self, block: list[Line]) -> Future[_Found] | None:
+        """Let a free helper check a block; None if none is free."""
+        free = min(self._all, key=lambda one: one.waiting, default=None)
+        if free is None or free.waiting >= _MOST_GIVEN:
+            return None
+        return free.submit(block)
 
     def __enter__(self) -> _Helpers:
         return self
@@ -102,11 +94,12 @@ class _Helpers:
     def __exit__(self, *_: object) -> None:
         for one in self._all:
             one.close()
-        self._threads.shutdown(cancel_futures=True)
 
 
 class _Helper:
-    """Process that checks blocks, one after the other."""
+    """Process that checks blocks, one after the other, with a thread that writes them and one that reads the
+    results. If it ends, or a line is invalid, the block is checked here.
+    """
 
     def __init__(self, limits: Limits, by: Permission) -> None:
         # -P: `-m` would put the working directory first on the path, and import a numpy.py from there.
@@ -117,35 +110,63 @@ class _Helper:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.is_alive = True
+        self._check = partial(_checked, limits=limits, by=by)
+        # These threads wait for the interpreter's lock after each part that a pipe takes.
+        for pipe in self._pipes:
+            with suppress(OSError, AttributeError):  # more than this user may have, or not Linux
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._writer = ThreadPoolExecutor(1, "selectroute-import-write")
+        self._reader = ThreadPoolExecutor(1, "selectroute-import-read")
         self._given: pa.ipc.RecordBatchStreamWriter | None = None
         self._found: pa.ipc.RecordBatchStreamReader | None = None
+        self.waiting = 0
+        """Blocks that were given and not answered."""
 
-    def check(self, block: list[Line]) -> CheckedLines | None:
-        """Return the result of a block; None if a line is invalid or not UTF-8, or the process has ended."""
+    @property
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def submit(self, block: list[Line]) -> Future[_Found]:
+        """Let the process check a block, after those that it has."""
+        self.waiting += 1
+        result = self._reader.submit(self._read, block, self._writer.submit(self._write, block))
+        result.add_done_callback(self._answered)
+        return result
+
+    def _answered(self, _: object) -> None:
+        self.waiting -= 1
+
+    def _write(self, block: list[Line]) -> bool:
+        """Write a block to the process; return whether it can be written: a text that is not UTF-8 cannot."""
         numbers, lines = zip(*block, strict=True)
         try:
             batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=GIVEN)
-        except (pa.ArrowException, UnicodeEncodeError):
-            return None
-        try:
             if self._given is None:
-                self._given = pa.ipc.new_stream(self._process.stdin, GIVEN)
+                self._given = pa.ipc.new_stream(self._pipes[0], GIVEN)
             self._given.write_batch(batch)
-            self._process.stdin.flush()  # type: ignore[union-attr]
-            if self._found is None:
-                self._found = pa.ipc.open_stream(self._process.stdout)
-            found = self._found.read_next_batch()
-        except (OSError, ValueError, pa.ArrowException, StopIteration):
-            self.is_alive = False
-            return None
-        return of_batch(found) if found.num_rows else None
+            self._pipes[0].flush()
+        except (OSError, ValueError, pa.ArrowException):
+            return False
+        return True
+
+    def _read(self, block: list[Line], written: Future[bool]) -> _Found:
+        """Read the result of a block that was written."""
+        if written.result():
+            with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
+                if self._found is None:
+                    self._found = pa.ipc.open_stream(self._pipes[1])
+                found = self._found.read_next_batch()
+                if found.num_rows:
+                    return of_batch(found)
+        return self._check(block)
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        for thread in (self._writer, self._reader):
+            thread.shutdown(cancel_futures=True)
+        for pipe in self._pipes:
             with suppress(OSError):
                 pipe.close()
