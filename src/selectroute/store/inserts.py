@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, Table
@@ -15,18 +16,31 @@ _VALUES: Final = 32_766
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with a value for every column of the table in its order.
+    """Insert rows, each with a value for every column of the table in its order."""
+    insert_values(connection, table, tuple(chain.from_iterable(rows)))
+
+
+def insert_values(
+    connection: Connection,
+    table: Table,
+    values: Sequence[Any],
+    same: Mapping[str, str | int | None] = MappingProxyType({}),
+) -> None:
+    """Insert rows, given as the values of the first one in the order of the table's columns, then those of
+    the second one, and so on, without the columns of ``same``, which have one value in all rows.
 
     The values go to the driver as they are, in statements of many rows each: SQLAlchemy's own insertion looks
     at each value of each row, which takes longer than SQLite takes to store them. Few statements matter
     beside other threads: the driver gives up the interpreter's lock for each.
     """
-    at_once = max(1, _VALUES // len(table.columns))
-    for start in range(0, len(rows), at_once):
-        some = rows[start : start + at_once]
-        connection.exec_driver_sql(
-            _statement(connection.dialect, table, len(some)), tuple(chain.from_iterable(some))
-        )
+    width = len(table.columns) - len(same)
+    step = max(1, (_VALUES - len(same)) // width) * width
+    given = {name: value for name, value in same.items() if value is not None}
+    for start in range(0, len(values), step):
+        some = values[start : start + step]
+        names = tuple(one.name for one in table.columns if one.name not in same)
+        statement = _statement(connection.dialect, table, tuple(given), names, len(some) // width)
+        connection.exec_driver_sql(statement, (*given.values(), *some))
 
 
 @contextmanager
@@ -55,9 +69,16 @@ def indexes_later(connection: Connection, tables: Sequence[Table]) -> Iterator[N
 
 
 @lru_cache(maxsize=64)
-def _statement(dialect: Dialect, table: Table, rows: int) -> str:
+def _statement(
+    dialect: Dialect, table: Table, same: tuple[str, ...], columns: tuple[str, ...], rows: int
+) -> str:
     names = dialect.identifier_preparer
-    columns = ", ".join(names.format_column(one) for one in table.columns)
+    into = f"{names.format_table(table)} ({', '.join(map(names.quote, (*same, *columns)))})"
     mark = "?" if dialect.paramstyle == "qmark" else "%s"
-    row = f"({', '.join([mark] * len(table.columns))})"
-    return f"INSERT INTO {names.format_table(table)} ({columns}) VALUES {', '.join([row] * rows)}"
+    row = f"({', '.join([mark] * len(columns))})"
+    values = f"VALUES {', '.join([row] * rows)}"
+    if not same:
+        return f"INSERT INTO {into} {values}"
+    # Both databases name the columns of VALUES so.
+    chosen = [*[mark] * len(same), *(f"column{number}" for number in range(1, len(columns) + 1))]
+    return f"INSERT INTO {into} SELECT {', '.join(chosen)} FROM ({values}) AS given"

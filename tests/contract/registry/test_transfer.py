@@ -109,7 +109,7 @@ def test_a_helper_that_ends_loses_no_line(registry, helped, monkeypatch):
     monkeypatch.setattr(helpers, "_Helper", ended)
     lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
     assert registry.import_(lines).rows == len(registry) == 60
-    assert made and not any(one.is_alive for one in made[:1])
+    assert made and all(one._process.poll() is not None for one in made)
 
 
 def test_without_room_for_a_process_an_import_works_alone(registry, helped, monkeypatch):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.registry.bulk import checking, transfer
-from selectroute.registry.log.rows import added_rows, body_of, from_body, view_row
-from selectroute.registry.log.transaction import LogRow, chained_adds, chained_row
+from selectroute.registry.log.rows import ViewRow, added_values, body_of, from_body, view_row
+from selectroute.registry.log.transaction import LoggedRow, LogRow, chained_adds, chained_row
 from selectroute.registry.model import Destination, Status, Subscription, time_text
 from selectroute.store.digests import START
 
@@ -50,7 +50,9 @@ _ROWS = st.lists(st.tuples(_TEXT, _TEXT, st.none() | _TEXT, _TEXT, _TEXT, _TEXT)
 @given(_ROWS, st.integers(0, 2**63 - 1), st.integers(0, 2_000_000))
 def test_many_rows_of_the_view_are_what_each_alone_is(added, revision, first):
     alone = [view_row(*one[:5], (revision, seq), one[5]) for seq, one in enumerate(added, first)]
-    assert added_rows(added, revision, first) == alone
+    values = added_values(added, revision, first)
+    rows = [values[start : start + 7] for start in range(0, len(values), 7)]
+    assert [ViewRow(*row[:5], revision, *row[5:]) for row in rows] == alone
 
 
 @given(
@@ -64,7 +66,12 @@ def test_many_adds_are_chained_as_one_after_the_other(added, revision, first, ti
     for seq, (id, body) in enumerate(added, first):
         alone.append(chained_row(digest, revision, seq, LogRow("add", id, body), time))
         digest = alone[-1].digest
-    assert chained_adds(START, revision, first, added, time) == alone
+    values, last = chained_adds(START, revision, first, added, time)
+    rows = [values[start : start + 4] for start in range(0, len(values), 4)]
+    whole = [
+        LoggedRow(revision, seq, "add", id, body, None, None, time, digest) for seq, id, body, digest in rows
+    ]
+    assert whole == alone and last == digest
 
 
 _JSON = st.recursive(

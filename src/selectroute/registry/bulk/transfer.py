@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
@@ -24,7 +25,7 @@ from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
     ViewRow,
-    added_rows,
+    added_values,
     batched,
     body_of,
     checked_body,
@@ -34,9 +35,9 @@ from selectroute.registry.log.rows import (
     view_row,
 )
 from selectroute.registry.log.tables import change, label, subscription
-from selectroute.registry.log.transaction import LoggedRow, LogRow, last_pauses
+from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Status, Subscription
-from selectroute.store.inserts import indexes_later, insert_rows
+from selectroute.store.inserts import indexes_later, insert_values
 
 Progress = Callable[[int, int], None]
 _T = TypeVar("_T")
@@ -86,11 +87,12 @@ def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
 
 
 class _Adds(NamedTuple):
-    """Staged lines, and the rows of the log and of the view that add them."""
+    """Staged lines, and the values of the rows that add them: of the log, the view and the labels."""
 
     block: list[Staged]
-    logged: list[LoggedRow]
-    rows: list[ViewRow]
+    logged: Sequence[Any]
+    view: Sequence[Any]
+    labels: Sequence[Any]
 
     @classmethod
     def of(cls, revision: Revision, block: list[Staged]) -> _Adds:
@@ -99,11 +101,12 @@ class _Adds(NamedTuple):
         added = [
             (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
         ]
-        return cls(block, logged, added_rows(added, revision.number, first))
+        return cls(block, logged, added_values(added, revision.number, first), _label_values(block))
 
     def write(self, revision: Revision) -> None:
         revision.write_adds(self.logged)
-        _insert(revision.connection, self.block, self.rows)
+        _insert(revision.connection, self.block, self.view, {"revision": revision.number})
+        insert_values(revision.connection, label, self.labels)
 
 
 def _one_ahead(items: Iterator[_T]) -> Generator[_T]:
@@ -161,19 +164,30 @@ def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, 
     for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
-    _insert(connection, block, rows)
+    _insert(connection, block, tuple(chain.from_iterable(rows)), {})
+    insert_values(connection, label, _label_values(block))
 
 
-def _insert(connection: Connection, block: list[Staged], rows: list[ViewRow]) -> None:
-    """Insert the rows of these lines, and their labels. Raises `ImportLineError` for those that are taken."""
+def _insert(
+    connection: Connection, block: list[Staged], values: Sequence[Any], same: Mapping[str, int]
+) -> None:
+    """Insert the rows of these lines in the view, see `insert_values`. Raises `ImportLineError` for those
+    that are taken.
+    """
     try:
         with connection.begin_nested():
-            insert_rows(connection, subscription, rows)
+            insert_values(connection, subscription, values, same)
     except IntegrityError as error:
         raise _taken(connection, block) from error
-    insert_rows(
-        connection, label, [(name, value, one.id) for one in block for name, value in one.labels.items()]
-    )
+
+
+def _label_values(block: list[Staged]) -> list[str]:
+    """Return the rows of the labels of these lines as one list."""
+    values: list[str] = []
+    for one in block:
+        for name, value in one.labels.items():
+            values += (name, value, one.id)
+    return values
 
 
 def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:

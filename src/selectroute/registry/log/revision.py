@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection
 
@@ -175,21 +175,19 @@ class Revision:
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row.revision, row.seq) for row in logged]
 
-    def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[LoggedRow]:
-        """Take many adds into this revision, id and body of each; return their rows, which `write_adds`
-        writes to the log. Otherwise as `log_rows`.
+    def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[Any]:
+        """Take many adds into this revision, id and body of each; return the values of their rows, which
+        `write_adds` writes to the log. Otherwise as `log_rows`.
         """
-        logged = chained_adds(self._digest, self.number, self.seq, added, self._time)
-        if logged:
-            self._digest = logged[-1].digest
-        self.seq += len(logged)
-        self._changes += len(logged)
-        self._subscriptions += len(logged)
-        return logged
+        values, self._digest = chained_adds(self._digest, self.number, self.seq, added, self._time)
+        self.seq += len(added)
+        self._changes += len(added)
+        self._subscriptions += len(added)
+        return values
 
-    def write_adds(self, logged: list[LoggedRow]) -> None:
+    def write_adds(self, values: Sequence[Any]) -> None:
         """Write the rows of `chain_adds` to the log."""
-        self._transaction.log_many(logged)
+        self._transaction.log_adds(self.number, self._time, values)
 
     # ---- rows
 

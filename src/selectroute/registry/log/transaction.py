@@ -12,7 +12,7 @@ savepoint, and a hundred small ones cost a few statements.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +32,7 @@ from selectroute.registry.log.rows import (
 from selectroute.registry.log.tables import activity, change, label, subscription
 from selectroute.registry.model import Subscription
 from selectroute.store.digests import canonical, chained
-from selectroute.store.inserts import insert_rows
+from selectroute.store.inserts import insert_rows, insert_values
 
 # Built once: building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
@@ -235,6 +235,12 @@ class Transaction:
         """Write rows of the log at once; the caller changes the view."""
         insert_rows(self.connection, change, logged)
 
+    def log_adds(self, revision: int, time: str, values: Sequence[Any]) -> None:
+        """Write the rows of `chained_adds`; the caller changes the view."""
+        same: dict[str, str | int | None] = {"revision": revision, "op": "add", "time": time}
+        same |= {"resume_from": None, "paused_at": None}
+        insert_values(self.connection, change, values, same)
+
     def _set(self, entries: dict[Any, Any], key: Any, value: Any) -> None:
         self._undo.append((entries, key, entries.get(key, _ABSENT)))
         if value is _ABSENT:
@@ -294,17 +300,18 @@ def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str) 
 
 def chained_adds(
     digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str
-) -> list[LoggedRow]:
-    """Return the rows of many adds, id and body of each, from the change `first` of a revision on. As
-    `chained_row` does, in half of the time.
+) -> tuple[list[Any], bytes]:
+    """Return the rows of many adds, id and body of each, from the change `first` of a revision on, and the
+    digest of the last one. The rows are one list: ``seq``, ``id``, ``body`` and ``digest`` of each. They are
+    those of `chained_row`, made in a third of the time.
     """
     before, op, after = (
         canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time))
     )
-    rows: list[LoggedRow] = []
+    values: list[Any] = []
     for seq, (id, body) in enumerate(added, first):
         number = str(seq)
         data = f"{before}{len(number)}:{number}{op}{len(id)}:{id}{len(body)}:{body}{after}"
         digest = hashlib.sha256(digest + data.encode(errors="surrogatepass")).digest()
-        rows.append(LoggedRow(revision, seq, "add", id, body, None, None, time, digest))
-    return rows
+        values += (seq, id, body, digest)
+    return values, digest
