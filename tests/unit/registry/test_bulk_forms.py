@@ -103,7 +103,7 @@ def test_a_line_of_the_file_has_the_body_that_would_be_registered(one, status):
         return  # likewise
     line = checking._Line(7, one.id, one.spec, status)
     now = one.to_json()["created"]
-    found = checking.Staged.of(checking._text(line, one.seltype, now))
+    found = checking.Staged.of(*checking._texts([line], [one.seltype], now))
     assert found.body == body_of(replace(one, labels=dict(sorted(one.labels.items()))))
     assert (found.number, found.status, found.id, found.name) == (7, status, one.id, one.name)
     assert dict(found.labels) == dict(one.labels)

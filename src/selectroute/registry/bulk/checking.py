@@ -7,10 +7,9 @@ keeps and `Staged.of` reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +22,7 @@ from selectroute.index.jsonl import not_json
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, TooLargeError
 from selectroute.registry.log.revision import new_id
-from selectroute.registry.log.rows import body_text, label_text, topic_key
+from selectroute.registry.log.rows import body_text, label_text, rest_text, topic_key
 from selectroute.registry.model import Status, SubscriptionSpec, time_text
 from selectroute.registry.specification import Checks, Counts, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
@@ -66,7 +65,7 @@ class Staged(NamedTuple):
 
     @classmethod
     def of(cls, line: str) -> Staged:
-        """Invert `_text`."""
+        """Invert `_texts`."""
         number, status, id, name, topic, dialect, labels, body = line[:-1].split("\t", 7)
         key = topic[1:] if topic else None
         given = _labels(labels) if labels else {}
@@ -103,7 +102,7 @@ def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> Chec
         if wrong:
             raise ImportLineError.of(wrong)
         now = time_text(datetime.now(UTC))
-        text = "".join(map(_text, found, types.seltypes.to_pylist(), repeat(now)))
+        text = "".join(_texts(found, types.seltypes.to_pylist(), now))
         lengths = [len(line.spec.selector) + len(line.spec.topic or "") for line in found]
         return CheckedLines(
             np.array([line.number for line in found], np.int64),
@@ -202,30 +201,30 @@ def _checked_alone(lines: list[_Line], limits: Limits) -> Checked:
     return Checked(pa.array(types, pa.string()), np.array(literals, np.int64))
 
 
-def _text(line: _Line, seltype: str, now: str) -> str:
-    """Return a line of the stage. Ids, names and keys of topics have no control characters; an empty topic is
-    not none.
+def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[str]:
+    """Yield a line of the stage for each line. Ids, names and keys of topics have no control characters; an
+    empty topic is not none.
     """
-    number, id, spec, status = line
-    name = id if spec.name is None else spec.name
+    known: dict[tuple[object, ...], tuple[str, str, str]] = {}
+    for (number, id, spec, status), seltype in zip(lines, types, strict=True):
+        common = spec.dialect, seltype, spec.destination, status, *spec.labels.items()
+        if common not in known:
+            known[common] = _common_text(spec, seltype, status, now)
+        given, labels, rest = known[common]
+        name = id if spec.name is None else spec.name
+        topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
+        body = body_text(id, name, spec.topic, spec.selector, rest)
+        yield f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{labels}\t{body}\n"
+
+
+def _common_text(
+    spec: SubscriptionSpec, seltype: str, status: Status | None, now: str
+) -> tuple[str, str, str]:
+    """Return what many lines have in common: their status, labels, and the rest of the body."""
     given = "" if status is None else status.value
-    labels = dict(sorted(spec.labels.items())) if len(spec.labels) > 1 else spec.labels
-    body = body_text(
-        id,
-        name,
-        spec.topic,
-        spec.selector,
-        spec.dialect,
-        seltype,
-        spec.destination,
-        given or ACTIVE,
-        labels,
-        now,
-        now,
-    )
-    topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
-    kept = label_text(labels) if labels else ""
-    return f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{kept}\t{body}\n"
+    labels = (*sorted(spec.labels.items()),)
+    rest = rest_text(spec.dialect, seltype, spec.destination, given or ACTIVE, labels, now, now)
+    return given, label_text(labels) if labels else "", rest
 
 
 @lru_cache(maxsize=1_024)  # many subscriptions have the same ones

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring as quoted
@@ -34,46 +34,31 @@ def topic_key(topic: str | None) -> str | None:
 
 def body_of(one: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
-    return body_text(
-        one.id,
-        one.name,
-        one.topic,
-        one.selector,
+    rest = rest_text(
         one.dialect,
         one.seltype,
         one.destination,
         one.status.value,
-        one.labels,
+        (*one.labels.items(),),
         time_text(one.created),
         time_text(one.modified),
     )
+    return body_text(one.id, one.name, one.topic, one.selector, rest)
 
 
-def body_text(
-    id: str,
-    name: str,
-    topic: str | None,
-    selector: str,
-    dialect: str,
-    seltype: str,
-    destination: Destination,
-    status: str,
-    labels: Mapping[str, str],
-    created: str,
-    modified: str,
-) -> str:
-    """Return the fields of a subscription as `body_of` does: the members of `Subscription.to_json`, in their
-    order. Written out, because an encoder of any object takes three times as long.
+def body_text(id: str, name: str, topic: str | None, selector: str, rest: str) -> str:
+    """Return the fields of a subscription as `body_of` does, with the `rest_text` of the others: the members
+    of `Subscription.to_json`, in their order. Written out, because an encoder of any object takes three times
+    as long.
     """
-    rest = _rest(dialect, seltype, destination, status, (*labels.items(),), created, modified)
     return (
         f'{{"id":{quoted(id)},"name":{quoted(name)},"topic":{"null" if topic is None else quoted(topic)},'
         f'"selector":{quoted(selector)},{rest}'
     )
 
 
-@lru_cache(maxsize=1_024)  # many subscriptions of an import have the same
-def _rest(
+@lru_cache(maxsize=1_024)
+def rest_text(
     dialect: str,
     seltype: str,
     destination: Destination,
@@ -82,20 +67,16 @@ def _rest(
     created: str,
     modified: str,
 ) -> str:
+    """Return the fields that many subscriptions have in common as a part of `body_text`."""
     return (
         f'"dialect":{quoted(dialect)},"seltype":{quoted(seltype)},'
         f'"destination":{_ENCODER.encode(destination.to_json())},"status":{quoted(status)},'
-        f'"labels":{_label_text(labels)},"created":{quoted(created)},"modified":{quoted(modified)}}}'
+        f'"labels":{label_text(labels)},"created":{quoted(created)},"modified":{quoted(modified)}}}'
     )
 
 
-def label_text(labels: Mapping[str, str]) -> str:
+def label_text(labels: Iterable[tuple[str, str]]) -> str:
     """Return labels as JSON."""
-    return _label_text(tuple(labels.items()))
-
-
-@lru_cache(maxsize=1_024)  # many subscriptions have the same ones
-def _label_text(labels: tuple[tuple[str, str], ...]) -> str:
     return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in labels]) + "}"
 
 
