@@ -133,6 +133,8 @@ class Part:
             within = place[waiting] < len(known)
             waiting = waiting[within]
             waiting = waiting[known[place[waiting]] == hashes[waiting]]
+            if not len(waiting):
+                break
             rows = order[place[waiting]]
             same = pc.equal(self.strings.take(pa.array(rows)), wanted.take(pa.array(waiting)))
             same = same.to_numpy(zero_copy_only=False)

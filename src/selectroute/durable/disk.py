@@ -98,7 +98,7 @@ def make_folder(path: Path) -> None:
         sync_folder(folder.parent)
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes | memoryview) -> None:
     """Write a new file; its content survives a crash. Raises OSError."""
     with path.open("xb") as file:
         file.write(data)

@@ -17,14 +17,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 
 from selectroute.durable.lock import FileLock
 from selectroute.index.build.build import rebuilt
-from selectroute.index.change.delta import Add, Change, Remove, Replace
+from selectroute.index.change.delta import Change, Drop, Put
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import Source, revisions, source_of
@@ -176,7 +176,7 @@ class RegistryPublisher:
                 self._publish_all(None)
                 return self._opened().snapshot.revision or 0
             recent = self._logged(done, newest)
-        changes = self._delta(publisher.snapshot, recent.changed)
+        changes = [_change(id, state) for id, state in recent.changed.items()]
         return publisher.apply(changes, recent.revision, self._source(recent.digest))
 
     def _logged(self, done: int, newest: int) -> Latest:
@@ -191,19 +191,6 @@ class RegistryPublisher:
         if self._publisher is None:
             self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED)
         return self._publisher
-
-    def _delta(self, snapshot: Snapshot, last: Mapping[str, Subscription | None]) -> Iterable[Change]:
-        """Yield the changes that bring the snapshot's subscriptions to their last state."""
-        ids = list(last)
-        for id, is_there in zip(ids, (snapshot.find(ids) >= 0).tolist(), strict=True):
-            one = last[id]
-            if one is None or one.status is Status.PAUSED:
-                if is_there:
-                    yield Remove(id)
-                continue
-            extended = one.seltype == EXTENDED
-            kind = Replace if is_there else Add
-            yield kind(id, one.selector, one.topic, one.dialect, extended, one.destination.text)
 
     def _publish_all(self, revision: int | None) -> None:
         """Publish the whole table."""
@@ -291,3 +278,11 @@ class RegistryPublisher:
 
     def _source(self, digest: str) -> Source:
         return {"registry": self._registry.id, "digest": digest}
+
+
+def _change(id: str, state: Subscription | None) -> Change:
+    """Return the change that brings a subscription of the snapshot to its last state."""
+    if state is None or state.status is Status.PAUSED:
+        return Drop(id)
+    extended = state.seltype == EXTENDED
+    return Put(id, state.selector, state.topic, state.dialect, extended, state.destination.text)

@@ -68,6 +68,16 @@ class Remove:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Put(Add):
+    """Subscription as it is after the change, whether it is new or replaces one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Remove):
+    """End of a subscription, if there is one."""
+
+
 Change = Add | Replace | Remove
 
 _MANY = 64
@@ -174,6 +184,8 @@ def changed(
 
 def _check(change: Change, exists: bool) -> None:
     """Raise an error for a new subscription that exists, or a change of one that does not."""
+    if isinstance(change, Put | Drop):
+        return
     if isinstance(change, Add):
         if exists:
             raise DuplicateSubscriptionError(change.id)

@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -89,6 +89,9 @@ _NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset(
 
 MAX_SEGMENTS = 1_000
 """Maximum segments of one revision; a publisher merges them long before there are a hundred."""
+
+_IN_MEMORY = 1 << 20
+"""Bytes of a file up to which it is made in memory: a small one is then written at once."""
 
 _entries: WeakKeyDictionary[Segment, dict[Location, Entry]] = WeakKeyDictionary()
 """Folders that have the files of a segment already."""
@@ -401,10 +404,17 @@ def _segment_table(segment: Segment) -> pa.Table:
 def _write(file: Location, table: pa.Table) -> str:
     """Write an Arrow file durably, uncompressed so that it can be mapped, and return its SHA-256."""
 
-    def write(new: BinaryIO) -> None:
+    def write(new: Any) -> None:
         with pa.ipc.new_file(new, table.schema) as writer:
             writer.write_table(table.combine_chunks())
 
+    if file.is_local and table.nbytes <= _IN_MEMORY:
+        sink = pa.BufferOutputStream()
+        write(sink)
+        data = sink.getvalue()
+        disk.write_new(file.path, memoryview(data))
+        disk.sync_folder(file.path.parent)
+        return hashlib.sha256(data).hexdigest()
     if file.is_local:
         return disk.write_file(file.path, write)
     with tempfile.TemporaryDirectory(prefix="selectroute-") as folder:
