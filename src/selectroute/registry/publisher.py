@@ -189,7 +189,9 @@ class RegistryPublisher:
 
     def _opened(self) -> Publisher:
         if self._publisher is None:
-            self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED)
+            # A lease in remote storage may expire: there a second publisher is looked for.
+            alone = self.folder.is_local
+            self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED, alone=alone)
         return self._publisher
 
     def _publish_all(self, revision: int | None) -> None:

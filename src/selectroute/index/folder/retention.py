@@ -12,9 +12,11 @@ takes a lease reads it after writing: of a lease and a removal at the same time,
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from selectroute.durable import disk
@@ -77,12 +79,9 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
     if gone and not folder.is_local:
         _floor(folder).put_json({"revision": found[len(gone)]})
         gone = _unused(folder, found, changed, keep, before)  # with the leases that were taken meanwhile
-    named = {
-        (folder / file).key
-        for revision in found[len(gone) :]
-        for entry in read_manifest(folder, revision)["segments"]
-        for file in (entry["file"], entry["ids"]["file"])
-    }
+    named: set[str] = set()
+    for revision in found[len(gone) :]:
+        named.update(_named(folder, revision, changed.get(manifest_of(folder, revision).key)))
     # Manifests first, durably: a crash leaves files without a revision, never a revision without files.
     for revision in gone:
         manifest_of(folder, revision).delete()
@@ -94,6 +93,16 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
             folder.storage.delete(entry.key)
             files, size = files + 1, size + entry.size
     return Collected(tuple(gone), files, size)
+
+
+@lru_cache(maxsize=65_536)  # after an hour of changes there are as many, and a minute later most are the same
+def _named(folder: Location, revision: int, modified: float | None) -> tuple[str, ...]:
+    """Return the keys of the files that a manifest names. Raises `SnapshotError`."""
+    return tuple(
+        sys.intern((folder / file).key)
+        for entry in read_manifest(folder, revision)["segments"]
+        for file in (entry["file"], entry["ids"]["file"])
+    )
 
 
 def _unused(
