@@ -38,7 +38,7 @@ class _Committed(NamedTuple):
 
 
 class RecentChanges:
-    """The newest transactions of this process, without a gap. Safe for use by threads.
+    """Newest transactions of this process, without a gap. Safe for use by threads.
 
     invariant: each transaction begins where the one before it ended. One that another process committed in
     between, or that is too large to be kept, removes all before it.
