@@ -43,7 +43,7 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 AT_ONCE = 512
-"""Maximum other subscriptions that a change rewrites before it is published: some 40 ms."""
+"""Maximum other subscriptions that a change rewrites before it is published: some 10 ms."""
 
 _MERGE = "import os, sys; os.nice(10); from selectroute.index.change.merge import main; main(*sys.argv[1:])"
 """Program of a process that merges. Matching has priority, also over its imports, half a second."""
