@@ -198,7 +198,7 @@ class RegistryPublisher:
         """Publish the whole table."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
-            source = self._source(self._registry.digest_at(newest))
+        source = self._source(self._registry.digest_at(newest))
         published(rebuilt(table, newest if revision is None else revision), self.folder, source)
 
     def _collect(self) -> None:

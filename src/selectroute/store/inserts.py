@@ -36,9 +36,9 @@ def insert_values(
     width = len(table.columns) - len(same)
     step = max(1, (_VALUES - len(same)) // width) * width
     given = {name: value for name, value in same.items() if value is not None}
+    names = tuple(one.name for one in table.columns if one.name not in same)
     for start in range(0, len(values), step):
         some = values[start : start + step]
-        names = tuple(one.name for one in table.columns if one.name not in same)
         statement = _statement(connection.dialect, table, tuple(given), names, len(some) // width)
         connection.exec_driver_sql(statement, (*given.values(), *some))
 

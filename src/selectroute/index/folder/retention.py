@@ -97,7 +97,9 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
 
 @lru_cache(maxsize=65_536)  # after an hour of changes there are as many, and a minute later most are the same
 def _named(folder: Location, revision: int, modified: float | None) -> tuple[str, ...]:
-    """Return the keys of the files that a manifest names. Raises `SnapshotError`."""
+    """Return the keys of the files that a manifest names; ``modified`` tells it from that of an earlier
+    folder of this name. Raises `SnapshotError`.
+    """
     return tuple(
         sys.intern((folder / file).key)
         for entry in read_manifest(folder, revision)["segments"]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index.build.build import Checked, check_subscriptions, paused_collector
+from selectroute.index.build.build import check_subscriptions, paused_collector
 from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
 from selectroute.index.jsonl import not_json
 from selectroute.registry.authorization.permission import Permission
@@ -96,17 +96,17 @@ def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> Chec
                 if len(wrong) == MAX_REPORTED:
                     break
         try:
-            types = _types(found, limits)
+            types, literals = _types(found, limits)
         except ImportLineError as error:
             wrong.extend(error.problems)
         if wrong:
             raise ImportLineError.of(wrong)
         now = time_text(datetime.now(UTC))
-        text = "".join(_texts(found, types.seltypes.to_pylist(), now))
+        text = "".join(_texts(found, types, now))
         lengths = [len(line.spec.selector) + len(line.spec.topic or "") for line in found]
         return CheckedLines(
             np.array([line.number for line in found], np.int64),
-            types.literals,
+            literals,
             np.array(lengths, np.int64),
             text.encode(),
         )
@@ -142,9 +142,9 @@ def _parsed(text: str) -> Any:
     return data if text[end:] in ("", "\n") else json.loads(text)
 
 
-def _types(lines: list[_Line], limits: Limits) -> Checked:
-    """Check the selectors of these lines and return their types. Raises `ImportLineError` with all invalid
-    ones.
+def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
+    """Check the selectors of these lines and return the type of each, and the number of literals in its
+    clauses. Raises `ImportLineError` with all invalid ones.
     """
     names = ("selector", "topic", "dialect", "seltype")
     try:
@@ -162,14 +162,15 @@ def _types(lines: list[_Line], limits: Limits) -> Checked:
             LineProblem(lines[row].number, _cause(lines[row], cause, limits))
             for row, cause in error.causes.items()
         ) from error
+    types: list[Any] = found.seltypes.to_pylist()
     wrong = [
         LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
-        for line, seltype in zip(lines, found.seltypes.to_pylist(), strict=True)
+        for line, seltype in zip(lines, types, strict=True)
         if line.spec.seltype not in (None, seltype)
     ]
     if wrong:
         raise ImportLineError.of(wrong)
-    return found
+    return types, found.literals
 
 
 def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
@@ -183,9 +184,9 @@ def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteE
     return found
 
 
-def _checked_alone(lines: list[_Line], limits: Limits) -> Checked:
+def _checked_alone(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
     checks = Checks(limits)
-    types: list[str | None] = []
+    types: list[Any] = []
     literals: list[int] = []
     wrong: list[LineProblem] = []
     for line in lines:
@@ -198,7 +199,7 @@ def _checked_alone(lines: list[_Line], limits: Limits) -> Checked:
                 break
     if wrong:
         raise ImportLineError.of(wrong)
-    return Checked(pa.array(types, pa.string()), np.array(literals, np.int64))
+    return types, np.array(literals, np.int64)
 
 
 def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[str]:

@@ -119,23 +119,26 @@ class _Helper:
         self._reader = ThreadPoolExecutor(1, "selectroute-import-read")
         self._given: pa.ipc.RecordBatchStreamWriter | None = None
         self._found: pa.ipc.RecordBatchStreamReader | None = None
-        self.waiting = 0
-        """Blocks that were given and not answered."""
+        self._results: deque[Future[_Found]] = deque()
+        """Of the blocks that were given, in order; those at the front may be answered."""
 
     @property
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         assert self._process.stdin is not None and self._process.stdout is not None
         return self._process.stdin, self._process.stdout
 
+    @property
+    def waiting(self) -> int:
+        """Number of blocks that were given and not answered."""
+        while self._results and self._results[0].done():
+            self._results.popleft()
+        return len(self._results)
+
     def submit(self, block: list[Line]) -> Future[_Found]:
         """Let the process check a block, after those that it has."""
-        self.waiting += 1
-        result = self._reader.submit(self._read, block, self._writer.submit(self._write, block))
-        result.add_done_callback(self._answered)
-        return result
-
-    def _answered(self, _: object) -> None:
-        self.waiting -= 1
+        written = self._writer.submit(self._write, block)
+        self._results.append(self._reader.submit(self._read, block, written))
+        return self._results[-1]
 
     def _write(self, block: list[Line]) -> bool:
         """Write a block to the process; return whether it can be written: a text that is not UTF-8 cannot."""

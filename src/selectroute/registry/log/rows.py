@@ -57,7 +57,7 @@ def body_text(id: str, name: str, topic: str | None, selector: str, rest: str) -
     )
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=1_024)  # many subscriptions of an import have the same
 def rest_text(
     dialect: str,
     seltype: str,
