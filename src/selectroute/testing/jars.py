@@ -24,16 +24,17 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-from pyspark import __version__ as SPARK_VERSION
 
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.runtime import java
+
+SPARK_VERSION: Final = version("pyspark")
 
 IVY_SETTINGS: Final = "SELECTROUTE_IVY_SETTINGS"
 """Environment variable that names an ``ivysettings.xml``, for fetching from a private registry."""
