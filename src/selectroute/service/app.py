@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -15,7 +15,9 @@ from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
@@ -172,7 +174,9 @@ def create_app(
             service.verification.stop()
         service.queues.close()
 
+    single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
     app = _Application(
+        lambda rest: Gate(ShortWay(rest, service, single), service),
         title="selectroute",
         version="1",
         description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
@@ -184,9 +188,6 @@ def create_app(
         telemetry=None if _has_telemetry() else {"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
-    single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
-    app.add_middleware(ShortWay, service=service, routes=single)
-    app.add_middleware(Gate, service=service)
     app.add_exception_handler(SelectRouteError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -258,7 +259,25 @@ def _allowed(request: Request) -> list[str]:
 
 
 class _Application(FastAPI):
-    """Application whose OpenAPI document also has problem documents, summaries and the bearer token."""
+    """Application whose OpenAPI document also has problem documents, summaries and the bearer token.
+
+    Args:
+        front: returns the middleware of every request in front of another application; it answers the errors
+            of that.
+        options: those of FastAPI.
+    """
+
+    def __init__(self, front: Callable[[ASGIApp], ASGIApp], **options: Any) -> None:
+        self._front = front
+        super().__init__(**options)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the middleware and the router. The outermost middleware of the framework would answer errors
+        in its own way.
+        """
+        rest = super().build_middleware_stack()
+        assert isinstance(rest, ServerErrorMiddleware)
+        return self._front(rest.app)
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""

@@ -45,8 +45,10 @@ class Unit(Generic[_T]):
         self._checks = checks
         self._by = by
         self.operations = operations
-        self.woken = threading.Event()
-        """Set when the change is done, or when its caller is the one to commit the next group."""
+        self.woken: threading.Event | None = None
+        """Set when the change is done, or when its caller is the one to commit the next group. None if its
+        caller was the first one: it commits its changes itself, and waits for nobody.
+        """
         self.is_done = False
         self._result: _T | None = None
         self._error: BaseException | None = None
@@ -76,6 +78,16 @@ class Unit(Generic[_T]):
         """Let the caller have this error in place of the result."""
         self._error = error
 
+    def wait(self) -> None:
+        """Wait until `wake`, unless the caller commits its changes itself."""
+        if self.woken is not None:
+            self.woken.wait()
+
+    def wake(self) -> None:
+        """Let the caller go on, if it waits."""
+        if self.woken is not None:
+            self.woken.set()
+
     def outcome(self) -> _T:
         """Return the result, or raise the error."""
         if self._error is not None:
@@ -101,17 +113,17 @@ class GroupCommit:
         if not units:
             return
         with self._lock:
+            if self._is_led:
+                for unit in units:
+                    unit.woken = threading.Event()
             self._waiting.extend(units)
-            leads = not self._is_led
             self._is_led = True
         for unit in units:
-            if not leads:
-                try:
-                    unit.woken.wait()
-                except BaseException:  # such as KeyboardInterrupt
-                    self._leave(units)
-                    raise
-            leads = False
+            try:
+                unit.wait()
+            except BaseException:  # such as KeyboardInterrupt
+                self._leave(units)
+                raise
             if not unit.is_done:
                 self._lead()
 
@@ -131,7 +143,7 @@ class GroupCommit:
             self._pass_on()
             for one in group:
                 one.is_done = True
-                one.woken.set()
+                one.wake()
 
     def _next_group(self) -> list[Unit[Any]]:
         group, operations = [], 0
@@ -143,7 +155,7 @@ class GroupCommit:
     def _pass_on(self) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting[0].woken.set()
+                self._waiting[0].wake()
             else:
                 self._is_led = False
 
@@ -153,5 +165,5 @@ class GroupCommit:
             left = [one for one in units if one in self._waiting]
             for one in left:
                 self._waiting.remove(one)
-        if any(one.woken.is_set() for one in left):
+        if any(one.woken is not None and one.woken.is_set() for one in left):
             self._pass_on()

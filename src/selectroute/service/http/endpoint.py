@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from selectroute.registry.authorization.role import Role
 from selectroute.selector.suggestion import did_you_mean, shown
@@ -86,7 +87,7 @@ class Call(APIRoute):
             if body_field is not None:
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
-                    check_request(request)
+                    check_headers(fields_of(request.scope))
                     await request.validate(body_field, request.app.state.service.parsing)
             try:
                 if writes:
@@ -135,13 +136,19 @@ class StrictRequest(Request):
                 await run_in_threadpool(self._validate, body, field)
 
     def _validate(self, body: bytes, field: ModelField) -> None:
-        self._parsed = _strict(body)
-        made, faults = field.validate(self._parsed, {}, loc=("body",))
-        if faults:
+        self._parsed, self.faults = validated(body, field)
+        if self.faults:
             # FastAPI refuses a text as a body at once, and validates the other parts of the request.
-            self.faults, self._parsed = faults[:MOST_FAULTS], ""
-        elif isinstance(made, BaseModel):
-            self._parsed = made
+            self._parsed = ""
+
+
+def validated(body: bytes, field: ModelField) -> tuple[Any, Sequence[Any]]:
+    """Return the parsed body, as its model if it has one, and its errors, in FastAPI's format. Raises a
+    problem, 400, if it is not JSON.
+    """
+    parsed = _strict(body)
+    made, faults = field.validate(parsed, {}, loc=("body",))
+    return (made if isinstance(made, BaseModel) else parsed), (faults or ())[:MOST_FAULTS]
 
 
 class _NotStrictError(ValueError):
@@ -266,22 +273,27 @@ def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | st
 _PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
 
 
-def check_request(request: Request) -> None:
+def fields_of(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers of a request by their names in lower case; of a repeated one the first."""
+    return dict(reversed(scope["headers"]))
+
+
+def check_headers(headers: Mapping[bytes, bytes]) -> None:
     """Raise a problem, 415, for a body that is not JSON by its headers, or compressed."""
-    _check_media_type(request.headers.get("content-type", ""))
-    check_not_encoded(request)
+    _check_media_type(headers.get(b"content-type", b""))
+    check_not_encoded(headers)
 
 
-def _check_media_type(header: str) -> None:
-    media_type = header.partition(";")[0].strip().lower()
-    kind, _, subtype = media_type.partition("/")
-    if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
+def _check_media_type(header: bytes) -> None:
+    media_type = header.partition(b";")[0].strip().lower()
+    kind, _, subtype = media_type.partition(b"/")
+    if kind != b"application" or (subtype != b"json" and not subtype.endswith(b"+json")):
         raise ProblemError("unsupported-media-type", "the body must be application/json")
 
 
-def check_not_encoded(request: Request) -> None:
+def check_not_encoded(headers: Mapping[bytes, bytes]) -> None:
     """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
         raise ProblemError(
             "unsupported-media-type", "a body must not have a Content-Encoding", place="Content-Encoding"
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -20,6 +20,7 @@ from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.callers import ANYBODY, Caller
+from selectroute.service.http.endpoint import fields_of
 from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.protocol import WHOLE
@@ -90,21 +91,22 @@ class Gate:
 
     async def _admit(self, scope: Scope) -> Caller:
         """Return the caller of a request. Raises a problem if the caller is unknown or exceeds the rate."""
-        service, headers = self._service, Headers(scope=scope)
+        service, raw = self._service, scope["headers"]
+        headers = fields_of(scope)
         if "\n" in scope["path"]:  # the router ignores a line feed at the end
             raise ProblemError("invalid-request", "a path must not have a line feed", place="path")
         if scope["path"] in FREE:
             return ANYBODY
-        if len(dict(headers.raw)) < len(headers.raw):  # a header is repeated
+        if len(headers) < len(raw):  # a header is repeated
             for name in _ONCE:
-                if len(headers.getlist(name)) > 1:
+                if len(Headers(raw=raw).getlist(name)) > 1:
                     raise ProblemError("invalid-request", f"send only one {name} header", place=name)
-        authorization = headers.get("authorization")
+        authorization = _text(headers, b"authorization")
         if authorization is None and service.callers.is_known_open():
             caller = ANYBODY
         else:
             caller = await run_in_threadpool(service.callers.caller, authorization)
-        if caller is ANYBODY and not is_loopback(_host(headers.get("host", ""))):
+        if caller is ANYBODY and not is_loopback(_host(_text(headers, b"host") or "")):
             # Protects from DNS rebinding: a page of a site whose name was made to point here.
             raise ProblemError(
                 "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
@@ -130,7 +132,8 @@ class Gate:
         def too_large() -> ProblemError:
             return ProblemError(kind, f"the body has more than {limit:,} bytes")
 
-        length = Headers(scope=scope).get("content-length", "")
+        headers = fields_of(scope)
+        length = _text(headers, b"content-length") or ""
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large()
         received, more = 0, True
@@ -155,7 +158,7 @@ class Gate:
                 raise too_large()
             if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
                 # A slow body may outlive its token.
-                authorization = Headers(scope=scope).get("authorization")
+                authorization = _text(headers, b"authorization")
                 await run_in_threadpool(self._service.callers.caller, authorization)
             return message
 
@@ -166,8 +169,7 @@ class _Exchange:
     """Request in progress: sends the response and records its metrics."""
 
     def __init__(self, scope: Scope, send: Send, method: str) -> None:
-        # Unique, and no secret: `uuid4` asks the operating system, and gives up the GIL to do so.
-        self.id = str(uuid.UUID(int=random.getrandbits(128), version=4))
+        self.id = _request_id()
         self.caller: Caller | None = None
         self._scope = scope
         self._send = send
@@ -222,13 +224,28 @@ def _address(scope: Scope) -> str:
     return "" if client is None else str(client[0])
 
 
-def _check_origin(headers: Headers) -> None:
+def _request_id() -> str:
+    """Return a UUID of version 4. It is unique, and no secret: `uuid4` asks the operating system, and gives
+    up the GIL to do so.
+    """
+    digits = f"{random.getrandbits(128):032x}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    """Return the value of a header; None without it."""
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _check_origin(headers: Mapping[bytes, bytes]) -> None:
     """Raise a problem, 403, for a cross-site change (CSRF): without tokens, a page of any site could send one
     from a browser on this machine.
     """
-    origin = headers.get("origin")
-    is_own = origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
-    if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    origin = headers.get(b"origin")
+    is_own = origin is None or origin.partition(b"://")[2].lower() == headers.get(b"host", b"").lower()
+    if not is_own or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         raise ProblemError("forbidden", "a cross-site request needs a token")
 
 

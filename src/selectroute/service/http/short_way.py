@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selectroute.registry.authorization.role import Role
 from selectroute.service.context import Service, caller_of, service_of
-from selectroute.service.http.endpoint import ROLE, SMALL_BODY, StrictRequest, check_request
+from selectroute.service.http.endpoint import ROLE, SMALL_BODY, check_headers, fields_of, validated
 from selectroute.service.http.problems import ProblemError
 
 
@@ -40,10 +40,10 @@ class ShortWay:
             await self._app(scope, receive, send)
             return
         call, of_path = found
-        request = StrictRequest(scope, receive)
-        given = await call.arguments(request, of_path, self._service)
+        body = await _body(receive) if call.has_body else None
+        given = call.arguments(scope, of_path, body, self._service)
         if given is None:
-            await self._app(scope, _again(await request.body(), receive), send)
+            await self._app(scope, receive if body is None else _again(body, receive), send)
             return
         scope["route"] = call.route  # its path is the label of the metrics
         response = await call.route.endpoint(**given)
@@ -69,16 +69,23 @@ class _Call:
         needs = route.dependant
         assert not needs.query_params and not needs.cookie_params, "the usual way reads them"
         self._of_path = needs.path_params
-        self._of_header = needs.header_params
+        self._of_header = [
+            (one.alias.lower().encode(), one, one.get_default()) for one in needs.header_params
+        ]
         self._service = [one.name for one in needs.dependencies if one.call is service_of]
         self._caller = [one.name for one in needs.dependencies if one.call is caller_of]
         assert len(self._service) + len(self._caller) == len(needs.dependencies), "unknown dependencies"
 
-    async def arguments(
-        self, request: StrictRequest, of_path: dict[str, str], service: Service
+    @property
+    def has_body(self) -> bool:
+        """Return whether the function takes a body."""
+        return self._body is not None
+
+    def arguments(
+        self, scope: Scope, of_path: dict[str, str], body: bytes | None, service: Service
     ) -> dict[str, Any] | None:
         """Return the arguments of the function; None if anything is unusual or wrong."""
-        caller = request.state.caller
+        caller = scope["state"]["caller"]
         if not caller.role.includes(self._role):
             return None
         given: dict[str, Any] = {name: service for name in self._service if name is not None}
@@ -87,26 +94,37 @@ class _Call:
             given[field.name], faults = field.validate(of_path[field.alias], {}, loc=("path", field.alias))
             if faults:
                 return None
-        for field in self._of_header:
-            value = request.headers.get(field.alias)
-            given[field.name], faults = (
-                (field.get_default(), []) if value is None else field.validate(value, {}, loc=("header",))
-            )
+        headers = fields_of(scope)
+        for name, field, default in self._of_header:
+            if (value := headers.get(name)) is None:
+                given[field.name] = default
+                continue
+            given[field.name], faults = field.validate(value.decode("latin-1"), {}, loc=("header",))
             if faults:
                 return None
         if self._body is not None:
-            body = await request.body()
             if not body or len(body) > SMALL_BODY:
                 return None
             try:
-                check_request(request)
-                await request.validate(self._body, service.parsing)
-            except (ProblemError, RequestValidationError):
+                check_headers(headers)
+                given[self._body.name], wrong = validated(body, self._body)
+            except ProblemError:
                 return None
-            if request.faults:
+            if wrong:
                 return None
-            given[self._body.name] = await request.json()
         return given
+
+
+async def _body(receive: Receive) -> bytes:
+    """Return the body of a request. Raises ClientDisconnect."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -245,10 +245,10 @@ def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
         while len(commits._waiting) < 2:  # itself, and the one behind it
             pass
         go_on.set()
-        threading.Event.wait(units[1].woken, 60)  # it is to lead the next group
+        Unit.wait(units[1])  # it is to lead the next group
         raise _Interrupted
 
-    monkeypatch.setattr(units[1].woken, "wait", interrupted)
+    monkeypatch.setattr(units[1], "wait", interrupted)
     first = _waiting(commits, [units[0]])
     assert busy.wait(60)
     second = _waiting(commits, [units[1]])
