@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection
@@ -56,7 +56,7 @@ class Revision:
         before = transaction.head
         self.before: int = before.revision
         self.number: int = before.revision + 1
-        self.now = datetime.now(UTC)
+        self.now = transaction.now
         self._time = time_text(self.now)
         self._digest: bytes = before.digest
         self._changes: int = before.changes

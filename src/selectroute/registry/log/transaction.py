@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
@@ -112,6 +113,8 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         row = read_counter(connection, lock=True)
+        self.now = datetime.now(UTC)
+        """Time of all its revisions: they become visible together."""
         self.before: Final = LogHead(row.revision, row.digest, row.changes, row.subscriptions)
         self.head = self.before
         """Newest revision that was taken."""
