@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,9 @@ BATCH: Final = 1_000
 
 PAGE: Final = 50
 
-_STEP_SECONDS: Final = 0.0005
+_STEP_SECONDS: Final = 0.002
+"""What a reader waits between two looks, each of which takes a core for most of a millisecond."""
+_BLOCK: Final = 16_384
 _PAUSE_SECONDS: Final = 0.05
 _BEGIN_SECONDS: Final = 1.0
 """What another caller has to come to its costs before others are timed."""
@@ -102,7 +105,6 @@ class ClientsEngine(RegistryEngine):
         bodies = "".join(_bodies(self._new))
         before = self._registry.revision
         command = _clients(self._registered.service.url, clients, "return=minimal" if minimal else "-")
-        started = time.perf_counter()
         ran = subprocess.run(
             command,
             cwd=callers.ROOT,
@@ -111,11 +113,10 @@ class ClientsEngine(RegistryEngine):
             text=True,
             check=True,
         )
-        answers = np.array([json.loads(line) for line in ran.stdout.splitlines()])
-        seconds = time.perf_counter() - started
+        revisions, sent, came = np.array([json.loads(line) for line in ran.stdout.splitlines()]).T
         made = [change.id for page in _changes_after(self._registry, before) for change in page]
         self._remove([(id, None) for id in made])
-        return Timed(len({*answers[:, 0].tolist()}), seconds, answers[:, 1])
+        return Timed(len({*revisions.tolist()}), (came.max() - sent.min()) / 1e9, came - sent)
 
 
 class BatchEngine(RegistryEngine):
@@ -233,6 +234,26 @@ class VisibleEngine(RegistryEngine):
 
     def _newest(self) -> sr.Snapshot:
         return sr.Snapshot.open(self._registered.snapshots)
+
+
+class DiskEngine(RegistryEngine):
+    """Blocks of a file, each durable before the next: a change waits for the disk like this several times."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many were written."""
+        self._settle()
+        path = self._registered.snapshots.with_name("disk")
+        block = os.urandom(_BLOCK)
+
+        def write(_: int) -> None:
+            file.write(block)
+            os.fsync(file.fileno())
+
+        with path.open("wb", buffering=0) as file:
+            _, each = _timed(write, range(self.messages))
+        size = path.stat().st_size
+        path.unlink()
+        return Timed(size // _BLOCK, each.sum() / 1e9, each)
 
 
 class ApartEngine(RegistryEngine):
@@ -444,6 +465,7 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         "visible": (VisibleEngine, "remote"),
         f"visible-beside-{_WRITERS}": (VisibleEngine, "remote"),
         f"visible-apart-beside-{_WRITERS}": (ApartEngine, "remote"),
+        "disk": (DiskEngine, "remote"),
     },
     "registry-callers": {
         "alone": (CallerEngine, "remote"),
