@@ -8,9 +8,28 @@ from functools import cached_property
 
 import numpy as np
 
-from selectroute.arrays.tables import INTERVAL, LIKE, NOT_LIKE, REPEATED, RESIDUAL, Array, Tables, as_array
+from selectroute.arrays.tables import (
+    FLAG_BITS,
+    INTERVAL,
+    LIKE,
+    NOT_LIKE,
+    REPEATED,
+    RESIDUAL,
+    Array,
+    Tables,
+    as_array,
+)
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.topics.levels import TOPIC
+
+NO_LEAF = -1
+LEAF_FLAGS, LEAF_ATTRIBUTE, LEAF_ENTRIES = (1 << FLAG_BITS) - 1, FLAG_BITS, 40
+"""Flags of the group in a word of `Segment.leaves`, and the first bits of its attribute and its number of
+entries.
+"""
+
+MOST_ATTRIBUTES, MOST_ENTRIES = 1 << LEAF_ENTRIES - LEAF_ATTRIBUTE, 1 << 63 - LEAF_ENTRIES
+"""The numbers from which on they do not fit."""
 
 CROWDED = 16
 """Residuals of a leaf with LIKE on one attribute from which it pays to find equal strings of a batch."""
@@ -67,6 +86,31 @@ class Segment:
         """
         others = np.any(self.tables.group_flags & (RESIDUAL | REPEATED | INTERVAL))
         return not others and not self.tables.group_first[1]
+
+    @cached_property
+    def leaves(self) -> Array:
+        """The group of each leaf, if all are `plain`: what the tables have in four places, in one cache line.
+
+        int64[leaves, 2], the first entry, and a word of its `LEAF_FLAGS`, `LEAF_ATTRIBUTE` and number of
+        entries; the word is `NO_LEAF` for a leaf of several groups or none, or one that does not fit. Without
+        rows if not all groups are plain. O(leaves), once; 16 bytes a leaf.
+        """
+        tables = self.tables
+        if not self.plain:
+            return np.zeros((0, 2), np.int64)
+        first = tables.group_first[:-1].astype(np.int64)
+        group = np.minimum(first, max(len(tables.group_flags) - 1, 0))
+        made = np.full((len(first), 2), NO_LEAF, np.int64)
+        if not len(tables.group_flags):
+            return made
+        start = tables.entry_first[group]
+        entries = tables.entry_first[group + 1] - start
+        attribute = np.maximum(tables.group_attribute[group], 0).astype(np.int64)
+        word = tables.group_flags[group] | attribute << LEAF_ATTRIBUTE | entries << LEAF_ENTRIES
+        fits = (np.diff(tables.group_first) == 1) & (entries < MOST_ENTRIES) & (attribute < MOST_ATTRIBUTES)
+        made[:, 0] = start
+        made[fits, 1] = word[fits]
+        return made
 
     @cached_property
     def repeats(self) -> bool:

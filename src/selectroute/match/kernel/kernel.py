@@ -22,7 +22,7 @@ from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.match.array_pool import take_array
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.blocks import BLOCK, encode_block
-from selectroute.match.kernel.plain_groups import plain_runs
+from selectroute.match.kernel.plain_groups import fetch_plain, plain_runs
 from selectroute.match.kernel.run_residual import judge
 from selectroute.match.kernel.scan_list import by_column, by_row, scan, words_of
 from selectroute.match.memory import address_of, copy, copy_sixteen, int_at, long_at, prefetch
@@ -53,18 +53,20 @@ HELD = 1 << 20
 
 @compiled
 def collect(
-    rows, sources, short, plain, tables, columns, terms, shared_terms, single, stack, seen, mark, counters
+    rows, sources, short, known_leaves, tables, columns, terms, shared_terms, single, stack, seen, mark,
+    counters,
 ):  # fmt: skip
     """Return the runs of matching entries: the first pass.
 
     ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
     has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
-    is `single_terms`. ``short`` are the segment's `ShortStrings`, ``plain`` is `Segment.plain`. With
+    is `single_terms`. ``short`` are the segment's `ShortStrings`, ``known_leaves`` is `Segment.leaves`. With
     `sources` each block is encoded here, by `encode_block`; without, `columns` has all rows. Row r is ``mark
     + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
     runs = np.empty((max(FEWEST, rows), 2), np.int64)
     used = 0
+    plain = len(known_leaves) > 0
     offsets = np.zeros(rows + 1, np.int64)
     most = min(BLOCK, rows)
     room = max(FEWEST, 4 * most)
@@ -96,8 +98,8 @@ def collect(
                 begin, end, columns.codes, columns.anchors, tables.code_low, tables.code_first,
                 tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
                 tables.slot_first, tables.slot, tables.tuple_leaf[-1], len(tables.divided_tuple),
-                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, visits,
-                leaves, rows_of, plain, firsts, counters,
+                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, known_leaves,
+                visits, leaves, rows_of, firsts, counters,
             )  # fmt: skip
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
@@ -110,19 +112,20 @@ def collect(
             )  # fmt: skip
             order = by_row(accepted, total, begin, accepted_first, order)
             counters[JUDGED] += judged
-        groups = fetch_bounds(
-            leaves, found, tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
-            tables.entry_bound,
-        )  # fmt: skip
         if plain:
+            groups = fetch_plain(leaves, found, known_leaves, tables.group_first, tables.entry_bound)
             if used + groups >= len(runs):
                 runs = longer(runs, used, groups)
             used = plain_runs(
-                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names,
+                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names, known_leaves,
                 tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
                 tables.entry_bound, tables.ordinal_first, runs, used, row_offsets,
             )  # fmt: skip
             continue
+        fetch_bounds(
+            leaves, found, tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
+            tables.entry_bound,
+        )  # fmt: skip
         row = begin
         while row < end:
             next_row, spanned, judged = narrow(
@@ -167,13 +170,16 @@ def longer(runs, used, more):
 def find(
     block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
     posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf,
-    group_first, visits, leaves, rows_of, plain, firsts, counters,
+    group_first, known_leaves, visits, leaves, rows_of, firsts, counters,
 ):  # fmt: skip
     """Write the leaves of the rows from `block` to `stop` into `leaves`, row by row, and the rows of the
     leaves, less `block`, into `rows_of`. Returns their number; -1 if they do not fit. Those of row r are from
-    ``firsts[r - block]`` on, which is left as it is where all groups are `plain`: they need none.
+    ``firsts[r - block]`` on, which is left as it is where all groups are plain: they need none.
     ``visits`` is scratch memory for as many.
     """
+    plain = len(known_leaves) > 0
+    # Where to look next for a leaf.
+    near, size = (address_of(known_leaves), 16) if plain else (address_of(group_first), 4)
     room = len(leaves)
     is_sorted = len(anchors) + len(prefixed) <= 1 and not divided
     rows, found_leaves = (rows_of, leaves) if is_sorted else (visits[0], visits[1])
@@ -182,7 +188,6 @@ def find(
     leaf_of, posting_of = address_of(code_leaf), address_of(code_posting)
     attribute_of, filter_of = address_of(posting_attribute), address_of(posting_filter)
     slot_firsts, all_slots = address_of(slot_first), address_of(slots)
-    groups_of = address_of(group_first)
     places = np.empty((WAITING, 5), np.int64)
     for number in range(len(anchors)):
         attribute = anchors[number]
@@ -230,7 +235,7 @@ def find(
                     if _is_of_another(slot, other):
                         slot = slot_of(other, places[k, 4], slot_firsts, all_slots)
                 leaf = slot >> 32
-                prefetch(groups_of + 4 * leaf, 0)
+                prefetch(near + size * leaf, 0)
                 rows[found], found_leaves[found] = places[k, 0], leaf
                 found += slot >= 0
             if row < stop and not waiting:  # a value with more postings than can wait

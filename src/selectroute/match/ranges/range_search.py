@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.match.compiled import compiled
+from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import address_of, int_at, long_at, prefetch
 from selectroute.match.ranges.range_kernel import FROM, NONE, exceeding, range_of, threshold
 
@@ -19,29 +19,29 @@ FAR = 1 << 16
 @compiled
 def fetch_bounds(leaves, visits, group_first, group_flags, group_attribute, entry_first, entry_bound):
     """Begin to load the first group of each leaf to visit, and its first bounds: a search would wait for
-    each, and these loads overlap. Returns how many groups the leaves have.
+    each, and these loads overlap.
     """
+    if len(entry_bound) < FAR:
+        return
     first_groups, first_entries = address_of(group_first), address_of(entry_first)
-    flags, attributes = address_of(group_flags), address_of(group_attribute)
-    bounds, is_far = address_of(entry_bound), len(entry_bound) >= FAR
-    groups = np.int64(0)
+    flags, attributes, bounds = address_of(group_flags), address_of(group_attribute), address_of(entry_bound)
     for visit in range(visits):
-        leaf = np.int64(leaves[visit])
-        group = np.int64(int_at(first_groups, leaf))
-        groups += int_at(first_groups, leaf + 1) - group
-        if is_far:
-            prefetch(first_entries, group)
-            prefetch(flags + 2 * group, 0)
-            prefetch(attributes + 4 * group, 0)
-    if is_far:
-        for visit in range(visits):
-            group = int_at(first_groups, leaves[visit])
-            start = long_at(first_entries, group)
-            further = long_at(first_entries, group + 1) > start + LINE
-            prefetch(bounds, start)
-            prefetch(bounds, start + LINE - 1)
-            prefetch(bounds, start + (LINE << further) - 1)  # half of the groups have one: no branch
-    return groups
+        group = int_at(first_groups, leaves[visit])
+        prefetch(first_entries, group)
+        prefetch(flags + 2 * group, 0)
+        prefetch(attributes + 4 * group, 0)
+    for visit in range(visits):
+        group = int_at(first_groups, leaves[visit])
+        start = long_at(first_entries, group)
+        fetch_first_bounds(bounds, start, long_at(first_entries, group + 1) - start)
+
+
+@inlined
+def fetch_first_bounds(bounds, start, entries):
+    """Begin to load the first bounds of a group; ``bounds`` is the address of ``entry_bound``."""
+    prefetch(bounds, start)
+    prefetch(bounds, start + LINE - 1)
+    prefetch(bounds, start + (LINE << (entries > LINE)) - 1)  # half of the groups have one: no branch
 
 
 @compiled
