@@ -11,7 +11,6 @@ from selectroute.match.memory import bits_of_real, eight_below, long_at, real_at
 ALL, NONE, FROM = 0, 1, 2
 
 _WAYS, _FEW = 8, 64
-_EIGHT = np.uint64(_WAYS)
 
 _LEAST, _GREATEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 
@@ -70,9 +69,9 @@ def first_not_below(value, low, high, bounds, total):
         size = step if below < _WAYS else size - _WAYS * step
     # The bounds ascend, so those that are less come first, whatever follows the group.
     if size <= 2 * _WAYS and low + 2 * _WAYS <= total:
-        # Most groups are small. Of one of eight the first line is read twice, not a line that nothing loads.
-        more = low + _WAYS if size > _WAYS else low
-        word = eight_below(bounds, low, value) | eight_below(bounds, more, value) << _EIGHT
+        # Most groups are small. The first eight and the last: no line is read that the group has no part of.
+        more = max(size - _WAYS, 0)
+        word = eight_below(bounds, low, value) | eight_below(bounds, low + more, value) << np.uint64(more)
         return low + min(size, trailing_zeros(~word))
     if low + _FEW <= total:
         word = eight_below(bounds, low, value)

@@ -41,7 +41,7 @@ def fetch_first_bounds(bounds, start, entries):
     """Begin to load the first bounds of a group; ``bounds`` is the address of ``entry_bound``."""
     prefetch(bounds, start)
     prefetch(bounds, start + LINE - 1)
-    prefetch(bounds, start + (LINE << (entries > LINE)) - 1)  # half of the groups have one: no branch
+    prefetch(bounds, start + min(max(entries, LINE), 2 * LINE) - 1)
 
 
 @compiled
