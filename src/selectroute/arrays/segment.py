@@ -89,11 +89,11 @@ class Segment:
 
     @cached_property
     def leaves(self) -> Array:
-        """The group of each leaf, if all are `plain`: what the tables have in four places, in one cache line.
+        """Group of each leaf, if all are `plain`: in one cache line what the tables have in four.
 
-        int64[leaves, 2], the first entry, and a word of its `LEAF_FLAGS`, `LEAF_ATTRIBUTE` and number of
-        entries; the word is `NO_LEAF` for a leaf of several groups or none, or one that does not fit. Without
-        rows if not all groups are plain. O(leaves), once; 16 bytes a leaf.
+        int64[leaves, 2]: the group's first entry, and a word of its `LEAF_FLAGS`, `LEAF_ATTRIBUTE` and number
+        of entries. The word is `NO_LEAF` for a leaf without a group or with several, or if the numbers do not
+        fit. Without rows if not all groups are plain. O(leaves), once; 16 bytes a leaf.
         """
         tables = self.tables
         if not self.plain:

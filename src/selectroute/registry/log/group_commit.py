@@ -47,7 +47,7 @@ class Unit(Generic[_T]):
         self.operations = operations
         self.woken: threading.Event | None = None
         """Set when the change is done, or when its caller is the one to commit the next group. None if its
-        caller was the first one: it commits its changes itself, and waits for nobody.
+        caller was the first one, which commits its changes itself.
         """
         self.is_done = False
         self._result: _T | None = None
