@@ -53,16 +53,14 @@ def plain_runs(
         start, word = long_at(words, 2 * leaf), long_at(words, 2 * leaf + 1)
         flags, stop = word & LEAF_FLAGS, start + (word >> LEAF_ENTRIES)
         attribute = word >> LEAF_ATTRIBUTE & MOST_ATTRIBUTES - 1
-        group = end_group = np.int64(0)
+        group, end_group = np.int64(0), np.int64(1)
         if word < 0:
             group, end_group = int_at(first_groups, leaf), int_at(first_groups, leaf + 1)
-        while True:
+        while group < end_group:
             if word < 0:
-                if group == end_group:
-                    break
                 flags, attribute = np.int64(short_at(flags_of, group)), int_at(attribute_of, group)
                 start, stop = long_at(first_entries, group), long_at(first_entries, group + 1)
-                group += 1
+            group += 1
             if flags & t.SORTED:
                 place = attribute * width + row
                 tag = np.int8(byte_at(tags_of, place))
@@ -76,8 +74,6 @@ def plain_runs(
             runs[used, 0], runs[used, 1] = start, stop
             used += start < stop
             offsets[row + 1] += stop - start
-            if word >= 0:
-                break
     reached = offsets[begin]
     for row in range(begin, end):
         reached += offsets[row + 1]

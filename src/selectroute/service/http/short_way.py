@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selectroute.registry.authorization.role import Role
 from selectroute.service.context import Service, caller_of, service_of
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.endpoint import ROLE, SMALL_BODY, check_headers, fields_of, validated
 from selectroute.service.http.problems import ProblemError
 
@@ -40,8 +41,12 @@ class ShortWay:
             await self._app(scope, receive, send)
             return
         call, of_path = found
+        caller = scope["state"]["caller"]
+        if not call.permits(caller):
+            await self._app(scope, receive, send)
+            return
         body = await _body(receive) if call.has_body else None
-        given = call.arguments(scope, of_path, body, self._service)
+        given = call.arguments(scope, of_path, body, caller, self._service)
         if given is None:
             await self._app(scope, receive if body is None else _again(body, receive), send)
             return
@@ -81,13 +86,14 @@ class _Call:
         """Return whether the function takes a body."""
         return self._body is not None
 
+    def permits(self, caller: Caller) -> bool:
+        """Return whether the caller has the role; one who has not sends a body in vain."""
+        return caller.role.includes(self._role)
+
     def arguments(
-        self, scope: Scope, of_path: dict[str, str], body: bytes | None, service: Service
+        self, scope: Scope, of_path: dict[str, str], body: bytes | None, caller: Caller, service: Service
     ) -> dict[str, Any] | None:
         """Return the arguments of the function; None if anything is unusual or wrong."""
-        caller = scope["state"]["caller"]
-        if not caller.role.includes(self._role):
-            return None
         given: dict[str, Any] = {name: service for name in self._service if name is not None}
         given |= {name: caller for name in self._caller if name is not None}
         for field in self._of_path:

@@ -82,6 +82,14 @@ def test_who_sends_no_whole_request_in_time_is_told_and_closed(registry, sent, d
     assert len(registry) == 0
 
 
+def test_a_body_is_not_awaited_of_a_caller_who_may_not_write(registry):
+    _, secret = registry.add_token("reader")
+    token = b"Authorization: Bearer " + secret.encode() + b"\r\n"
+    with running(registry) as (url, _), connected(url) as connection:
+        connection.sendall(HEAD + token + b"Content-Length: 1000\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 403")
+
+
 def test_who_waits_for_a_change_or_a_message_may_take_longer(registry):
     with running(registry, limits=QUICK) as (url, _), httpx.Client(timeout=30, trust_env=False) as client:
         assert client.get(f"{url}/v1/changes?wait=3").status_code == 200
