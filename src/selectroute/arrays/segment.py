@@ -92,24 +92,21 @@ class Segment:
         """Group of each leaf, if all are `plain`: in one cache line what the tables have in four.
 
         int64[leaves, 2]: the group's first entry, and a word of its `LEAF_FLAGS`, `LEAF_ATTRIBUTE` and number
-        of entries. The word is `NO_LEAF` for a leaf without a group or with several, or if the numbers do not
+        of entries. Both are `NO_LEAF` for a leaf without a group or with several, or if the numbers do not
         fit. Without rows if not all groups are plain. O(leaves), once; 16 bytes a leaf.
         """
         tables = self.tables
         if not self.plain:
             return np.zeros((0, 2), np.int64)
-        first = tables.group_first[:-1].astype(np.int64)
-        group = np.minimum(first, max(len(tables.group_flags) - 1, 0))
-        made = np.full((len(first), 2), NO_LEAF, np.int64)
-        if not len(tables.group_flags):
-            return made
+        made = np.full((len(tables.group_first) - 1, 2), NO_LEAF, np.int64)
+        leaf = np.flatnonzero(np.diff(tables.group_first) == 1)
+        group = tables.group_first[leaf]
         start = tables.entry_first[group]
         entries = tables.entry_first[group + 1] - start
         attribute = np.maximum(tables.group_attribute[group], 0).astype(np.int64)
         word = tables.group_flags[group] | attribute << LEAF_ATTRIBUTE | entries << LEAF_ENTRIES
-        fits = (np.diff(tables.group_first) == 1) & (entries < MOST_ENTRIES) & (attribute < MOST_ATTRIBUTES)
-        made[:, 0] = start
-        made[fits, 1] = word[fits]
+        fits = (entries < MOST_ENTRIES) & (attribute < MOST_ATTRIBUTES)
+        made[leaf[fits]] = np.column_stack((start, word))[fits]
         return made
 
     @cached_property

@@ -92,13 +92,6 @@ class SubscriptionSpec:
     destination: Destination = Destination()
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def of_type(self, seltype: Seltype) -> SubscriptionSpec:
-        """Return the specification with this type. `dataclasses.replace` takes three times as long, and each
-        change comes here.
-        """
-        fields = self.selector, self.topic, self.dialect, seltype, self.name, self.destination, self.labels
-        return SubscriptionSpec(*fields)
-
     def to_json(self) -> dict[str, Any]:
         """Return the given fields as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -151,7 +152,7 @@ class Checks:
             raise found
         if spec.seltype is not None and spec.seltype != found:
             raise InvalidSpecError("/seltype", wrong_seltype(found))
-        return spec if spec.seltype == found else spec.of_type(found)
+        return spec if spec.seltype == found else replace(spec, seltype=found)
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:

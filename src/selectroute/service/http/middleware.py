@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
@@ -71,10 +72,11 @@ class Gate:
         if method == "HEAD":  # answered as GET; the server omits the body
             scope = {**scope, "method": "GET"}
         exchange = _Exchange(scope, send, method)
+        headers = fields_of(scope)
         try:
-            caller = await self._admit(scope)
+            caller = await self._admit(scope, headers)
             scope["state"]["caller"] = exchange.caller = caller
-            limited = self._limited(scope, receive)
+            limited = self._limited(scope, headers, receive)
             await self._app(scope, limited, exchange.send)
         except SelectRouteError as error:
             problem = logged_problem(error, exchange.id)
@@ -89,10 +91,9 @@ class Gate:
         finally:
             exchange.done(self._service)
 
-    async def _admit(self, scope: Scope) -> Caller:
+    async def _admit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """Return the caller of a request. Raises a problem if the caller is unknown or exceeds the rate."""
         service, raw = self._service, scope["headers"]
-        headers = fields_of(scope)
         if "\n" in scope["path"]:  # the router ignores a line feed at the end
             raise ProblemError("invalid-request", "a path must not have a line feed", place="path")
         if scope["path"] in FREE:
@@ -119,7 +120,7 @@ class Gate:
             raise ProblemError("too-many-requests", detail, headers={"Retry-After": str(wait)})
         return caller
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    def _limited(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
         """Return a `receive` that raises at the size or time limit of a body, or if the caller's token is no
         longer valid at its end. Raises at once if Content-Length exceeds the limit.
         """
@@ -132,7 +133,6 @@ class Gate:
         def too_large() -> ProblemError:
             return ProblemError(kind, f"the body has more than {limit:,} bytes")
 
-        headers = fields_of(scope)
         length = _text(headers, b"content-length") or ""
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large()
@@ -169,7 +169,8 @@ class _Exchange:
     """Request in progress: sends the response and records its metrics."""
 
     def __init__(self, scope: Scope, send: Send, method: str) -> None:
-        self.id = _request_id()
+        # Unique, and no secret: `uuid4` asks the operating system, and gives up the GIL to do so.
+        self.id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         self.caller: Caller | None = None
         self._scope = scope
         self._send = send
@@ -222,15 +223,6 @@ def _address(scope: Scope) -> str:
     """Return the address of the client."""
     client = scope.get("client")
     return "" if client is None else str(client[0])
-
-
-def _request_id() -> str:
-    """Return a UUID of version 4. It is unique, and no secret: `uuid4` asks the operating system, and gives
-    up the GIL to do so.
-    """
-    digits = f"{random.getrandbits(128):032x}"
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:

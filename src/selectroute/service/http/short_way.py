@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selectroute.registry.authorization.role import Role
@@ -45,7 +45,7 @@ class ShortWay:
         if not call.permits(caller):
             await self._app(scope, receive, send)
             return
-        body = await _body(receive) if call.has_body else None
+        body = await Request(scope, receive).body() if call.has_body else None
         given = call.arguments(scope, of_path, body, caller, self._service)
         if given is None:
             await self._app(scope, receive if body is None else _again(body, receive), send)
@@ -119,18 +119,6 @@ class _Call:
             if wrong:
                 return None
         return given
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return the body of a request. Raises ClientDisconnect."""
-    parts, more = [], True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(parts)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
