@@ -22,14 +22,19 @@ from selectroute.arrays.tables import (
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.topics.levels import TOPIC
 
-NO_LEAF = -1
 LEAF_FLAGS, LEAF_ATTRIBUTE, LEAF_ENTRIES = (1 << FLAG_BITS) - 1, FLAG_BITS, 40
-"""Flags of the group in a word of `Segment.leaves`, and the first bits of its attribute and its number of
-entries.
+"""Parts of a word of `Segment.leaf_groups`: a mask of the group's flags, and the first bits of its attribute
+and of its number of entries::
+
+    63   62        40 39         16 15      0
+    0   | entries    | attribute   | flags   |
 """
 
-MOST_ATTRIBUTES, MOST_ENTRIES = 1 << LEAF_ENTRIES - LEAF_ATTRIBUTE, 1 << 63 - LEAF_ENTRIES
-"""The numbers from which on they do not fit."""
+ATTRIBUTE_LIMIT = 1 << LEAF_ENTRIES - LEAF_ATTRIBUTE
+"""The least number of an attribute that does not fit into a word."""
+
+ENTRY_LIMIT = 1 << 63 - LEAF_ENTRIES
+"""The least number of entries that does not fit into a word."""
 
 CROWDED = 16
 """Residuals of a leaf with LIKE on one attribute from which it pays to find equal strings of a batch."""
@@ -88,24 +93,26 @@ class Segment:
         return not others and not self.tables.group_first[1]
 
     @cached_property
-    def leaves(self) -> Array:
+    def leaf_groups(self) -> Array:
         """Group of each leaf, if all are `plain`: in one cache line what the tables have in four.
 
-        int64[leaves, 2]: the group's first entry, and a word of its `LEAF_FLAGS`, `LEAF_ATTRIBUTE` and number
-        of entries. Both are `NO_LEAF` for a leaf without a group or with several, or if the numbers do not
-        fit. Without rows if not all groups are plain. O(leaves), once; 16 bytes a leaf.
+        int64[leaves, 2]: the group's first entry, and a word of its flags, attribute and number of entries.
+        For a leaf without a group or with several, or if the numbers do not fit, it is the number of its
+        first group and ``~groups``. Without rows if not all groups are plain. O(leaves), once; 16 bytes a
+        leaf, in each process.
         """
         tables = self.tables
         if not self.plain:
             return np.zeros((0, 2), np.int64)
-        made = np.full((len(tables.group_first) - 1, 2), NO_LEAF, np.int64)
-        leaf = np.flatnonzero(np.diff(tables.group_first) == 1)
+        groups = np.diff(tables.group_first)
+        made = np.column_stack((tables.group_first[:-1], ~groups)).astype(np.int64)
+        leaf = np.flatnonzero(groups == 1)
         group = tables.group_first[leaf]
         start = tables.entry_first[group]
         entries = tables.entry_first[group + 1] - start
-        attribute = np.maximum(tables.group_attribute[group], 0).astype(np.int64)
-        word = tables.group_flags[group] | attribute << LEAF_ATTRIBUTE | entries << LEAF_ENTRIES
-        fits = (entries < MOST_ENTRIES) & (attribute < MOST_ATTRIBUTES)
+        attribute = tables.group_attribute[group].astype(np.int64)
+        word = entries << LEAF_ENTRIES | attribute << LEAF_ATTRIBUTE | tables.group_flags[group]
+        fits = (entries < ENTRY_LIMIT) & (attribute < ATTRIBUTE_LIMIT)
         made[leaf[fits]] = np.column_stack((start, word))[fits]
         return made
 

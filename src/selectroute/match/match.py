@@ -165,7 +165,7 @@ def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32), memo)
     counters = np.zeros(3, np.int64)
     runs, offsets = collect(
-        lanes.rows, sources, short_strings(segment), segment.leaves, segment.tables, columns,
+        lanes.rows, sources, short_strings(segment), segment.leaf_groups, segment.tables, columns,
         *segment.scan_terms, segment.single_terms, stack, seen, 1, counters,
     )  # fmt: skip
     return runs, offsets, counters

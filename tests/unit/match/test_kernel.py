@@ -227,7 +227,7 @@ def test_runs_are_copied_in_their_order():
 @pytest.mark.parametrize("most", [1 << 23, 3, 0], ids=["all-fit", "some-fit", "none-fits"])
 def test_leaves_with_one_group_and_with_several_are_matched_alike(monkeypatch, most):
     # Those that do not fit into a word are read from the tables.
-    monkeypatch.setattr(segment, "MOST_ENTRIES", most)
+    monkeypatch.setattr(segment, "ENTRY_LIMIT", most)
     selectors = [f"k = 'a' AND x > {bound}" for bound in range(20)]  # one group of twenty entries
     selectors += ["k = 'b' AND x > 1", "k = 'b' AND x > 3"]
     selectors += ["k = 'c' AND x < 3", "k = 'c' AND x > 1", "k = 'c'"]  # three groups
@@ -235,12 +235,12 @@ def test_leaves_with_one_group_and_with_several_are_matched_alike(monkeypatch, m
     made = sr.build_snapshot(
         pa.table({"id": [f"s{number}" for number in range(len(selectors))], "selector": selectors})
     )
-    words = made.segments[0].leaves[:, 1]
-    known = np.count_nonzero(words != segment.NO_LEAF)
+    words = made.segments[0].leaf_groups[:, 1]
+    known = np.count_nonzero(words >= 0)
     assert known == {1 << 23: 4, 3: 3, 0: 0}[most]  # a, b, d and e; c has several groups
     check(selectors, [of(k=k, x=x, y=y) for k in "abcdef" for x in (0, 2, 30, None, "z") for y in (2.5, 1)])
 
 
 def test_leaves_are_known_only_where_nothing_is_judged():
     made = sr.build_snapshot(pa.table({"id": ["a", "b"], "selector": ["k = 1", "k = 1 AND s LIKE '%a'"]}))
-    assert made.segments[0].leaves.shape == (0, 2)
+    assert made.segments[0].leaf_groups.shape == (0, 2)

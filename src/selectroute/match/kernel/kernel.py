@@ -53,20 +53,20 @@ HELD = 1 << 20
 
 @compiled
 def collect(
-    rows, sources, short, known_leaves, tables, columns, terms, shared_terms, single, stack, seen, mark,
+    rows, sources, short, leaf_groups, tables, columns, terms, shared_terms, single, stack, seen, mark,
     counters,
 ):  # fmt: skip
     """Return the runs of matching entries: the first pass.
 
     ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
     has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
-    is `single_terms`. ``short`` are the segment's `ShortStrings`, ``known_leaves`` is `Segment.leaves`. With
+    is `single_terms`, ``leaf_groups`` is of that name, ``short`` are the segment's `ShortStrings`. With
     `sources` each block is encoded here, by `encode_block`; without, `columns` has all rows. Row r is ``mark
     + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
     runs = np.empty((max(FEWEST, rows), 2), np.int64)
     used = 0
-    plain = len(known_leaves) > 0
+    plain = len(leaf_groups) > 0
     offsets = np.zeros(rows + 1, np.int64)
     most = min(BLOCK, rows)
     room = max(FEWEST, 4 * most)
@@ -98,7 +98,7 @@ def collect(
                 begin, end, columns.codes, columns.anchors, tables.code_low, tables.code_first,
                 tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
                 tables.slot_first, tables.slot, tables.tuple_leaf[-1], len(tables.divided_tuple),
-                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, known_leaves,
+                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, leaf_groups,
                 visits, leaves, rows_of, firsts, counters,
             )  # fmt: skip
             if found < 0:
@@ -113,18 +113,21 @@ def collect(
             order = by_row(accepted, total, begin, accepted_first, order)
             counters[JUDGED] += judged
         if plain:
-            groups = fetch_plain(leaves, found, known_leaves, tables.group_first, tables.entry_bound)
+            groups = fetch_plain(
+                leaves, found, leaf_groups, tables.group_flags, tables.group_attribute, tables.entry_first,
+                tables.entry_bound, visits[0],
+            )  # fmt: skip
             if used + groups >= len(runs):
                 runs = longer(runs, used, groups)
             used = plain_runs(
-                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names, known_leaves,
-                tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
-                tables.entry_bound, tables.ordinal_first, runs, used, row_offsets,
+                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names, leaf_groups,
+                tables.group_flags, tables.group_attribute, tables.entry_first, tables.entry_bound,
+                tables.ordinal_first, runs, used, row_offsets,
             )  # fmt: skip
             continue
         fetch_bounds(
-            leaves, found, tables.group_first, tables.group_flags, tables.group_attribute, tables.entry_first,
-            tables.entry_bound,
+            leaves, found, visits[0], tables.group_first, tables.group_flags, tables.group_attribute,
+            tables.entry_first, tables.entry_bound,
         )  # fmt: skip
         row = begin
         while row < end:
@@ -170,16 +173,16 @@ def longer(runs, used, more):
 def find(
     block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
     posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf,
-    group_first, known_leaves, visits, leaves, rows_of, firsts, counters,
+    group_first, leaf_groups, visits, leaves, rows_of, firsts, counters,
 ):  # fmt: skip
     """Write the leaves of the rows from `block` to `stop` into `leaves`, row by row, and the rows of the
     leaves, less `block`, into `rows_of`. Returns their number; -1 if they do not fit. Those of row r are from
     ``firsts[r - block]`` on, which is left as it is where all groups are plain: they need none.
     ``visits`` is scratch memory for as many.
     """
-    plain = len(known_leaves) > 0
+    plain = len(leaf_groups) > 0
     # Where to look next for a leaf.
-    near, size = (address_of(known_leaves), 16) if plain else (address_of(group_first), 4)
+    near, size = (address_of(leaf_groups), 16) if plain else (address_of(group_first), 4)
     room = len(leaves)
     is_sorted = len(anchors) + len(prefixed) <= 1 and not divided
     rows, found_leaves = (rows_of, leaves) if is_sorted else (visits[0], visits[1])

@@ -8,54 +8,61 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.segment import LEAF_ATTRIBUTE, LEAF_ENTRIES, LEAF_FLAGS, MOST_ATTRIBUTES
+from selectroute.arrays.segment import ATTRIBUTE_LIMIT, LEAF_ATTRIBUTE, LEAF_ENTRIES, LEAF_FLAGS
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of, byte_at, int_at, long_at, real_at, short_at
 from selectroute.match.ranges.range_kernel import range_of
-from selectroute.match.ranges.range_search import FAR, fetch_first_bounds
+from selectroute.match.ranges.range_search import FAR, fetch_first_bounds, fetch_groups
 
 
 @compiled
-def fetch_plain(leaves, visits, known_leaves, group_first, entry_bound):
-    """Begin to load the first bounds of each leaf to visit. Returns how many groups the leaves have."""
-    words, first_groups = address_of(known_leaves), address_of(group_first)
-    bounds, is_far = address_of(entry_bound), len(entry_bound) >= FAR
+def fetch_plain(leaves, visits, leaf_groups, group_flags, group_attribute, entry_first, entry_bound, others):
+    """Begin to load the first bounds of each leaf to visit. Returns how many groups the leaves have.
+    ``others`` is scratch memory for as many.
+    """
+    words, bounds, is_far = address_of(leaf_groups), address_of(entry_bound), len(entry_bound) >= FAR
     groups = np.int64(0)
+    left = 0
     for visit in range(visits):
         leaf = np.int64(leaves[visit])
         start, word = long_at(words, 2 * leaf), long_at(words, 2 * leaf + 1)
         if word < 0:
-            groups += int_at(first_groups, leaf + 1) - int_at(first_groups, leaf)
+            groups += ~word
+            others[left] = start
+            left += word < -1
             continue
         groups += 1
         if is_far and word & t.SORTED:
             fetch_first_bounds(bounds, start, word >> LEAF_ENTRIES)
+    if left:
+        fetch_groups(others, left, group_flags, group_attribute, entry_first, entry_bound)
     return groups
 
 
 @compiled
 def plain_runs(
-    begin, end, rows, leaves, found, tags, bits, invalid_names, known_leaves, group_first, group_flags,
-    group_attribute, entry_first, entry_bound, ordinal_first, runs, used, offsets,
+    begin, end, rows, leaves, found, tags, bits, invalid_names, leaf_groups, group_flags, group_attribute,
+    entry_first, entry_bound, ordinal_first, runs, used, offsets,
 ):  # fmt: skip
     """Append the runs of the ``found`` leaves to the ``used`` ones, which have room for all of their groups;
-    return their new number. ``rows`` are those of the leaves and count from `begin`; ``known_leaves`` is
-    `Segment.leaves`.
+    return their new number. ``rows`` are those of the leaves and count from `begin`; ``leaf_groups`` is
+    `Segment.leaf_groups`.
     """
     bounds, total = address_of(entry_bound), len(entry_bound)
     shares, ordinals = len(ordinal_first) > 0, address_of(ordinal_first)
-    first_groups, first_entries = address_of(group_first), address_of(entry_first)
+    words, first_entries = address_of(leaf_groups), address_of(entry_first)
     flags_of, attribute_of = address_of(group_flags), address_of(group_attribute)
     tags_of, values_of, width = address_of(tags), address_of(bits), tags.shape[1]
-    words = address_of(known_leaves)
     for visit in range(found):
         row, leaf = begin + np.int64(rows[visit]), np.int64(leaves[visit])
         start, word = long_at(words, 2 * leaf), long_at(words, 2 * leaf + 1)
         flags, stop = word & LEAF_FLAGS, start + (word >> LEAF_ENTRIES)
-        attribute = word >> LEAF_ATTRIBUTE & MOST_ATTRIBUTES - 1
+        attribute = word >> LEAF_ATTRIBUTE & ATTRIBUTE_LIMIT - 1
+        # One body for both kinds of leaves, which is inlined once: a leaf with a word goes through it once,
+        # and its group has no number.
         group, end_group = np.int64(0), np.int64(1)
         if word < 0:
-            group, end_group = int_at(first_groups, leaf), int_at(first_groups, leaf + 1)
+            group, end_group = start, start + ~word
         while group < end_group:
             if word < 0:
                 flags, attribute = np.int64(short_at(flags_of, group)), int_at(attribute_of, group)

@@ -69,7 +69,7 @@ def first_not_below(value, low, high, bounds, total):
         size = step if below < _WAYS else size - _WAYS * step
     # The bounds ascend, so those that are less come first, whatever follows the group.
     if size <= 2 * _WAYS and low + 2 * _WAYS <= total:
-        # Most groups are small. The first eight and the last: no line is read that the group has no part of.
+        # Most groups are small. Of more than eight bounds, the first eight and the last.
         more = max(size - _WAYS, 0)
         word = eight_below(bounds, low, value) | eight_below(bounds, low + more, value) << np.uint64(more)
         return low + min(size, trailing_zeros(~word))

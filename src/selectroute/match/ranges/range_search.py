@@ -17,23 +17,35 @@ FAR = 1 << 16
 
 
 @compiled
-def fetch_bounds(leaves, visits, group_first, group_flags, group_attribute, entry_first, entry_bound):
-    """Begin to load the first group of each leaf to visit, and its first bounds: a search would wait for
-    each, and these loads overlap.
+def fetch_bounds(leaves, visits, groups, group_first, group_flags, group_attribute, entry_first, entry_bound):
+    """Begin to load the first group of each leaf to visit, and its first bounds. ``groups`` is scratch memory
+    for as many.
     """
     if len(entry_bound) < FAR:
         return
-    first_groups, first_entries = address_of(group_first), address_of(entry_first)
-    flags, attributes, bounds = address_of(group_flags), address_of(group_attribute), address_of(entry_bound)
+    first_groups = address_of(group_first)
     for visit in range(visits):
-        group = int_at(first_groups, leaves[visit])
+        groups[visit] = int_at(first_groups, leaves[visit])
+    fetch_groups(groups, visits, group_flags, group_attribute, entry_first, entry_bound)
+
+
+@compiled
+def fetch_groups(groups, count, group_flags, group_attribute, entry_first, entry_bound):
+    """Begin to load so many groups, and their first bounds: a search would wait for each, and these loads
+    overlap.
+    """
+    if len(entry_bound) < FAR:
+        return
+    first_entries, bounds = address_of(entry_first), address_of(entry_bound)
+    flags, attributes = address_of(group_flags), address_of(group_attribute)
+    for place in range(count):
+        group = np.int64(groups[place])
         prefetch(first_entries, group)
         prefetch(flags + 2 * group, 0)
         prefetch(attributes + 4 * group, 0)
-    for visit in range(visits):
-        group = int_at(first_groups, leaves[visit])
-        start = long_at(first_entries, group)
-        fetch_first_bounds(bounds, start, long_at(first_entries, group + 1) - start)
+    for place in range(count):
+        start = long_at(first_entries, groups[place])
+        fetch_first_bounds(bounds, start, long_at(first_entries, groups[place] + 1) - start)
 
 
 @inlined

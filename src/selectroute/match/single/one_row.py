@@ -43,7 +43,7 @@ class _Row(NamedTuple):
     short_first: t.Int64  # this and the next two: see `ShortStrings`
     short_slot: t.UInt64
     short_multiplier: t.UInt16
-    leaves: Annotated[t.Int64, MATRIX]  # see `Segment.leaves`
+    leaf_groups: Annotated[t.Int64, MATRIX]  # see `Segment.leaf_groups`
     terms: t.Int32  # see `Segment.scan_terms`
     single: Annotated[t.Int32, READONLY]  # this and the next two: see `Segment.single_terms`
     always: Annotated[t.UInt8, READONLY]
@@ -112,7 +112,7 @@ def _match(address, count, first, shared_terms, mark):
     # Not the number 1: for a literal numba would compile the kernel once more.
     rows = len(given.invalid_names)
     runs, offsets = collect(
-        rows, row.sources, short, row.leaves, tables, columns, row.terms, shared_terms,
+        rows, row.sources, short, row.leaf_groups, tables, columns, row.terms, shared_terms,
         (row.single, row.always, row.never),
         (row.tags, row.bits, row.reals, row.sizes, row.memo), row.seen, mark, row.counters,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def _row(snapshot: SnapshotState, segment: Segment, values: t.Array, text: t.Arr
         short_first=short.first,
         short_slot=short.slot,
         short_multiplier=short.multiplier,
-        leaves=segment.leaves,
+        leaf_groups=segment.leaf_groups,
         terms=segment.scan_terms[0],
         single=single,
         always=always,
