@@ -177,6 +177,7 @@ def create_app(
     single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
     app = _Application(
         lambda rest: Gate(ShortWay(rest, service, single), service),
+        _has_telemetry(),
         title="selectroute",
         version="1",
         description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
@@ -185,7 +186,6 @@ def create_app(
         docs_url=None,  # its pages load scripts of other sites; see `pages`
         redoc_url=None,
         redirect_slashes=False,
-        telemetry=None if _has_telemetry() else {"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
     app.add_exception_handler(SelectRouteError, _on_error)
@@ -259,25 +259,30 @@ def _allowed(request: Request) -> list[str]:
 
 
 class _Application(FastAPI):
-    """Application whose OpenAPI document also has problem documents, summaries and the bearer token.
+    """Application with middleware in front of that of the framework, and whose OpenAPI document also has
+    problem documents, summaries and the bearer token.
 
     Args:
-        front: returns the middleware of every request in front of another application; it answers the errors
-            of that.
+        front: wraps the framework's middleware and router, and answers their errors.
+        has_telemetry: whether OpenTelemetry is configured.
         options: those of FastAPI.
     """
 
-    def __init__(self, front: Callable[[ASGIApp], ASGIApp], **options: Any) -> None:
+    def __init__(self, front: Callable[[ASGIApp], ASGIApp], has_telemetry: bool, **options: Any) -> None:
         self._front = front
+        self._has_telemetry = has_telemetry
+        if not has_telemetry:
+            options["telemetry"] = {"tracing": False, "metrics": False, "logs": False}
         super().__init__(**options)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the middleware and the router. The outermost middleware of the framework would answer errors
-        in its own way.
+        """Return the middleware and the router. The outermost middleware of the framework has no error to
+        answer. It is left out, unless instrumentation looks for it.
         """
-        rest = super().build_middleware_stack()
-        assert isinstance(rest, ServerErrorMiddleware)
-        return self._front(rest.app)
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        stack.app = self._front(stack.app)
+        return stack if self._has_telemetry else stack.app
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""

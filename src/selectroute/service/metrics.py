@@ -69,7 +69,7 @@ class Metrics:
 
 
 class _State(Collector):
-    """Gauges: requests that wait for messages, the registry's revision, its published snapshot."""
+    """Gauges: requests that wait for messages, the registry's revision, its publisher and snapshot."""
 
     def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
         self._publishing = publishing
@@ -80,6 +80,11 @@ class _State(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield _gauge("queue_waiting", "Requests that wait for a message.", self._waiting())
+        yield _gauge(
+            "registry_publisher",
+            "1 if this process publishes the revisions, else 0: of all services of a registry, one does.",
+            self._publishing.is_publisher,
+        )
         state = self._publishing.state()
         yield _gauge("registry_revision", "The newest committed revision.", state.revision)
         yield _gauge(

@@ -47,7 +47,7 @@ _SWITCH_SECONDS: Final = 0.0002
 Python's default of 5 ms would add 250 ms.
 """
 
-_COLLECTED: Final = 5_000
+_GC_THRESHOLD: Final = 5_000
 """New objects after which Python's garbage collector looks at them. Its default of 700 is met by 30 requests,
 and what these still need is looked at again and again: a twentieth of the time of changes.
 """
@@ -184,15 +184,15 @@ def _raise_file_limit() -> None:
 
 @contextmanager
 def _tuned() -> Iterator[None]:
-    """Set the interpreter for requests that are answered beside other threads."""
-    switched, collected = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(min(switched, _SWITCH_SECONDS))
-    gc.set_threshold(max(collected[0], _COLLECTED), *collected[1:])
+    """Tune thread switches and the garbage collector while serving."""
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+    gc.set_threshold(max(thresholds[0], _GC_THRESHOLD), *thresholds[1:])
     try:
         yield
     finally:
-        sys.setswitchinterval(switched)
-        gc.set_threshold(*collected)
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*thresholds)
 
 
 def _not_accepted(reason: str, count: int) -> None:

@@ -40,6 +40,7 @@ def test_metrics_follow_the_registry(client, add):
     found = values(client)
     assert found["selectroute_registry_revision"] == 2
     assert found["selectroute_registry_lag_seconds"] == 0
+    assert found["selectroute_registry_publisher"] == 1
     assert found["selectroute_index_subscriptions"] == 2
     scanned = {name: count for name, count in found.items() if "index_scan_subscriptions" in name}
     reason = "it has no equality: it does not compare one property with a constant"

@@ -118,14 +118,14 @@ class GroupCommit:
                     unit.woken = threading.Event()
             self._waiting.extend(units)
             self._is_led = True
-        for unit in units:
-            try:
+        try:
+            for unit in units:
                 unit.wait()
-            except BaseException:  # such as KeyboardInterrupt
-                self._leave(units)
-                raise
-            if not unit.is_done:
-                self._lead()
+                if not unit.is_done:
+                    self._lead()
+        except BaseException:  # such as KeyboardInterrupt
+            self._leave(units)
+            raise
 
     def _lead(self) -> None:
         """Commit the first changes of the queue, and pass the lead on."""
@@ -165,5 +165,5 @@ class GroupCommit:
             left = [one for one in units if one in self._waiting]
             for one in left:
                 self._waiting.remove(one)
-        if any(one.woken is not None and one.woken.is_set() for one in left):
+        if any(one.woken is None or one.woken.is_set() for one in left):  # this caller was to lead
             self._pass_on()

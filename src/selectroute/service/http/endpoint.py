@@ -17,12 +17,12 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Scope
 
 from selectroute.registry.authorization.role import Role
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
+from selectroute.service.http.headers import check_json, request_headers
 from selectroute.service.http.problems import (
     MEDIA_TYPE,
     MQRC_SUB_NAME_ERROR,
@@ -87,7 +87,7 @@ class Call(APIRoute):
             if body_field is not None:
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
-                    check_headers(fields_of(request.scope))
+                    check_json(request_headers(request.scope))
                     await request.validate(body_field, request.app.state.service.parsing)
             try:
                 if writes:
@@ -271,32 +271,6 @@ def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | st
 
 
 _PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-
-
-def fields_of(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers of a request by their names in lower case; of a repeated one the first."""
-    return dict(reversed(scope["headers"]))
-
-
-def check_headers(headers: Mapping[bytes, bytes]) -> None:
-    """Raise a problem, 415, for a body that is not JSON by its headers, or compressed."""
-    _check_media_type(headers.get(b"content-type", b""))
-    check_not_encoded(headers)
-
-
-def _check_media_type(header: bytes) -> None:
-    media_type = header.partition(b";")[0].strip().lower()
-    kind, _, subtype = media_type.partition(b"/")
-    if kind != b"application" or (subtype != b"json" and not subtype.endswith(b"+json")):
-        raise ProblemError("unsupported-media-type", "the body must be application/json")
-
-
-def check_not_encoded(headers: Mapping[bytes, bytes]) -> None:
-    """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
-    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise ProblemError(
-            "unsupported-media-type", "a body must not have a Content-Encoding", place="Content-Encoding"
-        )
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -7,13 +7,11 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
 import anyio
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,8 +19,8 @@ from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.callers import ANYBODY, Caller
-from selectroute.service.http.endpoint import fields_of
 from selectroute.service.http.error_mapping import INTERNAL, logged_problem
+from selectroute.service.http.headers import Headers, header_text, request_headers
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.protocol import WHOLE
 from selectroute.service.http.rates import Rates
@@ -72,7 +70,7 @@ class Gate:
         if method == "HEAD":  # answered as GET; the server omits the body
             scope = {**scope, "method": "GET"}
         exchange = _Exchange(scope, send, method)
-        headers = fields_of(scope)
+        headers = request_headers(scope)
         try:
             caller = await self._admit(scope, headers)
             scope["state"]["caller"] = exchange.caller = caller
@@ -91,7 +89,7 @@ class Gate:
         finally:
             exchange.done(self._service)
 
-    async def _admit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
+    async def _admit(self, scope: Scope, headers: Headers) -> Caller:
         """Return the caller of a request. Raises a problem if the caller is unknown or exceeds the rate."""
         service, raw = self._service, scope["headers"]
         if "\n" in scope["path"]:  # the router ignores a line feed at the end
@@ -99,15 +97,16 @@ class Gate:
         if scope["path"] in FREE:
             return ANYBODY
         if len(headers) < len(raw):  # a header is repeated
+            names = [name for name, _ in raw]
             for name in _ONCE:
-                if len(Headers(raw=raw).getlist(name)) > 1:
+                if names.count(name.lower().encode()) > 1:
                     raise ProblemError("invalid-request", f"send only one {name} header", place=name)
-        authorization = _text(headers, b"authorization")
+        authorization = header_text(headers, b"authorization")
         if authorization is None and service.callers.is_known_open():
             caller = ANYBODY
         else:
             caller = await run_in_threadpool(service.callers.caller, authorization)
-        if caller is ANYBODY and not is_loopback(_host(_text(headers, b"host") or "")):
+        if caller is ANYBODY and not is_loopback(_host(header_text(headers, b"host") or "")):
             # Protects from DNS rebinding: a page of a site whose name was made to point here.
             raise ProblemError(
                 "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
@@ -120,7 +119,7 @@ class Gate:
             raise ProblemError("too-many-requests", detail, headers={"Retry-After": str(wait)})
         return caller
 
-    def _limited(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
+    def _limited(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
         """Return a `receive` that raises at the size or time limit of a body, or if the caller's token is no
         longer valid at its end. Raises at once if Content-Length exceeds the limit.
         """
@@ -133,7 +132,7 @@ class Gate:
         def too_large() -> ProblemError:
             return ProblemError(kind, f"the body has more than {limit:,} bytes")
 
-        length = _text(headers, b"content-length") or ""
+        length = header_text(headers, b"content-length") or ""
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large()
         received, more = 0, True
@@ -158,7 +157,7 @@ class Gate:
                 raise too_large()
             if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
                 # A slow body may outlive its token.
-                authorization = _text(headers, b"authorization")
+                authorization = header_text(headers, b"authorization")
                 await run_in_threadpool(self._service.callers.caller, authorization)
             return message
 
@@ -225,13 +224,7 @@ def _address(scope: Scope) -> str:
     return "" if client is None else str(client[0])
 
 
-def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
-    """Return the value of a header; None without it."""
-    value = headers.get(name)
-    return None if value is None else value.decode("latin-1")
-
-
-def _check_origin(headers: Mapping[bytes, bytes]) -> None:
+def _check_origin(headers: Headers) -> None:
     """Raise a problem, 403, for a cross-site change (CSRF): without tokens, a page of any site could send one
     from a browser on this machine.
     """

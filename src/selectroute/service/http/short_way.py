@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from selectroute.registry.authorization.role import Role
 from selectroute.service.context import Service, caller_of, service_of
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import ROLE, SMALL_BODY, check_headers, fields_of, validated
+from selectroute.service.http.endpoint import ROLE, SMALL_BODY, validated
+from selectroute.service.http.headers import check_json, header_text, request_headers
 from selectroute.service.http.problems import ProblemError
 
 
@@ -42,9 +43,6 @@ class ShortWay:
             return
         call, of_path = found
         caller = scope["state"]["caller"]
-        if not call.permits(caller):
-            await self._app(scope, receive, send)
-            return
         body = await Request(scope, receive).body() if call.has_body else None
         given = call.arguments(scope, of_path, body, caller, self._service)
         if given is None:
@@ -55,11 +53,12 @@ class ShortWay:
         await response(scope, receive, send)
 
     def _found(self, scope: Scope) -> tuple[_Call, dict[str, str]] | None:
+        """Return the call and the parameters of its path; None if it has to take the usual way."""
         if scope["query_string"]:
             return None
         for call in self._calls:
             if scope["method"] == call.method and (found := call.route.path_regex.match(scope["path"])):
-                return call, found.groupdict()
+                return (call, found.groupdict()) if call.permits(scope["state"]["caller"]) else None
         return None
 
 
@@ -87,7 +86,9 @@ class _Call:
         return self._body is not None
 
     def permits(self, caller: Caller) -> bool:
-        """Return whether the caller has the role; one who has not sends a body in vain."""
+        """Return whether the caller has the role. Checked before the body is read: who has not need not send
+        it.
+        """
         return caller.role.includes(self._role)
 
     def arguments(
@@ -100,19 +101,19 @@ class _Call:
             given[field.name], faults = field.validate(of_path[field.alias], {}, loc=("path", field.alias))
             if faults:
                 return None
-        headers = fields_of(scope)
+        headers = request_headers(scope)
         for name, field, default in self._of_header:
-            if (value := headers.get(name)) is None:
+            if (value := header_text(headers, name)) is None:
                 given[field.name] = default
                 continue
-            given[field.name], faults = field.validate(value.decode("latin-1"), {}, loc=("header",))
+            given[field.name], faults = field.validate(value, {}, loc=("header",))
             if faults:
                 return None
         if self._body is not None:
             if not body or len(body) > SMALL_BODY:
                 return None
             try:
-                check_headers(headers)
+                check_json(headers)
                 given[self._body.name], wrong = validated(body, self._body)
             except ProblemError:
                 return None

@@ -54,7 +54,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call, check_not_encoded, fields_of
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.headers import check_not_encoded, request_headers
 from selectroute.service.http.middleware import MESSAGING
 from selectroute.service.http.models import Dialect
 from selectroute.service.http.problems import ProblemError
@@ -253,7 +254,7 @@ async def put(
     which IBM's clients send, is accepted and not needed.
     """
     _check(service, by, qmgr, queue)
-    check_not_encoded(fields_of(request.scope))
+    check_not_encoded(request_headers(request.scope))
     fields = _fields(request, by)
     check_answerable(fields, service.limits)
     body = await request.body()

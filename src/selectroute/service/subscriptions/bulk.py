@@ -21,7 +21,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call, check_not_encoded, fields_of
+from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
+from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
 from selectroute.service.http.models import (
     BatchAnswer,
     BatchBody,
@@ -222,10 +223,10 @@ async def import_(
     ] = "add",
 ) -> Response:
     """Register subscriptions, one JSON object a line, as one revision, all or none."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in _LINES:
+    headers = request_headers(request.scope)
+    if media_type_of(headers) not in _LINES:
         raise ProblemError("unsupported-media-type", f"the body must be {NDJSON}: one JSON object a line")
-    check_not_encoded(fields_of(request.scope))
+    check_not_encoded(headers)
     if service.importing.available_tokens < 1:
         raise _too_many(service.limits.imports, "imports")
     if service.importers[by.subject] >= service.limits.imports_of_one:

@@ -203,6 +203,14 @@ def test_what_the_database_refuses_is_the_error_of_its_change_alone(registry, mo
     registry.verify()
 
 
+def test_changes_that_are_committed_together_have_one_time(registry):
+    registry.commit(units := [unit_of([("add", id, None, 0)], "") for id in "abc"])
+    assert [one.outcome() for one in units] == [[1], [2], [3]]
+    made = [registry.get(id) for id in "abc"]
+    assert len({one.created for one in made} | {one.modified for one in made}) == 1
+    assert [change.subscription.created for change in registry.changes(0)] == [one.created for one in made]
+
+
 class _Interrupted(BaseException):
     pass
 
@@ -245,7 +253,7 @@ def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
         while len(commits._waiting) < 2:  # itself, and the one behind it
             pass
         go_on.set()
-        Unit.wait(units[1])  # it is to lead the next group
+        assert units[1].woken is not None and units[1].woken.wait(60)  # it is to lead the next group
         raise _Interrupted
 
     monkeypatch.setattr(units[1], "wait", interrupted)
@@ -259,6 +267,21 @@ def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
     assert isinstance(second(), _Interrupted)
     assert third() is None
     assert units[0] in done and units[2] in done and units[1] not in done
+
+
+def test_a_caller_who_leads_and_is_interrupted_passes_the_lead_on(monkeypatch):
+    done: list[Unit[Any]] = []
+    commits = GroupCommit(done.extend)
+    units = [unit_of([("add", id, None, 0)], "") for id in "abc"]
+
+    def interrupted() -> None:
+        raise _Interrupted
+
+    monkeypatch.setattr(units[0], "wait", interrupted)
+    with pytest.raises(_Interrupted):
+        commits.run(units[:2])
+    assert _waiting(commits, units[2:])() is None
+    assert done == units[2:]
 
 
 def test_an_interrupted_commit_is_an_error_for_the_others():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
 import re
 import time
 
 import anyio
 import anyio.to_thread
 import pytest
+from starlette.middleware.errors import ServerErrorMiddleware
 
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import DamagedError, ReadOnlyError, UnavailableError
@@ -402,3 +404,17 @@ def test_what_a_body_is_refused_for_is_told_to_a_request_that_waits():
 
     with pytest.raises(ProblemError, match="revoked meanwhile"):
         anyio.run(waits)
+
+
+@pytest.mark.parametrize("has_telemetry", [False, True])
+def test_instrumentation_finds_the_frameworks_outermost_middleware(registry, monkeypatch, has_telemetry):
+    for name in [one for one in os.environ if one.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    if has_telemetry:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "selectors")
+    stack = create_app(registry).build_middleware_stack()
+    assert isinstance(stack, ServerErrorMiddleware) is has_telemetry
+    with service(registry) as client:
+        made = client.post("/v1/subscriptions", json={"selector": "a = 1"})
+        assert made.status_code == 201 and made.headers["x-request-id"]
+        assert client.get("/v1/subscriptions/none").status_code == 404

@@ -49,12 +49,15 @@ def test_of_two_processes_one_publishes_and_the_other_takes_over(registry, caplo
     second.start()
     assert second.caught_up(1, 60).revision == 1
     assert second.state().failure is None
+    assert first.is_publisher and not second.is_publisher
     registry.import_(['{"id": "b"}'])
     assert second.caught_up(2, 60).find(["b"]).tolist() != [-1]
     first.stop(60)
     registry.import_(['{"id": "c"}'])
     assert second.caught_up(3, 60).revision == 3
+    assert second.is_publisher and not first.is_publisher
     second.stop(60)
+    assert not second.is_publisher
     assert [
         one.message for one in caplog.records if "publishes" in one.message or "takes over" in one.message
     ]

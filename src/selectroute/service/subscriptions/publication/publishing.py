@@ -81,6 +81,11 @@ class Publishing:
         return self._snapshot
 
     @property
+    def is_publisher(self) -> bool:
+        """True while this process publishes, and not another one that serves the registry."""
+        return self._publisher is not None
+
+    @property
     def is_running(self) -> bool:
         """True while the thread runs, also after `stop` if that abandoned it."""
         return self._thread is not None and self._thread.is_alive()
@@ -135,9 +140,11 @@ class Publishing:
                         log().info("this process publishes the revisions now")
                         self._stands_by = False
                     self._publisher = publisher
-                    publisher.follow(self._stop, failed=self._failed)
-                    self._snapshot = self.snapshot  # for the remaining requests
-                    self._publisher = None
+                    try:
+                        publisher.follow(self._stop, failed=self._failed)
+                    finally:
+                        self._snapshot = self.snapshot  # for the remaining requests
+                        self._publisher = None
             except OtherPublisherError:
                 self._stand_by()
                 continue

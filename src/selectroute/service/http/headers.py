@@ -1,0 +1,48 @@
+"""Headers of a request, and those that a body must not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import Scope
+
+from selectroute.service.http.problems import ProblemError
+
+Headers = Mapping[bytes, bytes]
+"""Values by names in lower case; of a repeated header the first."""
+
+
+def request_headers(scope: Scope) -> Headers:
+    """Return the headers of a request; they are read once."""
+    state = scope["state"]
+    if "headers" not in state:
+        state["headers"] = dict(reversed(scope["headers"]))
+    found: Headers = state["headers"]
+    return found
+
+
+def header_text(headers: Headers, name: bytes) -> str | None:
+    """Return the value of a header; None without it."""
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def media_type_of(headers: Headers) -> str:
+    """Return the media type of the body, in lower case and without parameters; empty if it is not told."""
+    return (header_text(headers, b"content-type") or "").partition(";")[0].strip().lower()
+
+
+def check_json(headers: Headers) -> None:
+    """Raise a problem, 415, for a body that is not JSON by its headers, or compressed."""
+    kind, _, subtype = media_type_of(headers).partition("/")
+    if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
+        raise ProblemError("unsupported-media-type", "the body must be application/json")
+    check_not_encoded(headers)
+
+
+def check_not_encoded(headers: Headers) -> None:
+    """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise ProblemError(
+            "unsupported-media-type", "a body must not have a Content-Encoding", place="Content-Encoding"
+        )
