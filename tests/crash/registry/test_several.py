@@ -17,4 +17,5 @@ def test_a_service_that_is_killed_is_replaced_by_another(tmp_path, request, data
     url = None if database == "sqlite" else str(request.getfixturevalue("postgres")())
     counts = several.run(2, seed=1, root=tmp_path, url=url)
     assert counts["kills"] == 2
+    assert counts["kills of the publisher"] >= 1
     assert counts["acknowledged"] > 20

@@ -1,13 +1,14 @@
 """Several services on one database, each killed in its turn while clients write to all of them.
 
 ``python -m tests.crash.programs.registry.several --kills 100 [--url postgresql+psycopg://…]``. Clients of
-each service register, change and import as in `service`. A random service is killed (SIGKILL) and started
-again. Then
+each service register, change and import as in `service`. Every second time the service that publishes is
+killed (SIGKILL), and else any of them; it is started again. Then
 
 - the others go on: within five seconds of the kill a revision that is committed then is published;
+- one of them publishes, and no other does: if the killed one did, another has taken its place;
 - what any service acknowledged is in the log under the revision that was told, and every revision has its
   changes: there is no gap, and none is told by two services;
-- one service publishes, and the snapshot folder can be caught up.
+- the snapshot folder can be caught up.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, Connection, let_work, wait_until
@@ -31,6 +34,8 @@ from tests.crash.programs.registry.service import PRELOADED, START_SECONDS, Roun
 
 SERVICES = 3
 TAKEN_OVER_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+_PUBLISHES = "selectroute_registry_publisher 1.0"
 
 _clean = multiprocessing.get_context("forkserver")
 
@@ -63,14 +68,16 @@ class Member:
         """Whether the process runs."""
         return self._process.is_alive()
 
-    def kill(self) -> None:
-        """Kill the service, and take what its clients were told."""
+    def kill(self) -> float:
+        """Kill the service, and take what its clients were told; return the time of the kill."""
         assert self.is_alive and not self.round.failed, f"a service that nobody killed: see {self._log}"
         self.round.ending.set()
+        at = time.monotonic()
         os.kill(self._process.pid or 0, signal.SIGKILL)
         self._process.join()
         self.round.join()
         self.lines += self.round.lines
+        return at
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -90,6 +97,17 @@ def published(member: Member) -> int:
         connection.close()
 
 
+def publishers(members: Sequence[Member]) -> list[Member]:
+    """The services that say that they publish."""
+    return [one for one in members if _PUBLISHES in _metrics(one)]
+
+
+def _metrics(member: Member) -> list[str]:
+    with urlopen(f"{member.url}/metrics", timeout=ANSWER_SECONDS) as answer:
+        text: str = answer.read().decode()
+    return text.splitlines()
+
+
 def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 40) -> Counter[str]:
     """So many kills, each before the clients have noted `most` lines more; returns what was counted.
 
@@ -97,7 +115,7 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
     """
     _clean.set_forkserver_preload(PRELOADED)
     url = url or f"sqlite:///{root}/registry.db"
-    chance, slowest = random.Random(seed), 0.0
+    chance, slowest, replaced = random.Random(seed), 0.0, 0
     with Registry.open(url) as made:
         made.set("snapshots", str(root / "snapshots"))
     members = [Member(url, root, str(number)) for number in range(SERVICES)]
@@ -106,24 +124,27 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
     with ExitStack() as ended, Registry.open(url, verify=False) as registry:
         for one in members:
             ended.callback(lambda one=one: one.is_alive and os.kill(one._process.pid or 0, signal.SIGKILL))
-        for _ in range(kills):
+        for number in range(kills):
             let_work(
                 lambda: sum(len(one.told) for one in members),
                 most,
                 lambda: all(one.is_alive and not one.round.failed for one in members),
                 chance,
             )
-            killed = chance.choice(members)
-            killed.kill()
-            at = time.monotonic()
+            [publisher] = publishers(members)
+            killed = chance.choice(members) if number % 2 else publisher
+            at = killed.kill()
             newest = registry.revision
             others = [one for one in members if one is not killed]
             wait_until(
                 lambda wanted=newest, of=others: all(published(one) >= wanted for one in of),
-                TAKEN_OVER_SECONDS,
+                at + TAKEN_OVER_SECONDS - time.monotonic(),
                 f"revision {newest} published by another",
             )
             slowest = max(slowest, time.monotonic() - at)
+            [now] = publishers(others)
+            assert killed is publisher or now is publisher, "two publishers without a kill of the first"
+            replaced += killed is publisher
             killed.start(str(seed))
         for one in members:
             one.kill()
@@ -135,6 +156,7 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
         registry.verify()
         check_published(registry)
     counts["kills"] = kills
+    counts["kills of the publisher"] = replaced
     counts["milliseconds until another published, at most"] = round(slowest * 1_000)
     return counts
 
