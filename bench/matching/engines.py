@@ -35,8 +35,9 @@ class Built:
 
     @property
     def bytes_a_rule(self) -> float:
-        """Bytes of the arrays that matching reads, for each rule."""
-        return self.snapshot.nbytes / len(self.snapshot)
+        """Bytes of the arrays that matching reads, for each rule: those of the files, and its own."""
+        own = sum(int(segment.leaf_groups.nbytes) for segment in self.snapshot.segments)
+        return (self.snapshot.nbytes + own) / len(self.snapshot)
 
     @cached_property
     def index(self) -> sr.Index:

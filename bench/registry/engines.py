@@ -38,8 +38,9 @@ BATCH: Final = 1_000
 PAGE: Final = 50
 
 _STEP_SECONDS: Final = 0.002
-"""What a reader waits between two looks, each of which takes a core for most of a millisecond."""
+"""Time between two looks of a reader, each of which takes a core for most of a millisecond."""
 _BLOCK: Final = 16_384
+"""Bytes of one write of `DiskEngine`."""
 _PAUSE_SECONDS: Final = 0.05
 _BEGIN_SECONDS: Final = 1.0
 """What another caller has to come to its costs before others are timed."""
