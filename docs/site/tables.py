@@ -123,7 +123,7 @@ def service_metrics() -> str:
     """Return the metrics of a service; those that are read at each scrape have no object of their own."""
     snapshot = type("Snapshot", (), {"__len__": lambda _: 0, "scanned": {"": 0}, "nbytes": 0})()
     state = SimpleNamespace(revision=0, lag_seconds=0.0, snapshot=snapshot)
-    metrics = Metrics(cast(Any, SimpleNamespace(state=lambda: state)), lambda: 0)
+    metrics = Metrics(cast(Any, SimpleNamespace(is_publisher=True, state=lambda: state)), lambda: 0)
     own = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
     names = {one._name for one in own}
     read = [one for one in metrics.registry.collect() if one.name not in names]
