@@ -3,16 +3,19 @@
 ``python -m tests.properties.fuzz.engines``
 
 A round is a registry of selectors of all dialects and shapes, some of them with topic filters, and messages
-with what they speak of. Every engine must give for each message the subscriptions that the reference
-evaluator selects: a snapshot built by shapes, the same after some changes as deltas, the same merged, each
-with all messages at once and one by one, and the mutable index after the same changes. A round is made from
-the seed and its number alone.
+with what they speak of. Every third registry repeats a few selectors, so that its subscriptions share
+entries. Every engine must give for each message the subscriptions that the reference evaluator selects: a
+snapshot built by shapes, the same after some changes as deltas, the same merged, each with all messages at
+once and one by one, the first two in partitions, and the mutable index after the same changes. A
+round is made from the seed and its number alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +28,8 @@ from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.match.match import match
 from selectroute.match.single.one_message import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
+from selectroute.spark.partitions.mapped import MappedPartitions
+from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated
 from tests.properties.fuzz.selectors import VALUES
@@ -34,6 +39,11 @@ from tests.support.strategies import DOTTED, INVALID, PROPERTIES, STRINGS, SYNON
 SUBSCRIPTIONS: Final = 300
 MESSAGES: Final = 40
 CHANGES: Final = 60
+DISTINCT: Final = 30
+"""Selectors of a registry that repeats them."""
+
+PARTITIONS: Final = 3
+IN_PARTITIONS: Final = ("built", "changed")
 
 TOPICS: Final = ("a", "a/b", "+", "#", "a/#", "+/b", "cars/+/de", "cars/eu/de", "#/eu/#", "a/#/b/#")
 SENT_ON: Final = (None, "a", "a/b", "cars/eu/de", "x/eu")
@@ -69,12 +79,19 @@ class Round:
 def make(seed: int, number: int) -> Round:
     """The round of a number."""
     chance = Random(f"{seed} {number}")
-    subscriptions = {f"s{i}": _subscription(chance) for i in range(SUBSCRIPTIONS)}
+    repeated = [_subscription(chance) for _ in range(DISTINCT)] if number % 3 == 2 else []
+
+    def subscription() -> tuple[Selector, str | None]:
+        if repeated and chance.random() < 0.95:
+            return chance.choice(repeated)
+        return _subscription(chance)
+
+    subscriptions = {f"s{i}": subscription() for i in range(SUBSCRIPTIONS)}
     changes: list[sr.Add | sr.Replace | sr.Remove] = []
     alive = list(subscriptions)
     for i in range(CHANGES):
         kind = chance.randrange(3)
-        selector, topic = _subscription(chance)
+        selector, topic = subscription()
         if kind == 0:
             changes.append(sr.Add(f"n{i}", selector, topic, selector.dialect))
             alive.append(f"n{i}")
@@ -90,9 +107,9 @@ def make(seed: int, number: int) -> Round:
     return Round(subscriptions, changes, messages)
 
 
-def check(one: Round) -> int:
-    """Compare all engines on a round; return the pairs that were compared. AssertionError names the first
-    difference.
+def check(one: Round) -> tuple[int, bool]:
+    """Compare all engines on a round; return the pairs that were compared, and whether subscriptions shared
+    entries, in a base or in a delta. AssertionError names the first difference.
     """
     registry = dict(one.subscriptions)
     built = sr.build_snapshot(_table((name, selector, topic) for name, (selector, topic) in registry.items()))
@@ -109,7 +126,9 @@ def check(one: Round) -> int:
     engines = {"changed": changed, "merged": merge(changed), "frozen": index.freeze()}
     for snapshot in engines.values():
         verify_snapshot(snapshot)
-    return pairs + _compare(registry, one.messages, engines, index)
+    pairs += _compare(registry, one.messages, engines, index)
+    made = (built, *engines.values())
+    return pairs, any(len(one.tables.ordinal_first) > 0 for snapshot in made for one in snapshot.segments)
 
 
 def _apply(
@@ -152,9 +171,22 @@ def _compare(
             _same(engine, registry, message, wanted[row], got)
             one = match_one(snapshot, message).ids()
             _same(f"{engine}, one message", registry, message, wanted[row], one)
+        if engine in IN_PARTITIONS:
+            for message, expected, got in zip(
+                messages, wanted, _in_partitions(snapshot, messages), strict=True
+            ):
+                _same(f"{engine}, in partitions", registry, message, expected, got)
     for row, message in enumerate(messages):
         _same("index", registry, message, wanted[row], index.match(message))
     return len(registry) * len(messages)
+
+
+def _in_partitions(snapshot: sr.Snapshot, messages: Sequence[Message]) -> list[list[str]]:
+    with tempfile.TemporaryDirectory(prefix="selectroute-fuzz-") as folder:
+        parts = publish_partitions(snapshot, folder, PARTITIONS)
+        offsets, ordinals = MappedPartitions(parts).match(table_of(messages, parts.reads))
+        ids = parts.ids.take(ordinals).to_pylist()
+    return [ids[start:end] for start, end in itertools.pairwise(offsets.tolist())]
 
 
 def _same(
@@ -240,10 +272,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first round (default 0)")
     given = parser.parse_args(arguments)
     started = told = time.monotonic()
-    pairs, number = 0, given.first
+    pairs, number, sharing = 0, given.first, 0
     while pairs < given.pairs:
         try:
-            pairs += check(make(given.seed, number))
+            compared, shares = check(make(given.seed, number))
+            pairs, sharing = pairs + compared, sharing + shares
         except Exception as error:
             print(f"round {number} of seed {given.seed}: {type(error).__name__}: {error}", file=sys.stderr)
             return 1
@@ -252,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told = time.monotonic()
             print(f"{pairs:,} of {given.pairs:,} pairs", file=sys.stderr)
     seconds = time.monotonic() - started
-    rounds = f"{number - given.first:,} rounds of seed {given.seed}"
+    rounds = f"{number - given.first:,} rounds of seed {given.seed}, {sharing:,} of them with shared entries"
     print(f"{pairs:,} pairs in {rounds}: no difference ({seconds:.0f} s)")
     return 0
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import selectroute as sr
 from selectroute.index.build import build, hot_keys
+from selectroute.spark.partitions.snapshot import PartitionedSnapshot
 from tests.properties.fuzz import engines
+
+NONE = np.zeros(0, np.int64)
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +22,9 @@ def shapes_are_templates_and_leaves_are_divided(monkeypatch):
 
 
 def test_every_engine_agrees_on_a_few_rounds():
-    pairs = sum(engines.check(engines.make(0, number)) for number in range(4))
-    assert pairs >= 4 * engines.SUBSCRIPTIONS * engines.MESSAGES
+    pairs, shares = zip(*(engines.check(engines.make(0, number)) for number in range(4)), strict=True)
+    assert sum(pairs) >= 4 * engines.SUBSCRIPTIONS * engines.MESSAGES
+    assert shares[2], "a registry that repeats its selectors has no shared entries"
 
 
 def test_a_round_is_known_by_its_number():
@@ -30,6 +35,12 @@ def test_a_round_is_known_by_its_number():
 def test_a_lost_match_is_found(monkeypatch):
     monkeypatch.setattr(sr.Index, "match", lambda index, message: [])
     with pytest.raises(AssertionError, match="index misses s"):
+        engines.check(engines.make(0, 0))
+
+
+def test_a_match_that_is_lost_in_partitions_is_found(monkeypatch):
+    monkeypatch.setattr(PartitionedSnapshot, "addresses", lambda parts, messages: (NONE, NONE))
+    with pytest.raises(AssertionError, match="built, in partitions misses s"):
         engines.check(engines.make(0, 0))
 
 
