@@ -53,6 +53,7 @@ NAMES: Final = (
     "registry-visible",
     "registry-callers",
     "registry-clients",
+    "registry-services",
     "console",
     "queue-gets",
     "queue-selectors",

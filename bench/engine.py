@@ -33,6 +33,8 @@ class Engine(ABC):
     """How many messages, or whatever the benchmark counts, a run takes."""
     bytes_a_rule: float = 0.0
     """The memory of a rule, where it is known."""
+    must_find: int | None = None
+    """The number that every run returns if nothing is wrong, where the engine knows it."""
 
     @abstractmethod
     def judge(self) -> Expected:

