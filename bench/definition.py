@@ -33,6 +33,7 @@ NAMES: Final = (
     "peers",
     "spark",
     "partitions",
+    "partitions-stream",
     "cores",
     "kafka-rates",
     "kafka-latency",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType
 
 from bench.definition import Size
@@ -36,6 +38,7 @@ from selectroute.spark import (
 )
 
 PARTITIONS: Final = (2, 8)
+FILES_A_BATCH: Final = 4
 FILE_ROWS = 25_000
 """Small enough that the fewest messages an engine is given still come as a file for each core."""
 
@@ -98,9 +101,10 @@ class SparkEngine(Engine):
         """See `bench.engine.Engine`."""
         return self.count(self.matches([self.source.checked]))
 
-    def run(self) -> None:
+    def run(self) -> int | None:
         """See `bench.engine.Engine`."""
         self.matches(self._paths).write.format("noop").mode("overwrite").save()
+        return None
 
     def read(self, paths: Sequence[Path]) -> DataFrame:
         """The columns that decide."""
@@ -172,19 +176,31 @@ class _Ordinals(SparkEngine):
         return Expected(len(each), int(self._built.rule_numbers[each].sum()))
 
 
-class Route(_Ordinals):
+class Routing(_Ordinals):
+    """Engines that route a DataFrame."""
+
+    @abstractmethod
+    def routed(self, messages: DataFrame) -> DataFrame:
+        """Return the matches of a frame, or of a stream."""
+
+    def matches(self, paths: Sequence[Path]) -> DataFrame:
+        """See `SparkEngine`."""
+        return self.routed(self.read(paths))
+
+
+class Route(Routing):
     """`selectroute.spark.frames.route` on the DataFrame."""
 
     def __init__(self, source: Source, count: int, built: Built, output: Output = "array") -> None:
         super().__init__(source, count, built, output)
         self.name = "route" if output == "array" else f"route-{output}"
 
-    def matches(self, paths: Sequence[Path]) -> DataFrame:
-        """See `SparkEngine`."""
-        return route(self.read(paths), self.snapshot, output=self._output).select("subscriptions")
+    def routed(self, messages: DataFrame) -> DataFrame:
+        """See `Routing`."""
+        return route(messages, self.snapshot, output=self._output).select("subscriptions")
 
 
-class Partitions(_Ordinals):
+class Partitions(Routing):
     """`route` against the same rules in partitions, which are written when the engine is made; ``exchanged``
     sends the messages to them.
     """
@@ -197,9 +213,61 @@ class Partitions(_Ordinals):
         self._parts = publish_partitions(built.snapshot, folder, partitions)
         self.bytes_a_rule = sum(self._parts.bytes) / len(self._parts)
 
+    def routed(self, messages: DataFrame) -> DataFrame:
+        """See `Routing`."""
+        return route(messages, self._parts, exchange=self._exchange).select("subscriptions")
+
+
+class Stream(SparkEngine):
+    """What another engine does with a frame, as a streaming query: it reads the files, `FILES_A_BATCH` in a
+    batch, until all are read. Each batch goes to a sink that does nothing.
+    """
+
+    def __init__(self, like: Routing) -> None:
+        super().__init__(like.source, like.messages)
+        self.name = f"stream-{like.name}"
+        self.must_find = self.messages
+        self._like = like
+        self._home = Path(mkdtemp(prefix=self.name, dir=like.source.checked.parent))
+
+    def judge(self) -> Expected:
+        """See `bench.engine.Engine`."""
+        found: list[Expected] = []
+        writer = self._stream([self.source.checked]).writeStream
+        writer = writer.foreachBatch(lambda frame, _: found.append(self._like.count(frame)))
+        self._ended(writer)
+        [counted] = found
+        return counted
+
+    def run(self) -> int:
+        """See `bench.engine.Engine`. Returns how many messages the query has read."""
+        progress = self._ended(self._stream(self._paths).writeStream.format("noop"))
+        return sum(int(one.numInputRows) for one in progress)
+
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
-        return route(self.read(paths), self._parts, exchange=self._exchange).select("subscriptions")
+        return self._like.matches(paths)
+
+    def count(self, matches: DataFrame) -> Expected:
+        """See `SparkEngine`."""
+        return self._like.count(matches)
+
+    def _stream(self, paths: Sequence[Path]) -> DataFrame:
+        folder = self._home / f"in-{len(paths)}-{paths[0].stem}"
+        if not folder.exists():  # a stream reads a folder, of which these may be a part
+            folder.mkdir()
+            for path in paths:
+                (folder / path.name).hardlink_to(path)
+        spark = self.source.spark
+        schema = spark.read.parquet(str(paths[0])).schema
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
+        return self._like.routed(reader.parquet(str(folder)).select(*self.source.columns))
+
+    def _ended(self, writer: DataStreamWriter) -> Sequence[StreamingQueryProgress]:
+        checkpoint = mkdtemp(prefix="checkpoint", dir=self._home)
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query.recentProgress
 
 
 class Files(_Ordinals):
@@ -268,6 +336,13 @@ def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int
 
     made |= {f"partitions-{number}": in_partitions(number, False) for number in PARTITIONS}
     made |= {f"exchanged-{number}": in_partitions(number, True) for number in PARTITIONS}
+
+    def streamed(name: str) -> Callable[[int], SparkEngine]:
+        return lambda count: Stream(cast(Routing, made[name](count)))
+
+    made |= {
+        f"stream-{name}": streamed(name) for name in ("route", "partitions-2", "partitions-8", "exchanged-2")
+    }
     workload = WORKLOADS[size.workload]
     if workload.triples is not None:
         rules = workload.triples(size.rules)

@@ -14,6 +14,7 @@ ENGINES = {
     "build",
     "join", "when", "noop-int", "noop-array", "noop-no-nulls", "route", "route-auto", "files", "files-auto",
     "partitions-2", "partitions-8", "exchanged-2", "exchanged-8",
+    "stream-route", "stream-partitions-2", "stream-partitions-8", "stream-exchanged-2",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
     "no-op", "fan-out",
