@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -55,6 +55,9 @@ earlier release adds it: a column may be NULL, or has a default if it is part of
 
 _CACHE_KIB: Final = 16_384
 """SQLite's cache of pages, for each connection."""
+
+_LOG_PAGES: Final = 1_000
+"""Pages of the log from which on a commit copies them to the database: SQLite's default."""
 
 _BULK_CACHE_KIB: Final = 131_072
 
@@ -270,8 +273,8 @@ class Store:
     def writing(self, *, bulk: bool = False) -> Iterator[Connection]:
         """Begin the write transaction: committed when the block ends, rolled back when the block raises.
 
-        With `bulk`, for many changes, SQLite uses a larger cache, and its log is truncated afterwards by a
-        thread: copying it takes a second for a million rows.
+        With `bulk`, for many changes, SQLite uses a larger cache, and its log is copied to the database and
+        truncated afterwards by a thread: for a million rows that takes two seconds.
         """
         self._acquire()
         try:
@@ -279,17 +282,9 @@ class Store:
             with named_errors(), self.engine.connect() as connection:
                 if self.is_sqlite:
                     connection = connection.execution_options(**{_WRITES: True})
-                    if bulk and self.is_sqlite:
-                        connection.exec_driver_sql(f"PRAGMA cache_size = -{_BULK_CACHE_KIB}")
-                        connection.rollback()
-                try:
-                    with connection.begin():
-                        yield connection
-                finally:
-                    if bulk and self.is_sqlite:
-                        driver: Any = connection.connection.driver_connection
-                        with suppress(sqlite3.Error):
-                            driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+                settings = _bulk_settings(connection) if bulk and self.is_sqlite else nullcontext()
+                with settings, connection.begin():
+                    yield connection
             self.check_file()  # a commit to a removed file is not acknowledged
         finally:
             self._writer.release()
@@ -338,6 +333,22 @@ class Store:
             self._autocommit.close()
         self._truncation.shutdown()
         self.engine.dispose()
+
+
+@contextmanager
+def _bulk_settings(connection: Connection) -> Iterator[None]:
+    """Set a connection to SQLite for one large transaction."""
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{_BULK_CACHE_KIB}")
+    # The commit would copy the log to the database before it returns.
+    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 0")
+    connection.rollback()
+    try:
+        yield
+    finally:
+        driver: Any = connection.connection.driver_connection
+        with suppress(sqlite3.Error):
+            driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            driver.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}").fetchall()
 
 
 @contextmanager

@@ -158,6 +158,29 @@ def test_a_bulk_transaction_does_not_wait_for_a_reader(tmp_path):
     store.close()
 
 
+def test_the_commit_of_a_bulk_transaction_does_not_copy_its_log(tmp_path, monkeypatch):
+    may_copy = Event()
+    copy_log = Store._truncate_log
+    monkeypatch.setattr(Store, "_truncate_log", lambda store: may_copy.wait(60) and copy_log(store))
+    store = opened(tmp_path / "x.db")
+    before = (tmp_path / "x.db").stat().st_size
+    with store.writing(bulk=True) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO number WITH RECURSIVE count(n) AS "
+            "(SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 1000000) SELECT n FROM count"
+        )
+    long = engine._LOG_PAGES * 4_096
+    assert (tmp_path / "x.db-wal").stat().st_size > long  # a shorter one would be left in any case
+    assert (tmp_path / "x.db").stat().st_size == before
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == engine._LOG_PAGES
+    may_copy.set()
+    store._truncation.shutdown()
+    assert (tmp_path / "x.db").stat().st_size > long
+    assert (tmp_path / "x.db-wal").stat().st_size == 0
+    store.close()
+
+
 def test_a_long_log_is_truncated_when_it_begins_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_LOG_BYTES", 8_192)
     store = opened(tmp_path / "x.db")
