@@ -1,4 +1,4 @@
-"""Summary of the record for pages that show a few rows of it: messages a second on workload Z."""
+"""Summary of the record for pages that show a few rows of it: messages a second, mostly on workload Z."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ class Row(NamedTuple):
     benchmark: str
     engine: str
     ceiling: str | None = None
+    workload: str = WORKLOAD
 
 
 ROWS: Final = (
     Row("the kernel on one core: Arrow columns in, numbers of subscriptions out", "kernel", "kernel"),
     Row("that as a share of C written for this one shape", "kernel", "kernel", "c"),
+    Row("the same share if all values are equally frequent (U)", "kernel", "kernel", "c", "U"),
     Row("`match_files` on Parquet, in Spark, without writing what it finds", "spark", "files-auto"),
     Row("`route`, through Spark's UDF boundary", "spark", "route"),
     Row("instead: Spark's broadcast join on the same equalities", "spark", "join"),
@@ -45,18 +47,19 @@ def summary_table(samples: Sequence[Sample]) -> str:
 
 
 def _cell(samples: Sequence[Sample], row: Row, rules: int) -> str:
-    rate = _rate(samples, row.benchmark, row.engine, rules)
+    rate = _rate(samples, row, row.engine, rules)
     if row.ceiling is None:
         return "–" if rate is None else number(rate)
-    most = _rate(samples, row.benchmark, row.ceiling, rules)
+    most = _rate(samples, row, row.ceiling, rules)
     return "–" if rate is None or most is None else f"{rate / most:.2f}"
 
 
-def _rate(samples: Sequence[Sample], benchmark: str, engine: str, rules: int) -> float | None:
-    """Return the median rate of an engine at a size, None if it was not measured there."""
+def _rate(samples: Sequence[Sample], row: Row, engine: str, rules: int) -> float | None:
+    """Return the median rate of an engine of a row at a size, None if it was not measured there."""
     found = [
         one
         for one in samples
-        if (one.benchmark, one.workload, one.engine, one.rules) == (benchmark, WORKLOAD, engine, rules)
+        if (one.benchmark, one.workload, one.engine, one.rules)
+        == (row.benchmark, row.workload, engine, rules)
     ]
     return median_rate(found) if found else None

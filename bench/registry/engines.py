@@ -351,8 +351,9 @@ class ConsoleEngine(RegistryEngine):
     """What a page of the console waits for, one request after the other on one connection.
 
     ``first-page`` is the first page of subscriptions as HTML; ``check`` of a selector that is being typed;
-    ``near`` a message against all subscriptions with near misses; ``dry-run`` a change on 10,000 recent
-    messages; ``get`` a subscription; ``get-beside`` the same while twenty people read the console.
+    ``match`` a message against all subscriptions, ``near`` the same with near misses; ``dry-run`` a change on
+    10,000 recent messages; ``get`` a subscription; ``get-beside`` the same while twenty people read the
+    console.
     """
 
     def run(self) -> Timed:
@@ -385,8 +386,12 @@ class ConsoleEngine(RegistryEngine):
                 lambda number: ("POST", "/v1/selectors:check", {"selector": selector(number)}),
                 lambda found: json.loads(found)["valid"] is True,
             ),
+            "match": (
+                lambda number: ("POST", "/v1/messages:match", _asks_of(ids[number], near=False)),
+                lambda found: json.loads(found)["total"] == 1,
+            ),
             "near": (
-                lambda number: ("POST", "/v1/messages:match", _asks_near(ids[number])),
+                lambda number: ("POST", "/v1/messages:match", _asks_of(ids[number], near=True)),
                 lambda found: json.loads(found)["total"] == 1,
             ),
             "dry-run": (
@@ -440,8 +445,8 @@ def _asked(connection: http.client.HTTPConnection, request: _Request, number: in
     return found
 
 
-def _asks_near(id: str) -> dict[str, Any]:
-    return {"message": {"headers": {"JMSCorrelationID": id}}, "near": True, "limit": 100}
+def _asks_of(id: str, near: bool) -> dict[str, Any]:
+    return {"message": {"headers": {"JMSCorrelationID": id}}, "near": near, "limit": 100}
 
 
 def _gains_and_loses(found: Mapping[str, Any]) -> bool:
@@ -492,7 +497,7 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
     },
     "console": {
         name: (ConsoleEngine, "remote")
-        for name in ("first-page", "check", "near", "dry-run", "get", "get-beside")
+        for name in ("first-page", "check", "match", "near", "dry-run", "get", "get-beside")
     },
     "registry-visible": {
         "visible": (VisibleEngine, "remote"),
