@@ -77,25 +77,48 @@ def test_two_groups_of_clients_become_one(registry, groups, monkeypatch):
     commits.close()
 
 
-def test_a_client_alone_does_not_wait_for_others(registry, groups):
+def delays(monkeypatch) -> list[float]:
+    """The seconds of each wait for other changes, in the running event loop."""
+    found: list[float] = []
+    loop = asyncio.get_running_loop()
+    later = loop.call_later
+
+    def call_later(delay: float, callback: Any, *given: Any) -> asyncio.TimerHandle:
+        if callback is module._end:
+            found.append(delay)
+        return later(delay, callback, *given)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    return found
+
+
+def test_a_client_alone_does_not_wait_for_others(registry, groups, monkeypatch):
+    monkeypatch.setattr(module, "RECENT_SECONDS", 10)
     commits = Commits(registry)
-    started = time.monotonic()
-    asyncio.run(clients(commits, 1, 4))
-    assert groups == [1, 1, 1, 1] and time.monotonic() - started < 8 * SLOW
+
+    async def run() -> list[float]:
+        found = delays(monkeypatch)
+        await clients(commits, 1, 4)
+        return found
+
+    assert asyncio.run(run()) == []
+    assert groups == [1, 1, 1, 1]
     commits.close()
 
 
-def test_a_change_waits_for_those_who_do_not_come_again_at_most_once(registry, groups):
+def test_a_change_waits_for_those_who_do_not_come_again_at_most_once(registry, groups, monkeypatch):
+    monkeypatch.setattr(module, "RECENT_SECONDS", 10)
     commits = Commits(registry)
 
-    async def run() -> float:
+    async def run() -> list[float]:
         await clients(commits, 6, 1)
-        started = time.monotonic()
-        await clients(commits, 1, 2)
-        return time.monotonic() - started
+        found = delays(monkeypatch)
+        await clients(commits, 1, 3)
+        return found
 
-    assert asyncio.run(run()) < 2 * SLOW + 5 * module.RECENT_SECONDS
-    assert groups[-2:] == [1, 1]
+    [waited] = asyncio.run(run())
+    assert SLOW <= waited < 10  # as long as the last commit took
+    assert groups[-3:] == [1, 1, 1]
     commits.close()
 
 
