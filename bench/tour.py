@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -71,13 +72,15 @@ class Tour:
 
         Raises `WrongCountError` at the first wrong count.
         """
-        named = bool(self._choice.rules)
+        named, started = bool(self._choice.rules), time.monotonic()
         # What is imported at the first use is not the first size's to pay for.
         build(partial(WORKLOADS["Z"].texts, 1), self._scratch / "warm")
         for place, size in enumerate(self._sizes, 1):
             chosen = [one for one in self._benchmarks if one.covers(size, self._quick, named)]
             if chosen:
-                say(f"[{place}/{len(self._sizes)}] {size.name}: {', '.join(one.name for one in chosen)}")
+                minutes = (time.monotonic() - started) / 60
+                names = ", ".join(one.name for one in chosen)
+                say(f"[{place}/{len(self._sizes)}] {size.name}, after {minutes:.0f} min: {names}")
             if chosen and size.workload == TEXTS:
                 self._texts(size, chosen)
             elif chosen and size.workload == MESSAGES:
