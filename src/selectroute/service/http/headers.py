@@ -29,7 +29,8 @@ def header_text(headers: Headers, name: bytes) -> str | None:
 
 def media_type_of(headers: Headers) -> str:
     """Return the media type of the body, in lower case and without parameters; empty if it is not told."""
-    return (header_text(headers, b"content-type") or "").partition(";")[0].strip().lower()
+    # As bytes, of which only white space of ASCII is stripped.
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
 
 def check_json(headers: Headers) -> None:

@@ -108,6 +108,7 @@ def test_a_selector_beyond_the_limits_is_refused(client, text, kind):
         (b"", {"Content-Type": "application/json"}, 422, "invalid-body"),
         (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
         (b"{}", {}, 415, "unsupported-media-type"),
+        (b"{}", {"Content-Type": b"application/json\xa0"}, 415, "unsupported-media-type"),
     ],
 )
 def test_a_body_that_is_none_is_refused(client, body, headers, status, kind):
