@@ -108,6 +108,18 @@ def _metrics(member: Member) -> list[str]:
     return text.splitlines()
 
 
+def the_publisher(members: Sequence[Member], seconds: float) -> Member:
+    """Wait until one service publishes, and no other does; return it."""
+    found: list[Member] = []
+
+    def is_one() -> bool:
+        found[:] = publishers(members)
+        return len(found) == 1
+
+    wait_until(is_one, seconds, "one service that publishes")
+    return found[0]
+
+
 def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 40) -> Counter[str]:
     """So many kills, each before the clients have noted `most` lines more; returns what was counted.
 
@@ -131,7 +143,7 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
                 lambda: all(one.is_alive and not one.round.failed for one in members),
                 chance,
             )
-            [publisher] = publishers(members)
+            publisher = the_publisher(members, TAKEN_OVER_SECONDS)
             killed = chance.choice(members) if number % 2 else publisher
             at = killed.kill()
             newest = registry.revision
@@ -141,8 +153,8 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
                 at + TAKEN_OVER_SECONDS - time.monotonic(),
                 f"revision {newest} published by another",
             )
+            now = the_publisher(others, at + TAKEN_OVER_SECONDS - time.monotonic())
             slowest = max(slowest, time.monotonic() - at)
-            [now] = publishers(others)
             assert killed is publisher or now is publisher, "two publishers without a kill of the first"
             replaced += killed is publisher
             killed.start(str(seed))
