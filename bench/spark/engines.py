@@ -87,7 +87,7 @@ class SparkEngine(Engine):
     def __init__(self, source: Source, count: int) -> None:
         self.messages = count // FILE_ROWS * FILE_ROWS
         self.source = source
-        self._paths = source.paths[: count // FILE_ROWS]
+        self.paths = source.paths[: count // FILE_ROWS]
 
     @abstractmethod
     def matches(self, paths: Sequence[Path]) -> DataFrame:
@@ -101,10 +101,9 @@ class SparkEngine(Engine):
         """See `bench.engine.Engine`."""
         return self.count(self.matches([self.source.checked]))
 
-    def run(self) -> int | None:
+    def run(self) -> None:
         """See `bench.engine.Engine`."""
-        self.matches(self._paths).write.format("noop").mode("overwrite").save()
-        return None
+        self.matches(self.paths).write.format("noop").mode("overwrite").save()
 
     def read(self, paths: Sequence[Path]) -> DataFrame:
         """The columns that decide."""
@@ -218,22 +217,21 @@ class Partitions(Routing):
         return route(messages, self._parts, exchange=self._exchange).select("subscriptions")
 
 
-class Stream(SparkEngine):
+class Stream(Engine):
     """What another engine does with a frame, as a streaming query: it reads the files, `FILES_A_BATCH` in a
     batch, until all are read. Each batch goes to a sink that does nothing.
     """
 
     def __init__(self, like: Routing) -> None:
-        super().__init__(like.source, like.messages)
         self.name = f"stream-{like.name}"
-        self.must_find = self.messages
+        self.messages = self.must_find = like.messages
         self._like = like
         self._home = Path(mkdtemp(prefix=self.name, dir=like.source.checked.parent))
 
     def judge(self) -> Expected:
         """See `bench.engine.Engine`."""
         found: list[Expected] = []
-        writer = self._stream([self.source.checked]).writeStream
+        writer = self._stream([self._like.source.checked]).writeStream
         writer = writer.foreachBatch(lambda frame, _: found.append(self._like.count(frame)))
         self._ended(writer)
         [counted] = found
@@ -241,16 +239,8 @@ class Stream(SparkEngine):
 
     def run(self) -> int:
         """See `bench.engine.Engine`. Returns how many messages the query has read."""
-        progress = self._ended(self._stream(self._paths).writeStream.format("noop"))
+        progress = self._ended(self._stream(self._like.paths).writeStream.format("noop"))
         return sum(int(one.numInputRows) for one in progress)
-
-    def matches(self, paths: Sequence[Path]) -> DataFrame:
-        """See `SparkEngine`."""
-        return self._like.matches(paths)
-
-    def count(self, matches: DataFrame) -> Expected:
-        """See `SparkEngine`."""
-        return self._like.count(matches)
 
     def _stream(self, paths: Sequence[Path]) -> DataFrame:
         folder = self._home / f"in-{len(paths)}-{paths[0].stem}"
@@ -258,10 +248,11 @@ class Stream(SparkEngine):
             folder.mkdir()
             for path in paths:
                 (folder / path.name).hardlink_to(path)
-        spark = self.source.spark
+        source = self._like.source
+        spark = source.spark
         schema = spark.read.parquet(str(paths[0])).schema
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
-        return self._like.routed(reader.parquet(str(folder)).select(*self.source.columns))
+        return self._like.routed(reader.parquet(str(folder)).select(*source.columns))
 
     def _ended(self, writer: DataStreamWriter) -> Sequence[StreamingQueryProgress]:
         checkpoint = mkdtemp(prefix="checkpoint", dir=self._home)
@@ -322,9 +313,9 @@ def _arrays(lengths: Ints) -> Callable[..., Any]:
     return arrays
 
 
-def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int], SparkEngine]]:
+def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int], Engine]]:
     """Return how to make each engine for a number of messages."""
-    made: dict[str, Callable[[int], SparkEngine]] = {
+    made: dict[str, Callable[[int], Engine]] = {
         "route": lambda count: Route(source, count, built),
         "route-auto": lambda count: Route(source, count, built, "auto"),
         "files": lambda count: Files(source, count, built),
@@ -337,7 +328,7 @@ def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int
     made |= {f"partitions-{number}": in_partitions(number, False) for number in PARTITIONS}
     made |= {f"exchanged-{number}": in_partitions(number, True) for number in PARTITIONS}
 
-    def streamed(name: str) -> Callable[[int], SparkEngine]:
+    def streamed(name: str) -> Callable[[int], Engine]:
         return lambda count: Stream(cast(Routing, made[name](count)))
 
     made |= {

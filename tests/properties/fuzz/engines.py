@@ -6,8 +6,8 @@ A round is a registry of selectors of all dialects and shapes, some of them with
 with what they speak of. Every third registry repeats a few selectors, so that its subscriptions share
 entries. Every engine must give for each message the subscriptions that the reference evaluator selects: a
 snapshot built by shapes, the same after some changes as deltas, the same merged, each with all messages at
-once and one by one, the first two in partitions, and the mutable index after the same changes. A
-round is made from the seed and its number alone.
+once and one by one, the first two in partitions, and the mutable index after the same changes. A round is
+made from the seed and its number alone.
 """
 
 from __future__ import annotations
