@@ -135,6 +135,7 @@ class Tour:
     @contextmanager
     def _noting(self, benchmark: Benchmark, size: Size) -> Iterator[None]:
         """Let the run, which takes hours, go on after an error in one benchmark; a wrong count ends it."""
+        started = time.monotonic()
         try:
             yield
         except WrongCountError:
@@ -142,6 +143,7 @@ class Tour:
         except Exception:
             self.failed.append(f"`{benchmark.name}` at {size.name}")
             say(f"  {benchmark.name} failed:\n{traceback.format_exc()}")
+        say(f"  {benchmark.name} took {time.monotonic() - started:.0f} s")
 
     def _load(self, benchmark: Benchmark, size: Size) -> None:
         """What is measured of rules that need not fit memory: they are built part by part."""

@@ -26,7 +26,7 @@ from bench.workloads.plain import Ints
 NAME: Final = "kafka-latency"
 RATES: Final = {"Z": (1_000, 5_000), "R": (1_000, 5_000, 20_000)}
 """Messages a second."""
-TRIGGERS: Final = {"Z": (0.0, 0.5, 1.0, 5.0), "R": (0.0, 1.0)}
+TRIGGERS: Final = (0.0, 1.0)
 """Seconds from the beginning of one batch to that of the next; 0: as soon as the one before is done."""
 
 _WARM_RATE: Final = 500
@@ -51,7 +51,7 @@ def measured(
 
     Raises `WrongCountError` if not as many deliveries come as there are.
     """
-    triggers = triggers or TRIGGERS[streamed.size.workload]
+    triggers = triggers or TRIGGERS
     rates = rates or RATES[streamed.size.workload]
     for engine in engines:
         for _ in _of_one(engine, streamed, triggers[0], rates[:1], _FIRST_SECONDS, 0):

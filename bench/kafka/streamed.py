@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import selectroute as sr
 from bench.definition import Size
 from bench.engine import SkippedError
-from bench.kafka.commit_times import CommitTimes
+from bench.kafka.commits import CommitTimes, committed
 from bench.opened import Opened
 from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected
@@ -225,8 +225,11 @@ class Streamed(Opened):
     def committed(self, topic: str, start: Sequence[int], by_message: bool = False) -> int:
         """Count the committed deliveries of a topic from these offsets of its partitions on.
 
-        By our own reader, because `records` takes longer than the job; what is checked is counted by that.
+        By the broker's files or our own reader, because `records` takes longer than the job; what is checked
+        is counted by that.
         """
+        if not by_message:
+            return sum(committed(self._log(topic, partition), first) for partition, first in enumerate(start))
         from selectroute.kafka.client.reading import read
         from selectroute.kafka.client.wire import Wire
         from selectroute.kafka.ranges import Range
@@ -235,11 +238,15 @@ class Streamed(Opened):
         ranges = [Range(topic, *place) for place in zip(range(PARTITIONS), start, ends, strict=True)]
         with Wire(self.broker.address) as wire:
             parts = [part.records for part in read(wire, ranges, committed=True)]
-        return sum(map(_listed if by_message else len, parts))
+        return sum(map(_listed, parts))
 
     def commit_times(self, topic: str, partition: int, start: Sequence[int]) -> CommitTimes:
         """Return when the records of a partition from an offset on were committed."""
-        return CommitTimes(self.broker.folder / "log" / f"{topic}-{partition}", start[partition])
+        return CommitTimes(self._log(topic, partition), start[partition])
+
+    def _log(self, topic: str, partition: int) -> Path:
+        """Return the folder of a partition among the broker's files."""
+        return Path(self.broker.folder, "log", f"{topic}-{partition}")
 
     def found(self, topic: str) -> Expected:
         """Return how many deliveries a topic has, and the sum of the numbers of their rules."""

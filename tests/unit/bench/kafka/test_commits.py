@@ -1,10 +1,12 @@
-"""A record of a transaction can be read when its mark is there, and that of each that began before it."""
+"""A record of a transaction can be read when its mark is there, and that of each that began before it; it
+counts if the mark says that its transaction was committed.
+"""
 
 from struct import pack
 
 import numpy as np
 
-from bench.kafka.commit_times import CommitTimes
+from bench.kafka.commits import CommitTimes, committed
 
 _PLAIN, _TRANSACTIONAL, _MARK = 0, 0x10, 0x30
 
@@ -12,6 +14,14 @@ _PLAIN, _TRANSACTIONAL, _MARK = 0, 0x10, 0x30
 def _batch(offset, count, kind, producer, stamp, body=b"records"):
     head = pack(">ibihiqqq", -1, 2, 0, kind | 0x08, count - 1, 0, stamp, producer) + pack(">hii", 0, 0, count)
     return pack(">qi", offset, len(head + body)) + head + body
+
+
+def _mark(offset, producer, stamp, commit=True):
+    """A mark as the broker writes it: version and kind are the key of its only record."""
+    key = pack(">hh", 0, commit)
+    value = pack(">hi", 0, 0)
+    record = pack(">bbbb", 0, 0, 0, 2 * len(key)) + key + pack(">b", 2 * len(value)) + value + b"\0"
+    return _batch(offset, 1, _MARK, producer, stamp, pack(">b", 2 * len(record)) + record)
 
 
 def _times(folder, offsets, start=0):
@@ -22,9 +32,9 @@ def test_a_record_waits_for_its_mark(tmp_path):
     (tmp_path / f"{0:020}.log").write_bytes(
         _batch(0, 5, _TRANSACTIONAL, 1, 100)
         + _batch(5, 3, _TRANSACTIONAL, 1, 110)
-        + _batch(8, 1, _MARK, 1, 120)
+        + _mark(8, 1, 120)
         + _batch(9, 2, _TRANSACTIONAL, 1, 130)
-        + _batch(11, 1, _MARK, 1, 150)
+        + _mark(11, 1, 150)
     )
     assert _times(tmp_path, [0, 4, 5, 7, 9, 10]) == [120, 120, 120, 120, 150, 150]
 
@@ -33,10 +43,10 @@ def test_a_record_waits_for_transactions_that_began_before_its_own(tmp_path):
     (tmp_path / f"{0:020}.log").write_bytes(
         _batch(0, 1, _TRANSACTIONAL, 1, 100)
         + _batch(1, 1, _TRANSACTIONAL, 2, 101)
-        + _batch(2, 1, _MARK, 2, 102)
+        + _mark(2, 2, 102)
         + _batch(3, 1, _TRANSACTIONAL, 2, 103)
-        + _batch(4, 1, _MARK, 1, 104)
-        + _batch(5, 1, _MARK, 2, 105)
+        + _mark(4, 1, 104)
+        + _mark(5, 2, 105)
     )
     assert _times(tmp_path, [0, 1, 3]) == [104, 104, 105]
 
@@ -44,6 +54,20 @@ def test_a_record_waits_for_transactions_that_began_before_its_own(tmp_path):
 def test_files_before_the_first_offset_are_left_alone(tmp_path):
     (tmp_path / f"{0:020}.log").write_bytes(b"about to be removed, and no batches for this test")
     (tmp_path / f"{7:020}.log").write_bytes(
-        _batch(7, 2, _TRANSACTIONAL, 1, 100) + _batch(9, 1, _MARK, 1, 200) + b"\0" * 20
+        _batch(7, 2, _TRANSACTIONAL, 1, 100) + _mark(9, 1, 200) + b"\0" * 20
     )
     assert _times(tmp_path, [8], start=8) == [200]
+
+
+def test_records_of_committed_transactions_count(tmp_path):
+    (tmp_path / f"{0:020}.log").write_bytes(
+        _batch(0, 4, _TRANSACTIONAL, 1, 100)
+        + _batch(4, 2, _TRANSACTIONAL, 2, 100)
+        + _mark(6, 2, 101, commit=False)
+        + _batch(7, 3, _TRANSACTIONAL, 1, 100)
+        + _mark(10, 1, 102)
+        + _batch(11, 5, _PLAIN, -1, 100)
+        + _batch(16, 9, _TRANSACTIONAL, 1, 100)
+    )
+    assert committed(tmp_path, 0) == 4 + 3 + 5
+    assert committed(tmp_path, 7) == 3 + 5
