@@ -28,7 +28,7 @@ from bench.workloads import replies
 from bench.workloads.oracle import Expected
 from selectroute.spark import BatchReport, Job, start_fanout
 
-_PART: Final = 5_000_000
+_PART: Final = 10_000_000
 """The rules of a part, which is built in memory."""
 
 _BATCH: Final = 50_000

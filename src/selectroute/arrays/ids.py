@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from selectroute.arrays.distinct import distinct_values
 from selectroute.arrays.hashing import hash_strings
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.tables import Array
@@ -107,7 +108,7 @@ class Ids:
         found = [np.zeros(0, np.int64)]
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
             found += [first + part.alike(one) for one in other._parts]
-        return np.unique(np.concatenate(found))
+        return distinct_values(np.concatenate(found))
 
 
 class Part:

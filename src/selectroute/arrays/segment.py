@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from selectroute.arrays.distinct import distinct_values
 from selectroute.arrays.tables import (
     FLAG_BITS,
     INTERVAL,
@@ -151,7 +152,7 @@ class Segment:
         entries = np.flatnonzero(tables.entry_residual >= 0)
         entries = entries[of_residual[tables.entry_residual[entries]] >= 0]
         leaves = np.searchsorted(tables.entry_first[tables.group_first], entries, side="right") - 1
-        pairs = np.unique(leaves << 32 | tables.entry_residual[entries])
+        pairs = distinct_values(leaves << 32 | tables.entry_residual[entries])
         asked = (pairs >> 32) * len(self.attributes) + of_residual[pairs & 0xFFFFFFFF]
         leaf_attributes, counts = np.unique(asked, return_counts=True)
         return np.unique(leaf_attributes[counts >= CROWDED] % len(self.attributes)).tolist()  # type: ignore[no-any-return]
@@ -162,7 +163,7 @@ class Segment:
         occurs several times, else -1; and the count of numbers. Without such residuals, int32[0].
         """
         tables = self.tables
-        residuals: Array = np.unique(tables.entry_residual[: tables.entry_first[tables.group_first[1]]])
+        residuals = distinct_values(tables.entry_residual[: tables.entry_first[tables.group_first[1]]])
         residuals = residuals[residuals >= 0]
         if not len(residuals):
             return np.zeros(0, np.int32), 0

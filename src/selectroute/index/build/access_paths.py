@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.arrays.distinct import distinct_values
 from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.index.build.dictionary import open_addressing
 from selectroute.index.build.hot_keys import Divided
@@ -90,7 +91,7 @@ def _anchored_by_second(number: t.Array, keys: t.Array, of_tuple: t.Array) -> t.
     """Return for each tuple whether its second attribute has more keys, so each key has fewer messages."""
     counts = np.zeros((2, len(of_tuple)), np.int64)
     for side in (0, 1):
-        distinct = np.unique(number << 32 | keys[side]) >> 32
+        distinct = distinct_values(number << 32 | keys[side]) >> 32
         counts[side] = np.bincount(distinct, minlength=len(of_tuple))
     result: t.Array = counts[1] > counts[0]
     return result

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.arrays.distinct import distinct_values
 from selectroute.index.build.entry_columns import Entries, changes, distinct, numbered
 from selectroute.index.build.residuals import slices
 
@@ -73,7 +74,7 @@ def _distinct_count(columns: list[t.Array]) -> int:
     for column in columns:
         hashes = (hashes ^ column.astype(np.int64).view(np.uint64)) * _MIX
         hashes ^= hashes >> _SHIFT
-    return len(np.unique(hashes))
+    return len(distinct_values(hashes))
 
 
 def _apart(number: t.Array, entries: Entries) -> t.Array:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from selectroute.arrays.distinct import distinct_values
 from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.index.build.build import rebuilt
@@ -216,7 +217,7 @@ class _Addresses:
         """Return the subscriptions of each partition, ascending."""
         owners = np.concatenate([np.zeros(0, np.int64), *self.owners])
         places = partition_of(keys, partitions)
-        return [np.unique(owners[places == partition]) for partition in range(partitions)]
+        return [distinct_values(owners[places == partition]) for partition in range(partitions)]
 
 
 def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: int) -> dict[str, Any]:
@@ -228,7 +229,7 @@ def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: i
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     """Return the bitmap of `in_use`: at least 16 bits for each distinct key, a power of two."""
-    different = np.unique(keys)
+    different = distinct_values(keys)
     bits = 64
     while bits < min(_MOST_BITS, _BITS_A_KEY * len(different)):
         bits *= 2
