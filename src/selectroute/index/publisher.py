@@ -132,8 +132,9 @@ class Publisher:
         """Publish new subscriptions, all of them in one revision, and return it.
 
         For more subscriptions than fit memory: each part, as `build_snapshot` takes it, is built and written
-        before the next one is asked for. Parts of one to ten million are sensible; a smaller one becomes a
-        segment of its own, too, and each message is looked up in every segment.
+        before the next one is asked for. Parts of about ten million are sensible: each becomes a segment, in
+        which every message is looked up, and smaller ones are merged behind, which takes longer than the
+        load.
 
         Raises:
             BuildError: an invalid subscription, by its row in its part, or one whose id exists.
