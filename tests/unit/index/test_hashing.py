@@ -1,4 +1,4 @@
-"""Hashes of strings as a snapshot stores them, and distinct values of large arrays."""
+"""Hashes of strings as a snapshot stores them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.arrays import hashing
-from selectroute.arrays.distinct import distinct_values
 from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT, hash_strings
 
 _WORD = 1 << 64
@@ -33,8 +32,3 @@ def test_hashes_are_those_of_one_string_after_another(strings: list[tuple[bytes,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashing, "_BLOCK", 5)  # so that a few strings are several blocks
         assert hash_strings(data, offsets, tags).tolist() == [_hash(*one) for one in strings]
-
-
-@given(st.lists(st.integers(0, 9) | st.integers(_WORD - 2, _WORD - 1)))
-def test_distinct_values_are_sorted_and_each_is_there_once(values: list[int]) -> None:
-    assert distinct_values(np.array(values, np.uint64)).tolist() == sorted(set(values))

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.arrays import tables as t
+from selectroute.arrays.distinct import changes
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
 from selectroute.clauses.predicate import Clause, Literal
-from selectroute.index.build.entry_columns import Entries, changes
+from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.entry_writer import FiledEntry, Writer
 from selectroute.index.plan.access_key import Statistics
 from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys

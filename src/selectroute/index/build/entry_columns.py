@@ -29,33 +29,3 @@ class Entries(NamedTuple):
 
 ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
 """Element types of the columns of `Entries`."""
-
-
-def changes(*columns: t.Array) -> t.Array:
-    """Return a mask of the rows that differ from the row before, and of the first row."""
-    result = np.zeros(len(columns[0]), np.bool_)
-    result[:1] = True
-    for column in columns:
-        result[1:] |= column[1:] != column[:-1]
-    return result
-
-
-def numbered(*columns: t.Array) -> tuple[t.Array, t.Array]:
-    """Return a row of each distinct row of these columns, in the order of the last one, then the one before,
-    and so on; and the number of each row's distinct row, int64.
-    """
-    order = np.lexsort(columns)
-    new = changes(*(column[order] for column in columns))
-    number = np.empty(len(order), np.int64)
-    number[order] = np.cumsum(new) - 1
-    return order[new], number
-
-
-def distinct(first: t.Array, second: t.Array) -> tuple[t.Array, t.Array]:
-    """Return the distinct pairs of two columns, sorted, int64[pairs, 2], and the number of each row's pair.
-
-    ``numpy.unique(…, axis=0)`` gives the same, but compares rows as records, which takes ten times as long
-    and holds the GIL: three seconds for a million rows (2 cores, numpy 2).
-    """
-    shown, number = numbered(second, first)
-    return np.stack((first[shown], second[shown]), axis=1), number

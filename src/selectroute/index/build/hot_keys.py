@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.index.build.entry_columns import Entries, changes, distinct, numbered
+from selectroute.arrays.distinct import changes, distinct_pairs, numbered
+from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.residuals import (
     EqualityPrograms,
     Others,
@@ -180,7 +181,7 @@ class _Division:
             self.divided.setdefault(leaf, len(self.divided))
         number = np.zeros(len(best), np.int64)
         number[list(self.divided)] = list(self.divided.values())
-        ways, way = distinct(self._tuple[taken.leaf], taken.attribute)
+        ways, way = distinct_pairs(self._tuple[taken.leaf], taken.attribute)
         beneath = [
             self._beneath.setdefault((above, attribute), self._tuples + len(self._beneath) + 1)
             for above, attribute in ways.tolist()

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.index.build.entry_columns import distinct
+from selectroute.arrays.distinct import distinct_pairs
 from selectroute.index.plan.cost import MOST_COPIES
 
 Others: TypeAlias = dict[str, t.Array]
@@ -67,7 +67,7 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
     New residuals are added to ``others``; equal ones have one number, by ``known``, which all calls share.
     """
     first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
-    keys, number = distinct(residual, term)
+    keys, number = distinct_pairs(residual, term)
     made = np.empty(len(keys), np.int64)
     lengths: list[int] = []
     added: list[int] = []

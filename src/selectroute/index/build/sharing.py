@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import distinct_values
-from selectroute.index.build.entry_columns import Entries, changes, distinct, numbered
+from selectroute.arrays.distinct import changes, distinct_pairs, distinct_values, numbered
+from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.residuals import slices
 
 WORTH: Final = 2
@@ -92,9 +92,9 @@ def _apart(number: t.Array, entries: Entries) -> t.Array:
         has = counts > place
         one = np.full(len(starts), -1, np.int64)
         one[has] = number[rows[starts[has] + place]]
-        alike = distinct(alike, one)[1]
+        alike = distinct_pairs(alike, one)[1]
     many = np.flatnonzero(counts > _MOST_CLAUSES)
     alike[many] = len(starts) + np.arange(len(many))
     kind = np.zeros(len(number), np.int64)
     kind[rows] = 1 + np.repeat(alike, counts)
-    return distinct(number, kind)[1]
+    return distinct_pairs(number, kind)[1]
