@@ -40,7 +40,7 @@ from selectroute.spark import (
 PARTITIONS: Final = (2, 8)
 FILES_A_BATCH: Final = 4
 FILE_ROWS = 25_000
-"""Small enough that the fewest messages an engine is given still come as a file for each core."""
+"""Small, so that even an engine that is given few messages has whole files of them."""
 
 
 def start(cores: int, **conf: str) -> SparkSession:
@@ -64,10 +64,18 @@ class Source:
 def write_files(folder: Path, make: Callable[[int, int], pa.RecordBatch], count: int) -> list[Path]:
     """Write ``count`` messages, in files; ``make`` gives so many from a place on."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{number:04d}.parquet" for number in range(count // FILE_ROWS)]
+    paths = [folder / f"{number:04d}.parquet" for number in range(_files(count))]
     for number, path in enumerate(paths):
         pq.write_table(with_body(make(FILE_ROWS, number * FILE_ROWS)), path)
     return paths
+
+
+def _files(count: int) -> int:
+    """Return how many files hold so many messages; none at all would be an error of Spark's, far from here."""
+    files, rest = divmod(count, FILE_ROWS)
+    if rest or not files:
+        raise ValueError(f"{count:,} messages are not whole files of {FILE_ROWS:,}")
+    return files
 
 
 def write_checked(folder: Path, size: Size) -> Path:
@@ -85,9 +93,9 @@ class SparkEngine(Engine):
     name = ""
 
     def __init__(self, source: Source, count: int) -> None:
-        self.messages = count // FILE_ROWS * FILE_ROWS
+        self.messages = count
         self.source = source
-        self.paths = source.paths[: count // FILE_ROWS]
+        self.paths = source.paths[: _files(count)]
 
     @abstractmethod
     def matches(self, paths: Sequence[Path]) -> DataFrame:
