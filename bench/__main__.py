@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if source_digest() != described["source"]:
         print("bench: sources changed while they were measured: these figures are no record", file=sys.stderr)
         return 1
-    if given.into_record:
+    if given.into_record and tour.samples:  # none if everything failed
         _put_into_record(tour.samples, described)
     if whole or given.into_record:
         report.update_pages(*_recorded())

@@ -37,6 +37,7 @@ from selectroute.spark import (
     unpack,
 )
 
+_CHECKOUT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS: Final = (2, 8)
 FILES_A_BATCH: Final = 4
 FILE_ROWS = 25_000
@@ -44,8 +45,13 @@ FILE_ROWS = 25_000
 
 
 def start(cores: int, **conf: str) -> SparkSession:
-    """Start Spark on this machine."""
-    return local_session("selectroute bench", cores, log_level="OFF", **conf)
+    """Start Spark on this machine. Its workers find the functions of this checkout that engines send them."""
+    return local_session(
+        "selectroute bench",
+        cores,
+        log_level="OFF",
+        **{"spark.executorEnv.PYTHONPATH": str(_CHECKOUT), **conf},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def write_files(folder: Path, make: Callable[[int, int], pa.RecordBatch], count:
 
 
 def _files(count: int) -> int:
-    """Return how many files hold so many messages; none at all would be an error of Spark's, far from here."""
+    """Return how many files hold so many messages. Without a file, Spark would fail far from here."""
     files, rest = divmod(count, FILE_ROWS)
     if rest or not files:
         raise ValueError(f"{count:,} messages are not whole files of {FILE_ROWS:,}")

@@ -7,7 +7,6 @@ from bench.jvm import PEERS
 from bench.matching.churn import ENGINES as CHANGES
 from bench.queues.engines import ENGINES as QUEUES
 from bench.registry.engines import ENGINES as REGISTRY
-from bench.spark.engines import FILE_ROWS
 from bench.workloads.catalogue import WORKLOADS
 
 ENGINES = {
@@ -46,16 +45,6 @@ def test_every_engine_has_a_number_of_messages_at_every_size(benchmark, quick):
     for size in covered:
         for engine in benchmark.engines:
             assert benchmark.messages(engine, size, quick) >= 0
-
-
-@pytest.mark.parametrize("quick", [True, False])
-def test_engines_that_read_files_in_spark_are_given_whole_files(quick):
-    for benchmark in (
-        one for one in benchmarks() if one.name in ("spark", "partitions", "partitions-stream", "cores")
-    ):
-        for size in (one for one in sizes() if benchmark.covers(one, quick)):
-            for engine in benchmark.engines:
-                assert benchmark.messages(engine, size, quick) % FILE_ROWS == 0
 
 
 def test_a_full_run_has_every_workload_at_every_size_that_is_promised():
