@@ -59,6 +59,13 @@ def test_a_run_of_which_nothing_is_left_is_not_named_any_more(record):
     assert not any("sizes" in one for one in later)
 
 
+def test_a_later_run_that_measured_nothing_is_not_named(record, monkeypatch):
+    monkeypatch.setattr(Tour, "run", lambda tour, _: tour.failed.append("`parse` at S 1k"))
+    before = (record / "machine.json").read_bytes()
+    assert command.main(["--full", "--only", "parse", "--into-record"]) == 1
+    assert (record / "machine.json").read_bytes() == before
+
+
 def test_a_whole_run_keeps_what_is_measured_only_by_name(record):
     long = Sample("kafka-memory", "fan-out", "Z", 10_000, 10, 0, 1.0)
     write_csv(record / "samples.csv", [OLD, long])
