@@ -14,3 +14,9 @@ the tables of README.md from the raw `record/`. Imports point down only, in this
     __main__  >  report, tour  >  peers  >  kafka  >  queues, spark  >  matching, registry  >  tables
     >  measure  >  jvm  >  definition, engine, opened  >  workloads
 """
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+"""The checkout, in which processes of benchmarks are started."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from bench import ROOT
 from bench.definition import Benchmark, benchmarks, short
 from bench.kafka.report import curve_table, growth_table, stream_table
 from bench.measure import PARTS, Sample
 from bench.summary import summary_table
 from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 
-ROOT: Final = Path(__file__).parents[1]
 README: Final = Path(__file__).with_name("README.md")
 SCALE_PAGE: Final = ROOT / "docs" / "explanation" / "scale.md"
 SCALE: Final = ("cores", "partitions", "load")

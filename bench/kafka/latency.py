@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bench import ROOT
 from bench.kafka.engines import KafkaEngine
 from bench.kafka.paced import CYCLE
 from bench.kafka.streamed import PARTITIONS, Streamed
@@ -118,7 +118,7 @@ def pace(streamed: Streamed, topic: str, first: int, rate: int, seconds: float) 
     given = [streamed.broker.address, topic, size.workload, size.rules, first, rate, seconds]
     return subprocess.Popen(
         [sys.executable, "-m", "bench.kafka.paced", *map(str, given)],
-        stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
 
 

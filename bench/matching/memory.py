@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import ROOT
 from bench.matching.engines import indexed
 from bench.workloads.catalogue import WORKLOADS
 
@@ -19,8 +20,7 @@ from bench.workloads.catalogue import WORKLOADS
 def index_bytes(workload: str, rules: int) -> int:
     """Return the bytes that a process of its own grows by when it indexes the rules of a workload."""
     command = [sys.executable, "-m", "bench.matching.memory", workload, str(rules)]
-    root = Path(__file__).parents[2]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout)
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
 
 
 def _grown(workload: str, rules: int) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from bench import ROOT
 from bench.definition import Size
 from bench.matching.memory import resident
 from bench.measure import Sample
@@ -25,11 +26,10 @@ NAME: Final = "queue-memory"
 
 def measured(kinds: Iterable[str], size: Size) -> list[Sample]:
     """Measure each kind of holder in a process of its own."""
-    root = Path(__file__).parents[2]
     taken = []
     for kind in kinds:
         command = [sys.executable, "-m", "bench.queues.memory", kind, str(size.rules)]
-        found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
+        found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
         each = int(found) / size.rules
         taken.append(Sample(NAME, kind, size.workload, size.rules, 0, 0, 0.0, each))
     return taken

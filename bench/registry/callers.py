@@ -15,13 +15,11 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 _JSON: Final = {"Content-Type": "application/json"}
 _LINES: Final = {"Content-Type": "application/x-ndjson"}
-ROOT: Final = Path(__file__).parents[2]
 
 _asked_to_end: list[bool] = []
 _STEP: Final = 1_000

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 import selectroute as sr
+from bench import ROOT
 from bench.definition import Size
 from bench.engine import Engine, SkippedError, Timed
 from bench.measure import Sample, WrongCountError
@@ -109,7 +110,7 @@ class ClientsEngine(RegistryEngine):
         command = _clients(self._registered.urls, clients, "return=minimal" if minimal else "-")
         ran = subprocess.run(
             command,
-            cwd=callers.ROOT,
+            cwd=ROOT,
             input=bodies,
             stdout=subprocess.PIPE,
             text=True,
@@ -329,9 +330,7 @@ def _beside(shape: str, url: str) -> AbstractContextManager[None]:
 @contextmanager
 def _meanwhile(command: Sequence[str], given: Iterable[str] = ()) -> Iterator[None]:
     """Let another process ask a service meanwhile; `given` are lines that it reads."""
-    process = subprocess.Popen(
-        command, cwd=callers.ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         assert process.stdin is not None
         with process.stdin as file:

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 import selectroute as sr
+from bench import ROOT
 from bench.definition import Size
 from bench.measure import process_status
 from bench.opened import Opened
@@ -36,7 +37,6 @@ from bench.workloads.oracle import Expected
 TEAMS: Final = 10
 """The values of the label, so that one of them is a tenth of any registry."""
 
-_ROOT: Final = Path(__file__).parents[2]
 _START_SECONDS: Final = 600
 _STOP_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.02
@@ -57,7 +57,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
-                cwd=_ROOT,
+                cwd=ROOT,
             )
         try:
             self.url: str = self._until(self._listens)
@@ -260,7 +260,7 @@ class Apart(Registered):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=_ROOT,
+            cwd=ROOT,
         )
         self._opened.callback(_end, publisher)
         assert publisher.stdout is not None

@@ -20,13 +20,13 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from bench import ROOT
 from bench.definition import Size, sizes
 from bench.matching.engines import Built
 from bench.measure import Sample, WrongCountError, process_status
-from bench.spark.engines import Source, engines, write_checked, write_files
+from bench.spark.engines import Source, engines, start, write_checked, write_files
 from bench.workloads.catalogue import WORKLOADS
 from selectroute import Snapshot
-from selectroute.spark import local_session
 
 MASTERS: Final = ("local[1]", "local[2]", "local-cluster[2,1,1024]")
 _ENGINES: Final = ("route", "files", "files-auto", "partitions-2")
@@ -42,10 +42,9 @@ def measured(size: Size, folder: Path, messages: int, repetitions: int) -> list[
     taken = []
     for master in MASTERS:
         given = [master, str(folder), size.workload, str(size.rules), str(messages), str(repetitions)]
-        root = Path(__file__).parents[2]
         done = subprocess.run(
             [sys.executable, "-m", "bench.spark.cores", *given],
-            stdout=subprocess.PIPE, text=True, check=True, cwd=root,
+            stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         )  # fmt: skip
         for line in done.stdout.splitlines():
             row: dict[str, Any] = json.loads(line)
@@ -118,16 +117,16 @@ def _ignores_children(process: int) -> bool:
 
 def _session(master: str) -> SparkSession:
     if master.startswith("local["):
-        return local_session("selectroute cores", int(master[6:-1]), log_level="OFF")
-    # An executor is a process of its own: it has to find this checkout, and all of them must be there.
-    path = os.pathsep.join(filter(None, (os.getcwd(), *sys.path)))
-    conf: dict[str, Any] = {
+        return start(int(master[6:-1]))
+    # An executor is a process of its own: it has to find what this one does, and all of them must be there.
+    path = os.pathsep.join(filter(None, (str(ROOT), *sys.path)))
+    conf = {
         "spark.master": master,
         "spark.executorEnv.PYTHONPATH": path,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
     }
-    return local_session("selectroute cores", log_level="OFF", **conf)
+    return start(None, **conf)
 
 
 def _run(master: str, folder: Path, size: Size, messages: int, repetitions: int) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType
 
+from bench import ROOT
 from bench.definition import Size
 from bench.engine import Engine
 from bench.matching.engines import Built
@@ -37,20 +38,19 @@ from selectroute.spark import (
     unpack,
 )
 
-_CHECKOUT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS: Final = (2, 8)
 FILES_A_BATCH: Final = 4
 FILE_ROWS = 25_000
 """Small, so that even an engine that is given few messages has whole files of them."""
 
 
-def start(cores: int, **conf: str) -> SparkSession:
+def start(cores: int | None, **conf: str) -> SparkSession:
     """Start Spark on this machine. Its workers find the functions of this checkout that engines send them."""
     return local_session(
         "selectroute bench",
         cores,
         log_level="OFF",
-        **{"spark.executorEnv.PYTHONPATH": str(_CHECKOUT), **conf},
+        **{"spark.executorEnv.PYTHONPATH": str(ROOT), **conf},
     )
 
 

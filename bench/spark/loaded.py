@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import selectroute as sr
+from bench import ROOT
 from bench.definition import CHECKED, LOAD, Size
 from bench.measure import Sample, WrongCountError, process_status
 from bench.spark.engines import FILE_ROWS, write_files
@@ -46,7 +47,7 @@ def measured(size: Size, messages: int, repetitions: int, folder: Path, spark: S
         given = [step, str(snapshots), str(size.rules), str(messages), str(repetitions)]
         done = subprocess.run(
             [sys.executable, "-m", "bench.spark.loaded", *given],
-            stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         )  # fmt: skip
         for line in done.stdout.splitlines():
             row: dict[str, Any] = json.loads(line)

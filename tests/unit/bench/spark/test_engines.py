@@ -3,17 +3,16 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from bench import ROOT
 from bench.definition import benchmarks, sizes
 from bench.spark import engines
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize("count", [0, 20_000, 30_000])
