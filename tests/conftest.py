@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,9 +19,40 @@ FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What Spark's JVMs get here: most of a test is a JVM that warms up, and these compile less."""
 
 
-def pytest_configure() -> None:
+MEMORY = Path("/dev/shm")
+"""File system in memory, where Linux has one."""
+
+MEMORY_BYTES = 8 << 30
+"""Free bytes there from which on the temporary files of a run are kept there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts: all that they start inherits it. A user's own options stay."""
+    if hasattr(config, "workerinput"):
+        return
     os.environ.setdefault("SPARK_SUBMIT_OPTS", FAST_START)
+    # Hundreds of processes start here: each module is compiled once.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # No test waits for a disk. The order of fsync is tested by interception, which sees the calls.
+    if _fits_in_memory() and "TMPDIR" not in os.environ:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+    # One process compiles the kernel while workers collect and run what does not match; a test that needs
+    # the kernel waits for it.
+    if config.getoption("numprocesses", None):
+        compiling = subprocess.Popen([sys.executable, "-m", "selectroute", "warm"], stdout=subprocess.DEVNULL)
+        config.add_cleanup(compiling.kill)
+
+
+def _fits_in_memory() -> bool:
+    """Return whether `MEMORY` has room for a run and lets what a test builds there be executed."""
+    try:
+        memory = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    free = memory.f_bavail * memory.f_frsize
+    return os.access(MEMORY, os.W_OK) and free >= MEMORY_BYTES and not memory.f_flag & os.ST_NOEXEC
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own

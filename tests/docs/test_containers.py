@@ -65,7 +65,7 @@ def find_command(words):
 
 def lint(path):
     if not (BIN / "hadolint").exists():
-        missing("hadolint is not installed (the extra `test`)")
+        missing("hadolint is not installed (the extra `ci`)")
     return subprocess.run([BIN / "hadolint", "--no-color", path], capture_output=True, text=True)
 
 

@@ -70,7 +70,7 @@ def built(tmp_path_factory):
     """A folder with the sdist, and the wheel that was made of it."""
     for module in ("build", "hatchling"):
         if find_spec(module) is None:
-            missing(f"{module} is not installed (the extra `test`)")
+            missing(f"{module} is not installed (the extra `ci`)")
     folder = tmp_path_factory.mktemp("built")
     build("--outdir", folder, ROOT)
     return folder
@@ -263,7 +263,7 @@ def typed(base):
 def checked(module, base, *arguments):
     """What a type checker, installed where these tests run, says of the file beside the wheel."""
     if find_spec(module) is None:
-        missing(f"{module} is not installed (the extra `test`)")
+        missing(f"{module} is not installed (the extra `ci`)")
     command = [sys.executable, "-m", module, *map(str, arguments), "typed.py"]
     return subprocess.run(command, cwd=base.folder, capture_output=True, text=True).stdout
 

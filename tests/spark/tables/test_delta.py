@@ -108,8 +108,8 @@ def test_a_batch_without_rows_of_a_table_has_no_transaction_there(delta):
 
 
 def test_polars_duckdb_and_arrow_read_the_tables(delta):
-    polars = pytest.importorskip("polars", reason="Polars is not installed (the extra `test`)")
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `test`)")
+    polars = pytest.importorskip("polars", reason="Polars is not installed (the extra `ci`)")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `ci`)")
     router = filled(delta, 6, compact_every=2)
     for stage in ("files of batches", "merged files"):
         for sink in SINKS:
@@ -685,8 +685,8 @@ def test_of_two_drivers_one_appends_a_batch(delta, monkeypatch, at_once):
 
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
-    pytest.importorskip("polars", reason="Polars is not installed (the extra `test`)")
-    pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `test`)")
+    pytest.importorskip("polars", reason="Polars is not installed (the extra `ci`)")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `ci`)")
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "delta-tables.md").read_text(encoding="utf-8")
     code = page.partition("```python\n")[2].partition("```")[0]
     world = World(tmp_path, table_format="delta")
