@@ -60,9 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is slow or runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in
     one worker: a session takes both cores and gigabytes. All that start Spark by themselves run in another.
     """
-    left_out = [item for item in items if (_tier(item) or "") not in config.option.markexpr]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in {*left_out}]
+    selected: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        selected[(_tier(item) or "") in config.option.markexpr].append(item)
+    config.hook.pytest_deselected(items=selected[False])
+    items[:] = selected[True]
     for item in items:
         for name in ("spark", "application"):
             if item.get_closest_marker(name):

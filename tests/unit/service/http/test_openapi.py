@@ -8,15 +8,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from selectroute.queues.errors import MQError
 from selectroute.registry.registry import Registry
@@ -27,6 +20,9 @@ from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, TYPE, Problem
 from selectroute.service.limits import ServiceLimits
 from tests.unit.service.conftest import service
+
+schemathesis = pytest.importorskip("schemathesis", reason="Schemathesis is not installed (the extra `ci`)")
+checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +69,10 @@ def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described,
     @settings(
         max_examples=GENERATED, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
     )
-    @given(operation.as_strategy() | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), ids)
+    @given(
+        operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE),
+        ids,
+    )
     def generated(case, id):
         if id is not None and "{id}" in path:
             case.path_parameters["id"] = id
@@ -96,7 +95,7 @@ def check(case):
     case.validate_response(answer, checks=[*CHECKS])
 
 
-CHECKS = (status_code_conformance, content_type_conformance, response_schema_conformance)
+CHECKS = (checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance)
 
 
 def test_the_document_has_the_dialects_there_are():
