@@ -121,9 +121,9 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     if isinstance(expr, ast.MatchId):
         field = dialect.id_fields[expr.identifier.name]
         return [() if expr.id == NO_ID else (Literal(Test(field, "=", expr.id, dialect), True),)]
-    conjunction = _conjunction(expr, dialect)
-    if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
-        return [tuple(conjunction)]
+    literals = conjunction(expr, dialect)
+    if literals is not None and len(literals) <= MAX_LITERALS:  # most selectors: nothing to expand
+        return [tuple(literals)]
     nodes = _Reducer(dialect).nodes(expr)
     if nodes is None:
         return []
@@ -274,7 +274,7 @@ class _Reducer:
         return list(result.values())
 
 
-def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
+def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
     """Return the literals of a plain AND of predicates, their negations and BETWEEN; else ``None``."""
     literals: list[Literal] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):

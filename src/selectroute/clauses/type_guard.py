@@ -24,7 +24,8 @@ def type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
         found = [simple_predicate(part, dialect) for part in _parts(node)]
         for one in found:
             if one is None:
-                conditions[node] = None
+                if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
+                    conditions[node] = None  # a constant that is VOID has no clauses
             elif not isinstance(one[0], Missing):
                 kind = frozenset({one[0].kind})
                 types[one[0].name] = types.get(one[0].name, kind) & kind
