@@ -303,9 +303,11 @@ def _contradictions(expr: Expr, dialect: Dialect) -> Iterator[SelectorWarning]:
                 waiting += ast.children(part)
             for name, literals in _by_attribute(conjunction(part, dialect) or ()).items():
                 before = together.setdefault(name, [])
-                if contradictory(name, literals):
+                if _contradict(name, literals):
                     yield SelectorWarning(IMPOSSIBLE, f"{_never(name)} this true", part.span)
-                elif other := next((o for o, known in before if contradictory(name, known + literals)), None):
+                elif other := next(
+                    (n for n, earlier in before if _contradict(name, earlier + literals)), None
+                ):
                     first, second = (printable(to_text(node), 40) for node in (other, part))
                     makes = f"no value of `{identifier_of(name)}` makes both"
                     sentence = f"{makes} `{first}` and `{second}` true"
@@ -321,7 +323,7 @@ def _never(attribute: str) -> str:
 
 def _is_contradictory(clause: Clause) -> bool:
     groups = _by_attribute(clause.literals).items()
-    return not equalities(clause).satisfiable or any(contradictory(*group) for group in groups)
+    return not equalities(clause).satisfiable or any(_contradict(*group) for group in groups)
 
 
 def _by_attribute(literals: Iterable[Literal]) -> dict[str, list[Literal]]:
@@ -332,7 +334,7 @@ def _by_attribute(literals: Iterable[Literal]) -> dict[str, list[Literal]]:
     return groups
 
 
-def contradictory(attribute: str, literals: Sequence[Literal]) -> bool:
+def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     """Return whether it is certain that no value of an attribute satisfies all these literals on it.
 
     Types and bounds are compared; where an equality or a header leaves few values, they are tried.
@@ -340,10 +342,10 @@ def contradictory(attribute: str, literals: Sequence[Literal]) -> bool:
     """
     header = _HEADERS.get(attribute)
     predicates = [literal.predicate for literal in literals if literal.wanted]
-    kinds = {one.kind for one in predicates if isinstance(one, Test | OneOf | Matches)}
+    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | Matches)}
     if kinds and header is not None:
         kinds.add(header.kind)
-    if len(kinds) > 1 or _is_empty(one for one in predicates if isinstance(one, Test)):
+    if len(kinds) > 1 or _is_empty(p for p in predicates if isinstance(p, Test)):
         return True
     values = header and header.values
     if values is None:

@@ -8,7 +8,7 @@ import re
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
@@ -391,6 +391,7 @@ def test_two_conditions_on_one_name_that_are_not_called_contradictory_have_a_mes
         assert is_false is not any(map(selector.matches, values)), selector.text
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(texts(), st.sampled_from(ALL))
 def test_check_raises_nothing_but_invalid_selector(text, dialect):
     try:
