@@ -200,7 +200,7 @@ def gcs() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """HDFS with one node. Who stops one of its daemons starts it again."""
+    """HDFS with one node."""
     from tests.support.servers.hadoop import hadoop
 
     with hadoop(tmp_path_factory) as found:

@@ -14,14 +14,13 @@ from docs.site.commands import commands
 from docs.site.licences import licences
 from docs.site.names import names
 from docs.site.pages import DOCS
-from selectroute.selector.dialect_table import to_markdown
 
 PARTS: Final[Mapping[tuple[str, str], Callable[[], str]]] = MappingProxyType(
     {
         ("reference/cli.md", "commands"): commands,
         ("reference/http.md", "calls"): calls,
         ("reference/python.md", "names"): names,
-        ("reference/selectors.md", "dialects"): to_markdown,
+        ("reference/selectors.md", "dialects"): tables.dialects,
         ("reference/configuration.md", "settings"): tables.settings,
         ("reference/formats.md", "formats"): tables.formats,
         ("reference/errors.md", "kinds"): tables.kinds,

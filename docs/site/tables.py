@@ -16,11 +16,13 @@ from prometheus_client.metrics import MetricWrapperBase
 from selectroute.arrays import tables
 from selectroute.clauses import analysis
 from selectroute.clauses.analysis import check
+from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
 from selectroute.kafka import repeats
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
+from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.errors import KINDS
 from selectroute.service.http.problems import PROBLEMS
 from selectroute.service.limits import ServiceLimits
@@ -29,6 +31,12 @@ from selectroute.spark.job import output_folder
 from selectroute.spark.partitions import keys
 from selectroute.spark.stream.metrics import StreamMetrics
 from selectroute.store import head
+
+
+def dialects() -> str:
+    """Return every field of the dialects, in words."""
+    head = ("", *(f"`{name}`" for name in DIALECTS))
+    return table(head, ((row.title, *row.cells.values()) for row in rows()))
 
 
 def kinds() -> str:

@@ -23,8 +23,8 @@ import pytest
 
 import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
+from selectroute.cli.dialect_table import rows
 from selectroute.selector import Dialect, Message, Selector
-from selectroute.selector.dialect_table import rows
 from selectroute.testing.server import free_ports
 from tests.docs.shell import BASH, Shell, environment, finished, lines
 

@@ -9,8 +9,7 @@ two-valued, and the normal form keeps the exact meaning of the three-valued orig
 A part that would grow beyond the bound stays whole, as a single ``Condition`` predicate with its reason: the
 selector remains correct and merely costs an evaluation.
 
-``analysis`` reports, without any message, how a selector will be indexed, and warns of probable mistakes;
-``outcomes`` and ``samples`` find the facts that hold for all messages.
+``analysis`` reports, without any message, how a selector will be indexed, and warns of probable mistakes.
 
 ``access`` extracts the equalities of a clause as *keys* for the index: a message has exactly one key for each
 attribute, a literal has one or several.

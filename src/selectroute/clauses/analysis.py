@@ -1,42 +1,53 @@
 """Static analysis of a selector: how it is indexed, and probable mistakes.
 
 A selector that can never be true is valid and matches nothing (seed 002 has a reason code for it), so all
-warnings are advice. A warning is only given if it is certain: see `outcomes`.
+warnings are advice. Every warning is certain, but only usual mistakes are looked for: a selector without a
+warning may still be always false or always true.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from selectroute.clauses.access import equalities, prefixed, scan_reason
-from selectroute.clauses.normal_form import clauses_of
-from selectroute.clauses.outcomes import Leaf, Outcomes, outcomes_by_name, satisfiable, truths
-from selectroute.clauses.predicate import Clause, Condition, Missing, OneOf, Test
-from selectroute.clauses.samples import domain
+from selectroute.clauses.access import LARGE_FLOAT, LARGE_LONG, equalities, prefixed, scan_reason
+from selectroute.clauses.normal_form import clauses_of, conjunction
+from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Test
+from selectroute.clauses.simple import Simple
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import printable
-from selectroute.selector.fields import identifier_of
+from selectroute.selector.fields import DELIVERY_MODE_INT, DELIVERY_MODE_OF_MQ, PREFIX, identifier_of
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES
 from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED
-from selectroute.selector.syntax.ast import And, Arithmetic, Comparison, Expr, Identifier, Literal, postorder
+from selectroute.selector.syntax import ast
+from selectroute.selector.syntax.ast import Expr
+from selectroute.selector.syntax.check import BOOLEAN, NUMBER, STRING
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span, excerpt, place
-from selectroute.selector.values.truth import Truth
-from selectroute.selector.values.values import Long
+from selectroute.selector.values.values import (
+    TYPE_NAMES,
+    UNSUPPORTED,
+    Double,
+    Int,
+    Number,
+    Unsupported,
+    Value,
+)
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
 
 ALWAYS_FALSE: Final = "always-false"
 ALWAYS_TRUE: Final = "always-true"
-CONTRADICTORY: Final = "contradictory-equalities"
+CONTRADICTORY: Final = "contradictory-conditions"
 IMPOSSIBLE: Final = "impossible-comparison"
 NOT_INDEXABLE: Final = "not-indexable"
 COMPARES_PROPERTIES: Final = "compares-properties"
@@ -51,6 +62,14 @@ SHOWN: Final = 1_000
 
 MAX_WARNINGS: Final = 32
 """Maximum number of warnings about parts of one selector: generated selectors repeat mistakes."""
+
+_COMPARED: Final = 8
+"""Conditions on one property in one AND that the others are compared with: generated selectors may have
+thousands.
+"""
+
+_MAX_VALUES: Final = 32
+"""Values of an equality or a header that are tried; longer lists of IN are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +176,8 @@ def check(text: str, dialect: str = "jms") -> Analysis:
 
 
 def analyse(selector: Selector) -> Analysis:
-    """Return the analysis of a selector. O(n), plus a bounded search for always-false and always-true."""
-    dialect = dialect_named(selector.dialect)
-    clauses = clauses_of(selector.expression, dialect)
-    known = {} if selector.expression is None else outcomes_by_name(selector.expression, dialect)
-    possible = satisfiable((one for one in clauses if equalities(one).satisfiable), known, dialect)
-    warnings: tuple[SelectorWarning, ...] = ()
-    if selector.expression is not None:
-        warnings = tuple(_warnings(selector.expression, selector.text, possible, known, dialect))
-    if any(warning.kind == ALWAYS_FALSE for warning in warnings):
-        possible = []
+    """Return the analysis of a selector. O(size of the selector and of its clauses)."""
+    warnings, possible = _warnings(selector)
     return Analysis(
         selector.text,
         selector.dialect,
@@ -177,60 +188,18 @@ def analyse(selector: Selector) -> Analysis:
     )
 
 
-def warnings_of(selector: Selector) -> tuple[SelectorWarning, ...]:
-    """Return the warnings of `analyse`. Most selectors of large applications are equalities: without a search
-    it is known that there are none.
-    """
-    if _only_equalities(selector.expression, dialect_named(selector.dialect)):
-        return ()
-    return analyse(selector).warnings
-
-
 def registered_warnings(
     text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
-) -> list[dict[str, Any]]:
-    """Return the warnings about a subscription's selector as plain data; none where `analyse_registered`
-    returns None.
+) -> tuple[SelectorWarning, ...]:
+    """Return the warnings about a subscription's selector; none if it is empty, EXTENDED or beyond the
+    limits, which may have changed since it was registered.
     """
-    selector = _registered(text, dialect, seltype, limits)
-    return [] if selector is None else [warning.to_dict(text) for warning in warnings_of(selector)]
-
-
-def analyse_registered(
-    text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
-) -> Analysis | None:
-    """Return the analysis of a subscription's selector; None if it is empty, EXTENDED or beyond the limits,
-    which may have changed since it was registered.
-    """
-    selector = _registered(text, dialect, seltype, limits)
-    return None if selector is None else analyse(selector)
-
-
-def _registered(text: str, dialect: str, seltype: str | None, limits: Limits) -> Selector | None:
     if not text or (seltype or "").upper() == EXTENDED:
-        return None
+        return ()
     try:
-        return Selector(text, dialect, limits=limits)
+        return _warnings(Selector(text, dialect, limits=limits))[0]
     except SelectRouteError:
-        return None
-
-
-def _only_equalities(expr: Expr | None, dialect: Dialect) -> bool:
-    """Return whether a selector is one or more equalities joined by AND, each of another field, with a value
-    that this field has on some message.
-    """
-    parts = expr.operands if isinstance(expr, And) else (expr,)
-    fields = set()
-    for part in parts:
-        match part:
-            case Comparison(op="=", left=Identifier(name=name), right=Literal(value=str() | Long() as value)):
-                values = domain(name, dialect)
-                if values.values is not None or type(value) not in values.types:
-                    return False
-                fields.add(dialect.field_of(name))
-            case _:
-                return False
-    return len(fields) == len(parts)
+        return ()
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:
@@ -245,29 +214,29 @@ def _access(clauses: list[Clause]) -> tuple[Access, ...]:
     )
 
 
-def _warnings(
-    expr: Expr, text: str, possible: list[Clause], known: Mapping[str, Outcomes], dialect: Dialect
-) -> Iterator[SelectorWarning]:
+def _warnings(selector: Selector) -> tuple[tuple[SelectorWarning, ...], list[Clause]]:
+    """Return the warnings about a selector, and its clauses without those that no message satisfies."""
+    expr, text, dialect = selector.expression, selector.text, dialect_named(selector.dialect)
+    possible = [clause for clause in clauses_of(expr, dialect) if not _is_contradictory(clause)]
+    if expr is None:
+        return (), possible
     whole = Span(0, len(text))
-    verdicts = truths(expr, known, dialect) if possible else frozenset[Truth]()
-    never = not possible or (verdicts is not None and Truth.TRUE not in verdicts)
-    always = verdicts == frozenset({Truth.TRUE})
-    if never:
+    warnings = [
+        *islice(_contradictions(expr, dialect), MAX_WARNINGS),
+        *islice(_unquoted(expr, text), MAX_WARNINGS),
+    ]
+    warnings = sorted(warnings, key=lambda warning: warning.span)[:MAX_WARNINGS]
+    if not possible:
         sentence = "no message can satisfy the selector"
-        yield SelectorWarning(ALWAYS_FALSE, sentence, whole, MQRC_SELECTOR_ALWAYS_FALSE)
-    if always:
+        warnings.insert(0, SelectorWarning(ALWAYS_FALSE, sentence, whole, MQRC_SELECTOR_ALWAYS_FALSE))
+    elif not all(clause.literals for clause in possible):
         sentence = "every message satisfies the selector"
         if dialect.name_rules:
             sentence += " whose properties have valid names"
-        yield SelectorWarning(ALWAYS_TRUE, sentence, whole)
-    parts = [
-        *islice(_contradictions(expr, known), MAX_WARNINGS),
-        *islice(_impossible(known, dialect), MAX_WARNINGS),
-        *islice(_unquoted(expr, text), MAX_WARNINGS),
-    ]
-    yield from sorted(parts, key=lambda warning: warning.span)[:MAX_WARNINGS]
-    if not never and not always:
-        yield from _not_indexable(whole, possible)
+        warnings.insert(0, SelectorWarning(ALWAYS_TRUE, sentence, whole))
+    else:
+        warnings += _not_indexable(whole, possible)
+    return tuple(warnings), possible
 
 
 def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarning]:
@@ -281,40 +250,27 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
         yield SelectorWarning(NOT_INDEXABLE, f"{part} is judged for every message: {reason}", span)
 
 
-def _impossible(known: Mapping[str, Outcomes], dialect: Dialect) -> Iterator[SelectorWarning]:
-    for name, outcomes in known.items():
-        described = domain(name, dialect).described
-        never = (
-            f"no value of `{name}` makes"
-            if described is None
-            else f"`{name}` is {described}, which never makes"
-        )
-        for number, leaf in enumerate(outcomes.leaves):
-            if not outcomes.true_rows(number):
-                yield SelectorWarning(IMPOSSIBLE, f"{never} this true", leaf.node.span)
-
-
 def _unquoted(expr: Expr, text: str) -> Iterator[SelectorWarning]:
     """Yield strings and dates written without quotes, which are read as properties and arithmetic."""
-    for node in postorder(expr):
+    for node in ast.postorder(expr):
         match node:
-            case Comparison(op="=" | "<>" as op, left=Identifier(name=left), right=Identifier(name=right)):
+            case ast.Comparison("=" | "<>" as op, ast.Identifier(name=left), ast.Identifier(name=right)):
                 quoted = f"{printable(left, 40)} {op} '{printable(right, 40)}'"
                 sentence = f"this compares two properties; for a string write {quoted}"
                 yield SelectorWarning(COMPARES_PROPERTIES, sentence, node.span)
-            case Comparison(op="=" | "<>", left=Arithmetic() as minus, right=Literal(value=value)):
+            case ast.Comparison("=" | "<>", ast.Arithmetic() as minus, ast.Literal(value=value)):
                 if getattr(value, "value", value) != 0:  # to test whether two properties differ is plausible
                     yield from _hyphenated(minus, text)
-            case Arithmetic(op="-" | "/"):
+            case ast.Arithmetic(op="-" | "/"):
                 written = text[slice(*node.span)].strip("()")
                 if _DATE.fullmatch(written):
                     sentence = f"{written} is arithmetic on three numbers; for a string write '{written}'"
                     yield SelectorWarning(DATE_ARITHMETIC, sentence, node.span)
 
 
-def _hyphenated(node: Arithmetic, text: str) -> Iterator[SelectorWarning]:
+def _hyphenated(node: ast.Arithmetic, text: str) -> Iterator[SelectorWarning]:
     """Yield a difference of two properties written like one name, as in ``order-id = 5``."""
-    if node.op == "-" and isinstance(node.left, Identifier) and isinstance(node.right, Identifier):
+    if node.op == "-" and isinstance(node.left, ast.Identifier) and isinstance(node.right, ast.Identifier):
         written = f"{node.left.name}-{node.right.name}"
         if text[slice(*node.span)].strip("()") == written:
             left, right = printable(node.left.name, 40), printable(node.right.name, 40)
@@ -325,49 +281,145 @@ def _hyphenated(node: Arithmetic, text: str) -> Iterator[SelectorWarning]:
             yield SelectorWarning(SUBTRACTS_PROPERTIES, sentence, node.span)
 
 
-def _contradictions(expr: Expr, known: Mapping[str, Outcomes]) -> Iterator[SelectorWarning]:
-    """Yield equalities of one name, joined by AND, that no value satisfies together."""
-    places = {
-        id(leaf.node): (outcomes, number)
-        for outcomes in known.values()
-        for number, leaf in enumerate(outcomes.leaves)
-        if _is_equality(leaf) and outcomes.true_rows(number)
-    }
-    inner: set[int] = set()
-    for node in reversed(list(postorder(expr))):  # the outermost AND before those in its parentheses
-        if not isinstance(node, And) or id(node) in inner:
-            continue
-        together: dict[str, tuple[frozenset[int], list[int]]] = {}
-        waiting: list[Expr] = [node]
-        while waiting:
-            part = waiting.pop()
-            if isinstance(part, And):
-                inner.add(id(part))
-                waiting += reversed(part.operands)
-            elif id(part) in places:
-                outcomes, number = places[id(part)]
-                true = outcomes.true_rows(number)
-                left, before = together.get(outcomes.name, (true, []))
-                if left & true:
-                    together[outcomes.name] = left & true, [*before, number]
-                else:
-                    yield _contradiction(outcomes, before, number)
+# ---- contradictions
+
+_Value = Value | Unsupported | None
 
 
-def _contradiction(outcomes: Outcomes, before: list[int], number: int) -> SelectorWarning:
-    true = outcomes.true_rows(number)
-    other = next((one for one in before if not outcomes.true_rows(one) & true), before[0])
-    nodes = [outcomes.leaves[one].node for one in sorted((other, number))]
-    first, second = (printable(to_text(node), 40) for node in nodes)
-    sentence = f"no value of `{outcomes.name}` makes both `{first}` and `{second}` true"
-    return SelectorWarning(CONTRADICTORY, sentence, Span(nodes[0].span.start, nodes[1].span.end))
+def _contradictions(expr: Expr, dialect: Dialect) -> Iterator[SelectorWarning]:
+    """Yield conditions that no message makes true, and pairs of conditions on one property, joined by AND,
+    that no message makes true together.
+    """
+    waiting = [expr]
+    while waiting:
+        together: dict[str, list[tuple[Expr, list[Literal]]]] = {}
+        parts = [waiting.pop()]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, ast.And):
+                parts += reversed(part.operands)
+                continue
+            if isinstance(part, ast.Or | ast.Not):
+                waiting += ast.children(part)
+            for name, literals in _by_attribute(conjunction(part, dialect) or ()).items():
+                before = together.setdefault(name, [])
+                if _contradict(name, literals):
+                    yield SelectorWarning(IMPOSSIBLE, f"{_never(name)} this true", part.span)
+                elif other := next(
+                    (n for n, earlier in before if _contradict(name, earlier + literals)), None
+                ):
+                    first, second = (printable(to_text(node), 40) for node in (other, part))
+                    makes = f"no value of `{identifier_of(name)}` makes both"
+                    sentence = f"{makes} `{first}` and `{second}` true"
+                    yield SelectorWarning(CONTRADICTORY, sentence, Span(other.span.start, part.span.end))
+                elif len(before) < _COMPARED:
+                    before.append((part, literals))
 
 
-def _is_equality(leaf: Leaf) -> bool:
-    match leaf.predicates:
-        case (Test(op="="),) | (OneOf(negated=False),):
-            return True
-        case (Missing(),):
-            return not getattr(leaf.node, "negated", False)
-        case _:
-            return False
+def _never(attribute: str) -> str:
+    name, header = identifier_of(attribute), _HEADERS.get(attribute)
+    return f"`{name}` is {header.text}, which never makes" if header else f"no value of `{name}` makes"
+
+
+def _is_contradictory(clause: Clause) -> bool:
+    groups = _by_attribute(clause.literals).items()
+    return not equalities(clause).satisfiable or any(_contradict(*group) for group in groups)
+
+
+def _by_attribute(literals: Iterable[Literal]) -> dict[str, list[Literal]]:
+    groups: dict[str, list[Literal]] = {}
+    for literal in literals:
+        if isinstance(literal.predicate, Simple):
+            groups.setdefault(literal.predicate.name, []).append(literal)
+    return groups
+
+
+def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
+    """Return whether it is certain that no value of an attribute satisfies all these literals on it.
+
+    Types and bounds are compared; where an equality or a header leaves few values, they are tried.
+    O(literals).
+    """
+    header = _HEADERS.get(attribute)
+    predicates = [literal.predicate for literal in literals if literal.wanted]
+    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | Matches)}
+    if kinds and header is not None:
+        kinds.add(header.kind)
+    if len(kinds) > 1 or _is_empty(p for p in predicates if isinstance(p, Test)):
+        return True
+    values = header and header.values
+    if values is None:
+        equal = [values for literal in literals if (values := _equal_values(literal)) is not None]
+        values = min(equal, key=len, default=None)
+    return (
+        values is not None
+        and len(values) <= _MAX_VALUES
+        and not any(_hold(literals, value) for value in values)
+    )
+
+
+def _hold(literals: Iterable[Literal], value: _Value) -> bool:
+    return all(literal.holds(lambda _: value) for literal in literals)
+
+
+def _equal_values(literal: Literal) -> tuple[_Value, ...] | None:
+    """Return values that represent all on which a literal holds; None if it is no equality.
+
+    Numbers of several types equal a constant. Below 2^24 all of them compare alike with every other constant;
+    the float 16777216, but not the double, equals 16777217.
+    """
+    match literal.predicate:
+        case Missing() if literal.wanted:
+            return (None,)
+        case OneOf(values=values, negated=False) if literal.wanted:
+            return values
+        case Test(op="=", constant=constant) if literal.wanted:
+            is_large = isinstance(constant, Number) and abs(constant.value) >= LARGE_FLOAT
+            return None if is_large else (constant,)
+    return None
+
+
+def _is_empty(tests: Iterable[Test]) -> bool:
+    """Return whether no number is within the bounds that comparisons set.
+
+    Comparisons round their operands, which keeps the order: `a > c` after rounding implies `a > c` before. It
+    may make two numbers equal: `a >= c` is only a bound if no number less than `c` rounds to `c`.
+    """
+    lows: list[tuple[float, bool]] = [(-math.inf, False)]  # the number, and whether it is excluded
+    highs: list[tuple[float, bool]] = [(math.inf, True)]  # the number, and whether it is included
+    for test in tests:
+        if isinstance(test.constant, Number):
+            number, is_strict = test.constant.value, test.op in ("<", ">")
+            limit = LARGE_LONG if isinstance(test.constant, Double) else LARGE_FLOAT
+            if is_strict or abs(number) < limit:
+                if test.op in (">", ">=", "="):
+                    lows.append((number, is_strict))
+                if test.op in ("<", "<=", "="):
+                    highs.append((number, not is_strict))
+    (low, is_excluded), (high, is_included) = max(lows), min(highs)
+    return low > high or (low == high and (is_excluded or not is_included))
+
+
+class _Header(NamedTuple):
+    text: str
+    kind: str
+    values: tuple[_Value, ...] | None = None
+    """All values of the header, and on messages with columns a value of another type."""
+
+
+_KINDS: Final = {str: STRING, bool: BOOLEAN}
+_MODES: Final = _Header("the int 1 or 2", NUMBER, (None, UNSUPPORTED, Int(1), Int(2)))
+_HEADERS: Final = {
+    **{
+        attribute: _Header(f"{'an' if kind is Int else 'a'} {TYPE_NAMES[kind]}", _KINDS.get(kind, NUMBER))
+        for name, kind in HEADER_TYPES.items()
+        for attribute in (name, PREFIX + name)
+    },
+    "JMSPriority": _Header("an int from 0 to 9", NUMBER, (None, UNSUPPORTED, *map(Int, range(10)))),
+    "JMSDeliveryMode": _Header(
+        " or ".join(map(repr, DELIVERY_MODES)), STRING, (None, UNSUPPORTED, *DELIVERY_MODES)
+    ),
+    PREFIX + DELIVERY_MODE_INT: _MODES,
+    PREFIX + DELIVERY_MODE_OF_MQ: _MODES,
+}
+"""Attributes that are headers. A priority that other names give, as in `ibm-mq`, may be any int."""

@@ -34,12 +34,14 @@ from selectroute.clauses.predicate import (
     Clause,
     Condition,
     Literal,
+    Matches,
+    Missing,
+    NotVoid,
     OneOf,
     Predicate,
     Test,
 )
 from selectroute.clauses.simple import comparisons_of, of_one_property, simple_predicate
-from selectroute.clauses.type_guard import implied, type_guard
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import condition as condition_of
 from selectroute.selector.fields import NO_ID
@@ -121,9 +123,9 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     if isinstance(expr, ast.MatchId):
         field = dialect.id_fields[expr.identifier.name]
         return [() if expr.id == NO_ID else (Literal(Test(field, "=", expr.id, dialect), True),)]
-    conjunction = _conjunction(expr, dialect)
-    if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
-        return [tuple(conjunction)]
+    literals = conjunction(expr, dialect)
+    if literals is not None and len(literals) <= MAX_LITERALS:  # most selectors: nothing to expand
+        return [tuple(literals)]
     nodes = _Reducer(dialect).nodes(expr)
     if nodes is None:
         return []
@@ -134,9 +136,9 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     conjunctions = _expand(nodes, dialect)
     if dialect.unlike_types is not VOID:
         return conjunctions
-    guard = type_guard(expr, dialect)
+    guard = _type_guard(expr, dialect)
     return [
-        literals if implied(guard, literals) else (*literals, Literal(guard, True))
+        literals if _implied(guard, literals) else (*literals, Literal(guard, True))
         for literals in conjunctions
     ]
 
@@ -274,7 +276,7 @@ class _Reducer:
         return list(result.values())
 
 
-def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
+def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
     """Return the literals of a plain AND of predicates, their negations and BETWEEN; else ``None``."""
     literals: list[Literal] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
@@ -391,3 +393,53 @@ def _build(
             product = [left + right for left in product for right in built[id(child), polarity]]
         result.update(dict.fromkeys(tuple(dict.fromkeys(literals)) for literals in product))
     return list(result)
+
+
+# ---- the guard of a selector that an operation may make false as a whole: see `NotVoid`
+
+
+def _type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
+    """Return the predicate that no operation of the selector is VOID. O(size of the selector)."""
+    types: dict[str, frozenset[str]] = {}
+    conditions: dict[Expr, None] = {}
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.And | ast.Or | ast.Not):
+            waiting += reversed(ast.children(node))
+            continue
+        found = [simple_predicate(part, dialect) for part in _parts(node)]
+        for one in found:
+            if one is None:
+                if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
+                    conditions[node] = None  # a constant that is VOID has no clauses
+            elif not isinstance(one[0], Missing):
+                kind = frozenset({one[0].kind})
+                types[one[0].name] = types.get(one[0].name, kind) & kind
+    return NotVoid(tuple(types.items()), tuple(conditions), dialect)
+
+
+def _parts(node: Expr) -> Sequence[Expr]:
+    """Return the parts of a condition, one of which is VOID exactly when the condition is: mostly itself."""
+    if isinstance(node, ast.Literal):
+        return ()
+    if isinstance(node, ast.Between) and of_one_property(node):
+        return comparisons_of(node)
+    return (node,)
+
+
+def _implied(guard: NotVoid, literals: Sequence[Literal]) -> bool:
+    """Return whether the literals, if they hold, imply the guard."""
+    judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
+    kinds = {}
+    for predicate in (literal.predicate for literal in literals):
+        if isinstance(predicate, Test | OneOf | Matches):
+            kinds[predicate.name] = predicate.kind
+    absent = {
+        literal.predicate.name
+        for literal in literals
+        if isinstance(literal.predicate, Missing) and literal.wanted
+    }
+    return judged.issuperset(map(id, guard.conditions)) and all(
+        name in absent or kinds.get(name) in allowed for name, allowed in guard.types
+    )

@@ -21,14 +21,13 @@ _KEPT_BYTES: Final = 16 << 20
 
 def warnings_of(row: Mapping[str, Any]) -> tuple[SelectorWarning, ...]:
     """Return the warnings of a subscription's selector; none if it is extended or too large for a check."""
-    from selectroute.clauses.analysis import analyse_registered
+    from selectroute.clauses.analysis import registered_warnings
 
     text, seltype = row.get("selector"), row.get("seltype")
     if not isinstance(text, str):
         return ()
     dialect = row.get("dialect") or "jms"
-    found = analyse_registered(text, dialect, seltype if isinstance(seltype, str) else None)
-    return () if found is None else found.warnings
+    return registered_warnings(text, dialect, seltype if isinstance(seltype, str) else None)
 
 
 def warn_of_selector(row: Mapping[str, Any]) -> None:

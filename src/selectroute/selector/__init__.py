@@ -24,7 +24,6 @@ with each truth, value and type seen, and `sentences` gives the reasons.
 
 `printer` writes a tree back as canonical text, and ``parse(to_text(tree)) == tree``. `dialect` is a record
 of every difference between dialects; no other module knows which dialect it serves.
-`dialect_table` puts the differences into words.
 
 `Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the
 wire. The whole stage uses the standard library only.

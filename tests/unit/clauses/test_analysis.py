@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import product
 
 import pytest
@@ -21,7 +22,6 @@ from selectroute.clauses.analysis import (
     Analysis,
     analyse,
     check,
-    warnings_of,
 )
 from selectroute.selector import DIALECTS, Byte, Double, Float, Int, Long, Message, Selector, Short
 from selectroute.selector.limits import UNLIMITED
@@ -74,18 +74,22 @@ def assert_sound(selector: Selector, batch: list[Message]) -> None:
         ("a = 'x' AND a = 1", ALL),
         ("a = TRUE AND a = FALSE", ALL),
         ("a > 5 AND a < 3", NOT_MQE),
-        ("a > 5 AND NOT a > 4", NOT_MQE),
+        ("a > 5 AND a <= 5", NOT_MQE),
+        ("a >= 5 AND a = 4.5", NOT_MQE),
+        ("a = 5 AND a <> 5", NOT_MQE),
+        ("a = 5 AND NOT a = 5.0", ["jms"]),
+        ("a > 5 AND a = 'x'", NOT_MQE),
         ("a BETWEEN 5 AND 3", NOT_MQE),
         ("a IN ('x', 'y') AND a = 'z'", NOT_MQE),
         ("a IN ('x', 'y') AND NOT a IN ('y', 'x')", NOT_MQE),
-        ("a LIKE 'x%' AND a NOT LIKE 'x%'", NOT_MQE),
+        ("a IN ('x', 'y') AND a IN ('y', 'z') AND a IN ('x', 'z')", NOT_MQE),
+        ("a = 'x' AND a LIKE 'y%'", NOT_MQE),
         ("a LIKE 'xy' AND a = 'xyz'", NOT_MQE),
         ("a LIKE '%' AND a > 1", NOT_MQE),
-        ("a = b AND NOT a = b", NOT_MQE),
-        ("a + 1 = 2 AND NOT (a + 1 = 2)", NOT_MQE),
+        ("(a = 1 OR b = 1) AND a = 2 AND b = 2", NOT_MQE),
         ("1 = 2 OR 2 < 1", NOT_MQE),
         ("(a IS NULL) = (a IS NOT NULL)", NOT_MQE),
-        ("a > 9007199254740992 AND a < 9007199254740993", NOT_MQE),
+        ("a > 9007199254740993 AND a < 9007199254740993", NOT_MQE),
         ("JMSPriority > 9", ["jms", "ibm-jms"]),
         ("JMSPriority = '4'", ALL),
         ("JMSPriority = 3 AND NOT JMSPriority < 4", NOT_MQE),
@@ -95,7 +99,6 @@ def assert_sound(selector: Selector, batch: list[Message]) -> None:
         ("JMSDeliveryMode = 3", ["ibm-mq", "mqe"]),
         ("JMSPriority = 4.0", ["mqe"]),
         ("a = 1 AND a = 1.0", ["mqe"]),
-        ("a = 'x' OR a = 1", ["ibm-jms", "ibm-mq"]),
         ('a = "0x00" AND a = "0x0000"', ["ibm-mq"]),
         ("JMSRedelivered = 1", ["ibm-mq"]),
     ],
@@ -112,11 +115,8 @@ def test_a_selector_that_is_never_true_is_found(text, dialects):
     ("text", "dialects"),
     [
         ("TRUE", NOT_MQE),
-        ("a IS NULL OR a IS NOT NULL", NOT_MQE),
-        ("a IS NULL OR NOT a IS NULL OR b < c", ["jms"]),
-        ("NOT (a = 1) OR NOT (a = 2) OR a IS NULL", ["jms"]),
+        ("a = 1 OR TRUE", ["jms"]),
         ("1 < 2", NOT_MQE),
-        ("JMSPriority >= 0 OR JMSPriority IS NULL", ["jms", "ibm-jms"]),
         (f"JMSMessageID = 'ID:{'00' * 24}'", ["ibm-jms"]),
     ],
 )
@@ -135,6 +135,9 @@ def test_a_selector_that_is_always_true_is_found(text, dialects):
         ("a = 16777217 AND a = 16777216F", "jms"),  # the same among floats
         ("a = 0.1F AND a > 0.1", "jms"),
         ("a < 1.1 AND a > 1.0999999999999996", "jms"),  # one double is between, and no float
+        ("a >= 16777217 AND a < 16777217F", "jms"),  # the float 16777216 is not less than the long
+        ("a >= 9007199254740993 AND a <= 9007199254740992.0", "jms"),
+        ("NOT JMSPriority > 4 AND NOT JMSPriority < 5", "jms"),  # a column of strings
         ("a <> a", "jms"),
         ("a > 1 AND a < 3 AND b > 1 AND b < 3 AND a < b", "jms"),
         ("a * a = 2", "jms"),
@@ -151,27 +154,15 @@ def test_nothing_is_claimed_that_is_not_certain(text, dialect):
     assert not {ALWAYS_FALSE, ALWAYS_TRUE, CONTRADICTORY, IMPOSSIBLE} & set(kinds(text, dialect))
 
 
-def test_many_combinations_are_not_searched_but_contradictions_are_found():
-    many = " AND ".join(f"(p{number} = 1 OR q{number} > 2)" for number in range(10))
-    assert ALWAYS_FALSE not in kinds(f"{many} AND a = b")
+def test_a_contradiction_among_many_conditions_is_found():
     simple = " AND ".join(f"p{number} = {number}" for number in range(40))
     assert kinds(f"{simple} AND p7 = 8") == [ALWAYS_FALSE, CONTRADICTORY]
-
-
-def test_what_cannot_be_listed_is_left_alone():
-    numbers = " OR ".join(f"a > {number}" for number in range(200))
-    patterns = " OR ".join(f"b LIKE 'x{number}%'" for number in range(20))
-    assert ALWAYS_FALSE not in kinds(f"({numbers}) AND a IS NULL")
-    assert ALWAYS_FALSE not in kinds(f"({patterns}) AND b IS NULL")
-    assert ALWAYS_FALSE not in kinds(f"({patterns}) AND (b = 'x') = TRUE OR b")
-    six = " OR ".join(f"b LIKE 'x{number}%'" for number in range(6))
-    assert kinds(f"({six}) AND b AND NOT b")[0] == ALWAYS_FALSE  # the same condition, whatever it is
 
 
 # ---- parts
 
 
-def test_contradictory_equalities_are_named_with_both():
+def test_contradictory_conditions_are_named_with_both():
     analysis = check("JMSType = 'car' AND color = 'red' AND (weight > 5 AND color = 'blue') OR x = 1")
     assert underlined(analysis, CONTRADICTORY) == ["color = 'red' AND (weight > 5 AND color = 'blue'"]
     [warning] = analysis.warnings
@@ -179,6 +170,8 @@ def test_contradictory_equalities_are_named_with_both():
     assert kinds("a = 1 AND a = 1.0 AND a = TRUE OR b = 1") == [CONTRADICTORY]
     assert kinds("a = 1 AND a IS NOT NULL OR b = 1") == []
     assert kinds("a = 1 AND a = 1.0 OR b = 1") == []
+    assert underlined(check("b = 1 OR a > 5 AND a < 3"), CONTRADICTORY) == ["a > 5 AND a < 3"]
+    assert underlined(check("NOT (a = 'x' AND b = 1 AND NOT a = 'x')"), CONTRADICTORY)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +185,7 @@ def test_contradictory_equalities_are_named_with_both():
         ("JMSDeliveryMode = 'X'", "jms", "JMSDeliveryMode = 'X'", "is 'PERSISTENT' or 'NON_PERSISTENT'"),
         ("JMSDeliveryMode = 7", "mqe", "JMSDeliveryMode = 7", "`JMSDeliveryMode` is the int 1 or 2"),
         ("a BETWEEN 2 AND 1", "jms", "a BETWEEN 2 AND 1", "no value of `a` makes this true"),
+        ("NOT (JMSType = 5)", "jms", "(JMSType = 5)", "`JMSType` is a string"),
     ],
 )
 def test_a_comparison_that_no_type_satisfies_is_underlined(text, dialect, part, sentence):
@@ -294,7 +288,8 @@ def test_a_large_selector_is_analysed_within_bounds():
     deep = Selector("NOT " * 50_000 + "a", limits=UNLIMITED)
     wide = Selector(" OR ".join(f"p{number % 50} = {number}" for number in range(2_000)), limits=UNLIMITED)
     listed = Selector(f"a IN ({', '.join(map(repr, map(str, range(10_000))))}) AND a = '7'", limits=UNLIMITED)
-    for selector in (deep, wide, listed):
+    twice = Selector(" AND ".join(f"a <> {number}" for number in range(2_000)), limits=UNLIMITED)
+    for selector in (deep, wide, listed, twice):
         assert ALWAYS_FALSE not in {warning.kind for warning in analyse(selector).warnings}
 
 
@@ -324,20 +319,35 @@ LEAVES = [
 NAMES = ("a", "b", "JMSPriority", "JMSDeliveryMode")
 
 
+def valid(text: str, dialect: str) -> bool:
+    try:
+        Selector(text, dialect)
+    except sr.InvalidSelectorError:
+        return False
+    return True
+
+
+LEAVES_OF = {name: [leaf for leaf in LEAVES if valid(leaf.format("a", "b"), name)] for name in ALL}
+
+
 @st.composite
 def contradictory(draw: st.DrawFn) -> Selector:
-    """Selectors of many conditions on few names, often never or always true."""
-    dialect = draw(st.sampled_from(NOT_MQE))
+    """Selectors of many conditions on few names, often never true."""
+    dialect = draw(st.sampled_from(ALL))
     names = st.sampled_from(NAMES if draw(st.booleans()) else NAMES[:1])
-    leaf = st.builds(lambda one, a, b: one.format(a, b), st.sampled_from(LEAVES), names, names)
-    if dialect == "ibm-mq":
-        leaf = leaf.filter(lambda text: "F" not in text.split(" ")[-1])
+    leaf = st.builds(lambda one, a, b: one.format(a, b), st.sampled_from(LEAVES_OF[dialect]), names, names)
+    joined = ["AND", "AND", "OR"]
+    if dialect == "mqe":
+        return Selector(" AND ".join(draw(st.lists(leaf, min_size=1, max_size=4))), dialect)
     tree = st.recursive(
         leaf,
         lambda inner: st.one_of(
             inner.map(lambda one: f"NOT ({one})"),
-            st.lists(inner, min_size=2, max_size=4).map(lambda parts: f"({' AND '.join(parts)})"),
-            st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"({' OR '.join(parts)})"),
+            st.builds(
+                lambda parts, op: f"({f' {op} '.join(parts)})",
+                st.lists(inner, min_size=2, max_size=4),
+                st.sampled_from(joined),
+            ),
         ),
         max_leaves=5,
     )
@@ -371,21 +381,17 @@ def test_no_message_contradicts_a_claim_about_any_selector(selector, batch):
     assert_sound(selector, batch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", NOT_MQE)
-def test_what_is_not_called_impossible_of_one_name_has_a_message(dialect):
-    """Of one name, the claims are complete: some value satisfies what is not called always false."""
-    bound = [one for one in LEAVES if "{1}" not in one and "+" not in one and "%'" not in one]
-    for first, second in product(bound, repeat=2):
-        text = f"{first} AND {second}".format("a")
-        try:
-            selector = Selector(text, dialect)
-        except sr.InvalidSelectorError:
-            continue
-        matched = any(selector.matches(Message(properties={"a": value})) for value in VALUES)
-        assert (ALWAYS_FALSE in {one.kind for one in analyse(selector).warnings}) is not matched, text
+@pytest.mark.parametrize("dialect", ALL)
+def test_two_conditions_on_one_name_that_are_not_called_contradictory_have_a_message(dialect):
+    small = [one for one in LEAVES_OF[dialect] if not re.search(r"\{1\}|\+|%'|\d{8}|TRUE|NOT BETWEEN", one)]
+    values = [Message(properties={"a": value}) for value in VALUES]
+    for first, second in product(small, repeat=2):
+        selector = Selector(f"{first} AND {second}".format("a"), dialect)
+        is_false = ALWAYS_FALSE in {one.kind for one in analyse(selector).warnings}
+        assert is_false is not any(map(selector.matches, values)), selector.text
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(texts(), st.sampled_from(ALL))
 def test_check_raises_nothing_but_invalid_selector(text, dialect):
     try:
@@ -430,63 +436,3 @@ def test_what_was_written_without_quotes_is_warned_of(text, part, advice):
 )
 def test_plausible_arithmetic_is_not_warned_of(text):
     assert not {"compares-properties", "subtracts-properties", "date-arithmetic"} & set(kinds(text))
-
-
-# ---- without the search
-
-
-_NAMES = (
-    "a",
-    "b",
-    "JMSCorrelationID",
-    "JMSMessageID",
-    "JMSPriority",
-    "JMSDeliveryMode",
-    "JMSTimestamp",
-    "JMSType",
-    "JMSXDeliveryCount",
-    "JMSRedelivered",
-    "Root.MQMD.CorrelId",
-    "Root.MQMD.Priority",
-    "jms.Cid",
-)
-_VALUES = (
-    "'x'",
-    "''",
-    f"'ID:{'00' * 24}'",
-    f"'ID:{'1d' * 24}'",
-    "'PERSISTENT'",
-    "4",
-    "-4",
-    "99",
-    "2147483648",
-    "9007199254740993",
-    "9223372036854775807",
-    "1.5",
-    "TRUE",
-)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(_VALUES)), min_size=1, max_size=4),
-    st.sampled_from(ALL),
-)
-def test_warnings_without_the_search_are_those_of_the_analysis(equalities, dialect):
-    text = " AND ".join(f"{name} = {value}" for name, value in equalities)
-    try:
-        selector = Selector(text, dialect)
-    except sr.InvalidSelectorError:
-        return
-    assert warnings_of(selector) == analyse(selector).warnings
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(checked_selectors())
-def test_warnings_of_any_selector_are_those_of_the_analysis(selector):
-    assert warnings_of(selector) == analyse(selector).warnings
-
-
-@pytest.mark.parametrize("text", ["a = 'x'", "a = 'x' AND b = 7 AND JMSCorrelationID = 'ID:1d'"])
-def test_equalities_are_not_searched(text, monkeypatch):
-    monkeypatch.setattr("selectroute.clauses.analysis.analyse", None)
-    assert warnings_of(Selector(text)) == ()

@@ -29,7 +29,6 @@ class TableOutput(StrEnum):
 
     table = "table"
     json = "json"
-    markdown = "markdown"
 
 
 def dialect_name(name: str) -> str:
@@ -195,7 +194,7 @@ def _named(one: Given) -> str:
 def dialects(
     output: Annotated[
         TableOutput,
-        typer.Option("-o", "--output", help="As text, JSON, or a Markdown table."),
+        typer.Option("-o", "--output", help="As text or JSON."),
     ] = TableOutput.table,
     only: Annotated[
         str | None,
@@ -209,14 +208,12 @@ def dialects(
 
     selectroute selector dialects --only ibm-mq,jms --differences
     """
-    from selectroute.selector.dialect_table import rows, to_markdown
+    from selectroute.cli.dialect_table import rows
 
     names = list(DIALECTS) if only is None else [dialect_name(name.strip()) for name in only.split(",")]
     shown = rows(names, differences=differences)
     if output is TableOutput.json:
         print(json.dumps([row._asdict() for row in shown]))
-    elif output is TableOutput.markdown:
-        print(to_markdown(shown))
     else:
         table = Table(
             Column("", overflow="fold"),

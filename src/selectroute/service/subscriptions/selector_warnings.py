@@ -16,7 +16,8 @@ CHECKED_SECONDS: Final = 1.0
 
 def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
     """Return the warnings about probable mistakes in a subscription's selector."""
-    return registered_warnings(one.selector, one.dialect, one.seltype, limits)
+    warnings = registered_warnings(one.selector, one.dialect, one.seltype, limits)
+    return [warning.to_dict(one.selector) for warning in warnings]
 
 
 def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:

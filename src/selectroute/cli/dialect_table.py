@@ -1,4 +1,4 @@
-"""Table of the differences between dialects, in words, generated from the records of `dialect`."""
+"""Table of the differences between dialects, in words, made from the records of `dialect`."""
 
 from __future__ import annotations
 
@@ -57,16 +57,6 @@ def _cell(field: str, describe: Callable[[Any], str], first: Dialect, other: Dia
         more = f", and {_listed(value - base)}" if value - base else ""
         return f"as `{first.name}`{without}{more}"
     return text
-
-
-def to_markdown(shown: Sequence[Row] | None = None) -> str:
-    """Return these rows, or all, as a Markdown table."""
-    shown = rows() if shown is None else shown
-    names = list(shown[0].cells) if shown else list(DIALECTS)
-    lines = [["", *(f"`{name}`" for name in names)]]
-    lines += [[row.title, *(row.cells[name] for name in names)] for row in shown]
-    cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
-    return "\n".join(f"| {line} |" for line in (cells[0], " | ".join("---" for _ in lines[0]), *cells[1:]))
 
 
 _DOCUMENTS: Final = {
