@@ -58,7 +58,7 @@ _TEMPLATES: Final[dict[str, list[str | tuple[str, str]]]] = {
         "JMSCorrelationID = '{tail}' AND dest = '{dest}'",
         "JMSCorrelationID = '{tail}' AND arr_delay > {late}",
         "JMSCorrelationID = '{tail}' AND NOT (origin = '{origin}' OR dep_delay < {late})",
-        "tailnum = '{tail}' AND month BETWEEN {month} AND {month} + 2",
+        "tailnum = '{tail}' AND month BETWEEN {month} AND 12",
         "tailnum = '{tail}' AND JMSType <> 'arrived'",
     ],
     "fleet": [
@@ -69,7 +69,7 @@ _TEMPLATES: Final[dict[str, list[str | tuple[str, str]]]] = {
         _FLIGHT,
         _FLIGHT + " AND dep_delay > {late}",
         _FLIGHT + " AND origin = '{origin}'",
-        _FLIGHT + " AND month = {month} AND day BETWEEN {day} - 3 AND {day} + 3",
+        _FLIGHT + " AND month = {month} AND day BETWEEN {day} AND 31",
         _FLIGHT + " AND (JMSType = 'cancelled' OR JMSType = 'diverted')",
     ],
     "route": [
@@ -77,7 +77,7 @@ _TEMPLATES: Final[dict[str, list[str | tuple[str, str]]]] = {
         _ROUTE + " AND dep_delay > {very_late} AND carrier = '{carrier}'",
         _ROUTE + " AND carrier = '{carrier}' AND " + _DATE,
         _ROUTE + " AND hour = {hour} AND month = {month} AND arr_delay >= {late}",
-        _ROUTE + " AND " + _DATE + " AND hour BETWEEN {hour} - 1 AND {hour} + 1",
+        _ROUTE + " AND " + _DATE + " AND hour BETWEEN {hour} AND 23",
         _ROUTE + " AND JMSPriority >= 8 AND hour < 9",
     ],
     "carriers": [
