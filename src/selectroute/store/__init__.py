@@ -3,6 +3,5 @@
 ``engine`` opens a database by its URL and begins transactions: concurrent readers, each with one consistent
 state, and one writer at a time; ``single`` runs single statements on SQLite. ``errors`` classifies database
 errors: read-only or full, busy, unreachable, damaged. ``digests`` computes digests of rows: SQLite has no
-checksums on its pages, so each important row carries the SHA-256 of its fields. ``head`` detects a database
-that lost its newest acknowledged commits, which SQLite takes for a crash before the commit.
+checksums on its pages, so each important row carries the SHA-256 of its fields.
 """
