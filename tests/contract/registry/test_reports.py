@@ -71,22 +71,6 @@ def test_what_is_too_long_and_foreign_cursors_are_refused(registry):
             registry.reports("q", cursor=cursor)
 
 
-def test_a_database_of_an_earlier_release_gets_the_tables(tmp_path):
-    import sqlite3
-
-    url = f"sqlite:///{tmp_path}/r.db"
-    Registry.open(url).close()
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        for table in ("report", "stream", "activity"):
-            database.execute(f"DROP TABLE {table}")
-    for _ in range(2):
-        with Registry.open(url) as registry:
-            registry.note_reports("q", [{"batch": 1, "busiest": {"a": 1}}], {})
-            assert registry.activities(["a"]) == []
-            assert numbers(registry.reports("q")) == [1]
-            registry.verify()
-
-
 START = datetime(2026, 11, 25, tzinfo=UTC)
 
 
