@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from selectroute.registry.changes import Idempotency, Operation
+from selectroute.registry.log.header_rows import write_setting
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import DamagedError, StoreError
@@ -195,3 +196,10 @@ def test_an_opened_registry_without_verify_is_not_read(whole, tmp_path):
     with pytest.raises(DamagedError):
         Registry.open(f"sqlite:///{path}")
     Registry.open(f"sqlite:///{path}", verify=False).close()
+
+
+def test_a_registry_of_another_format_is_not_opened(url):
+    with Registry.open(url) as registry, registry._store.writing() as connection:
+        write_setting(connection, "format", "1")
+    with pytest.raises(DamagedError, match="the registry has format 1, this version reads format 2"):
+        Registry.open(url, verify=False)
