@@ -30,7 +30,6 @@ from selectroute.service.metrics import Metrics
 from selectroute.spark.job import output_folder
 from selectroute.spark.partitions import keys
 from selectroute.spark.stream.metrics import StreamMetrics
-from selectroute.store import head
 
 
 def dialects() -> str:
@@ -111,7 +110,6 @@ def formats() -> str:
     rows = [
         ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
-        ("head of a registry", head._FORMAT.rpartition("-")[2], "`DATABASE.head`"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
         *(
             (f"output folder with {name.capitalize()} tables", str(number), "`_job.json`")

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectroute.clauses.analysis import Analysis, check
-    from selectroute.client.connect import Registry, connect
     from selectroute.client.queues import RemoteQueue
-    from selectroute.client.registry import RemoteRegistry
+    from selectroute.client.registry import RemoteRegistry, connect
     from selectroute.index.change.delta import Add, Remove, Replace
     from selectroute.index.errors import BuildError, SnapshotError, SnapshotNotFoundError
     from selectroute.index.folder.format import publish
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription, SubscriptionSpec
     from selectroute.registry.protocol import SubscriptionRegistry
+    from selectroute.registry.registry import Registry
     from selectroute.selector import (
         DIALECTS,
         Byte,
@@ -85,7 +85,7 @@ _LATER = {
     "Operation": "selectroute.registry.changes",
     "PropertyNameError": "selectroute.selector",
     "Publisher": "selectroute.index.publisher",
-    "Registry": "selectroute.client.connect",
+    "Registry": "selectroute.registry.registry",
     "RemoteQueue": "selectroute.client.queues",
     "RemoteRegistry": "selectroute.client.registry",
     "Remove": "selectroute.index.change.delta",
@@ -105,7 +105,7 @@ _LATER = {
     "build_snapshot": "selectroute.index.snapshot",
     "check": "selectroute.clauses.analysis",
     "check_property_names": "selectroute.selector",
-    "connect": "selectroute.client.connect",
+    "connect": "selectroute.client.registry",
     "publish": "selectroute.index.folder.format",
     "warm": "selectroute.index.warm",
 }

@@ -74,13 +74,15 @@ def connected(
     digests as they are read, all of them only by `registry verify`. For ``instead`` see `registry_settings`.
     """
     url, found = registry_settings(registry, instead)
-    from selectroute.client.connect import Registry, connect
-
     if is_service(url):
+        from selectroute.client.registry import connect
+
         token = None if found.token is None else found.token.get_secret_value()
         with connect(url, token=token, timeout_seconds=found.timeout) as remote:
             yield remote
     else:
+        from selectroute.registry.registry import Registry
+
         with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
             yield opened
 

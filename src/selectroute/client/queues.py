@@ -129,7 +129,7 @@ class RemoteQueues:
         def read() -> QueueDescription:
             data = json.loads(answer.body)
             found = {field: data[field] for field in asdict(QueueSettings())}
-            oldest, waiting = data.get("oldest"), data.get("waiting")  # earlier services send neither
+            oldest, waiting = data["oldest"], data["waiting"]
             return QueueDescription(
                 str(data["name"]),
                 QueueSettings(**found),

@@ -42,6 +42,7 @@ from selectroute.registry.errors import (
 from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
 from selectroute.registry.protocol import Matcher
 from selectroute.registry.specification import check_id
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.storage import Location
@@ -55,6 +56,24 @@ _INVALID: Final = 422
 _PRECONDITION_REQUIRED: Final = 428
 
 _T = TypeVar("_T")
+
+
+def connect(
+    url: str, *, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> RemoteRegistry:
+    """Open the registry of a service; its queues are ``connect(url).queues()``. Close it, or use it in a
+    ``with``.
+
+    Args:
+        url: of the service, ``http(s)://host:port``. Nothing is sent before the first call.
+        token: the secret of a bearer token; None where the service needs none.
+        timeout_seconds: the longest that a response may take.
+
+    Raises:
+        RegistryError: the URL is not a service's, or the token has invalid characters.
+    """
+    check_argument(url, str, "url", "http://HOST:PORT or https://…")
+    return RemoteRegistry(url, token, timeout_seconds=timeout_seconds)
 
 
 class RemoteRegistry:
@@ -288,9 +307,7 @@ class RemoteRegistry:
         answer = self._ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
         return self._read(
             answer,
-            lambda data: Resumed(
-                Subscription.from_json(data), [Backfill(**one) for one in data.get("backfill", [])]
-            ),
+            lambda data: Resumed(Subscription.from_json(data), [Backfill(**one) for one in data["backfill"]]),
         )
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
@@ -380,9 +397,8 @@ class RemoteRegistry:
         """Create a token; see `Registry.add_token`. Needs an admin's token. Not idempotent: a request
         repeated after a lost response leaves a second token whose secret is lost.
         """
-        body: dict[str, Any] = {"role": role, "topics": [*topics], "name": name}
-        patterns = {"queues": [*queues], "kafka": [*kafka]}
-        body |= {field: given for field, given in patterns.items() if given}  # for earlier releases
+        patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
+        body: dict[str, Any] = {"role": role, "name": name, **patterns}
         answer = self._ask("POST", "/v1/tokens", body=body)
         return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
 

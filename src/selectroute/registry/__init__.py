@@ -8,14 +8,12 @@ request gets the response of the first one (``log.idempotency``).
 
 **Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log.change_log``). Each
 row carries a digest that is checked on every read (``log.rows``), the digest of a change covers all earlier
-changes, and ``verify`` reads everything; ``verification`` does so beside a service.
+changes, and ``verify`` reads everything.
 
-**Lose nothing.** In SQLite a revision is durable when its call returns. Its number and digest are then
-recorded in ``DATABASE.head``, one small synced write (``store.head``). Opening refuses a database that lost
-its newest revisions by a damaged log, a missing file or an older copy in its place. Not detected: the loss of
-rows that belong to no revision (tokens, reports of queries, idempotency keys) and are newer than the last
-one, and any loss without a head, as in a copy of the database file alone. To copy both files, copy the head
-first. PostgreSQL has no head: its own durability applies.
+**Lose nothing.** A revision is durable when its call returns: SQLite syncs its log at each commit
+(``synchronous=FULL``), PostgreSQL by its own settings. What a disk loses afterwards is not always noticed: a
+database without its newest revisions is a sound, older one. Publication notices it, because a snapshot folder
+has the digest of the log up to its newest revision (``publisher``).
 
 **Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
 snapshot folder, from which streams route; of several processes one does. Streams report the first batch that

@@ -238,19 +238,13 @@ class RegistryPublisher:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
     def _check_log(self) -> None:
-        """Compare the digest of the log with that of the newest revision, or with the last one that an
-        earlier release recorded in ``registry.json``.
-        """
+        """Compare the digest of the log with that of the newest published revision."""
         revision = max(revisions(self.folder), default=0)
         try:
             source = source_of(self.folder, revision) if revision else None
         except SnapshotError:
             source = None  # `catch_up` reports it, and `rebuild` does without it
-        digest = None if source is None else source["digest"]
-        if digest is None:
-            owner = self._owner() or {}
-            revision, digest = owner.get("revision", 0), owner.get("digest")
-        if digest is not None and digest != self._registry.digest_at(revision):
+        if source is not None and source["digest"] != self._registry.digest_at(revision):
             raise PublishError(
                 f"{self.folder} has revision {revision} of a log that is not the registry's: it lost "
                 "changes, or was put back to an older state; publish to another folder"
@@ -261,8 +255,8 @@ class RegistryPublisher:
         path = self.folder / _OWNER
         try:
             owner = json.loads(path.read())
-            if not isinstance(owner["registry"], str) or type(owner.get("revision", 0)) is not int:
-                raise ValueError("it does not name a registry and a revision")
+            if not isinstance(owner["registry"], str):
+                raise ValueError("it does not name a registry")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

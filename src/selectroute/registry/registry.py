@@ -11,12 +11,11 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from sqlalchemy import Connection, insert
 
@@ -69,7 +68,6 @@ from selectroute.selector.message import Message
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError, StoreError
-from selectroute.store.head import CommitMark, lost
 
 _T = TypeVar("_T")
 
@@ -97,8 +95,6 @@ class Registry:
     meantime `AuthError`.
     """
 
-    _open_service: ClassVar[Callable[[str, str | None], Any] | None] = None
-
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._committed = threading.Condition()
@@ -109,8 +105,7 @@ class Registry:
         self._commits = GroupCommit(self._commit)
         self._recent = RecentChanges()
         self.limits = limits
-        self._owner = self.setting("id") or ""
-        self._refused: StoreError | None = None
+        self._id = self.setting("id") or ""
 
     @classmethod
     def open(
@@ -121,12 +116,9 @@ class Registry:
         create: bool = True,
         verify: bool = True,
         progress: Progress | None = None,
-        token: str | None = None,
     ) -> Registry:
-        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``.
-
-        A service, ``http://host:port``, is opened by ``selectroute.connect``. For compatibility its URL is
-        still accepted, with a DeprecationWarning; the result is a `RemoteRegistry`.
+        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``. The registry of
+        a service, ``http://host:port``, is opened by ``selectroute.connect``.
 
         Args:
             url: of the database.
@@ -134,35 +126,24 @@ class Registry:
             create: whether an empty database becomes a registry.
             verify: compare the whole database with its digests first, see `verify`.
             progress: called during verification.
-            token: the secret of a bearer token, for a service.
 
         Raises:
             InvalidUrlError: the URL does not name a supported database.
-            DamagedError: the database is damaged or lost acknowledged changes; the message says where.
+            DamagedError: the database is damaged, or has another format; the message says where.
         """
-        check_argument(url, str, "url", "sqlite:///PATH, postgresql+psycopg://… or http://HOST:PORT")
-        if cls._open_service is not None and url.startswith(("http://", "https://")):
-            warnings.warn("use selectroute.connect(url) to open a service", DeprecationWarning, stacklevel=2)
-            service: Registry = cls._open_service(url, token)
-            return service
+        check_argument(url, str, "url", "sqlite:///PATH or postgresql+psycopg://…")
         store = Store(url, metadata, _first_rows if create else None)
         try:
             registry = cls(store, limits)
             found = registry.setting("format")
             if found != FORMAT:
                 raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
-            registry.check_acknowledged()
             if verify:
                 registry.verify(progress)
         except BaseException:
             store.close()
             raise
         return registry
-
-    @classmethod
-    def services_are_opened_by(cls, opener: Callable[[str, str | None], Any]) -> None:
-        """Set the function by which `open` opens URLs of services. Called by ``selectroute.client``."""
-        cls._open_service = staticmethod(opener)
 
     def close(self) -> None:
         """Close every connection to the database."""
@@ -536,35 +517,12 @@ class Registry:
         with self._store.reading() as connection:
             return change_log.as_of(connection, revision, ids)
 
-    def check_acknowledged(self) -> None:
-        """Compare the newest revision with the last one acknowledged before this registry was opened.
-
-        Raises `DamagedError` if the database is older, or has another history.
-        """
-        head, mark = self._store.head, self._store.acknowledged
-        if head is None or mark is None:
-            return
-        with self._store.reading() as connection:
-            newest = read_counter(connection).revision
-            digest = change_log.digest_at(connection, change_log.LogPosition(mark.number)).hex()
-            owner = read_setting(connection, "id")
-        if owner != mark.owner:
-            raise lost(head, "the file holds another registry")
-        if newest < mark.number:
-            raise lost(head, f"it is at revision {newest}, but revision {mark.number} was acknowledged")
-        if digest != mark.digest:
-            raise lost(head, f"revision {mark.number} is not the one that was acknowledged")
-
     @property
     def rows(self) -> int:
         """Count of rows that `verify` compares: changes and subscriptions."""
         with self._store.reading() as connection:
             row = read_counter(connection)
             return int(row.changes + row.subscriptions)
-
-    def refuse_changes(self, error: StoreError) -> None:
-        """Raise this error in place of each further change, because the database was found to be damaged."""
-        self._refused = error
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Read the whole database and compare it with its digests. O(changes + subscriptions).
@@ -740,7 +698,7 @@ class Registry:
     @property
     def id(self) -> str:
         """Unique id of this registry."""
-        return self._owner
+        return self._id
 
     def setting(self, name: str) -> str | None:
         """Return a setting's value, None if it is not set."""
@@ -813,23 +771,12 @@ class Registry:
 
     @contextmanager
     def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:
-        """Begin the write transaction of revisions, which the block finishes: durable and noted as
-        acknowledged when the block ends.
-        """
-        if self._refused is not None:
-            raise self._refused
-        head = self._store.head
+        """Begin the write transaction of revisions, which the block finishes: durable when the block ends."""
         with self._store.writing(bulk=bulk) as connection:
             transaction = Transaction(connection)
-            before = transaction.before.revision
-            if head is not None and head.newest is not None and before < head.newest.number:
-                raise lost(head, f"it is at revision {before}, but {head.newest.number} was acknowledged")
             yield transaction
-        newest = transaction.head
-        if head is not None and newest.revision > before:
-            head.advance(CommitMark(self._owner, newest.revision, newest.digest.hex()))
         self._recent.add(transaction)
-        self._note_newest(newest.revision)
+        self._note_newest(transaction.head.revision)
 
     def _one(self, which: Any, missing: str) -> Subscription:
         with self._store.reading() as connection:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -21,7 +20,6 @@ from starlette.types import ASGIApp
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
-from selectroute.registry.verification import State, verified
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service import system
 from selectroute.service.context import Service
@@ -37,7 +35,6 @@ from selectroute.service.jobs import calls
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.logs import log
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues import administration
 from selectroute.service.queues import bulk as queue_bulk
@@ -53,7 +50,6 @@ from selectroute.service.subscriptions.reports.recent_messages import RecentMess
 from selectroute.service.subscriptions.subscriptions import SHORT
 from selectroute.storage import Location
 from selectroute.storage.location import Where
-from selectroute.store.errors import DamagedError
 
 _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
@@ -112,7 +108,6 @@ def create_app(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     jobs: Mapping[str, JobOutput] | None = None,
-    verify: bool = False,
 ) -> FastAPI:
     """Create the service of a registry, an ASGI application. Its lifespan starts and stops the threads.
 
@@ -124,9 +119,6 @@ def create_app(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
         jobs: the output folders of jobs, by name, whose dead letters the service shows and has replayed.
-        verify: compare the registry with its digests, a large one beside the service.
-
-    Raises `DamagedError` if a small registry is damaged.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
@@ -158,7 +150,6 @@ def create_app(
         recent=RecentMessages(registry),
         jobs=jobs,
         job_watch=JobWatch(jobs),
-        verification=verified(registry, partial(_verified, registry)) if verify else None,
     )
 
     @asynccontextmanager
@@ -170,8 +161,6 @@ def create_app(
         service.commits.close()
         service.watch.stop()
         service.publishing.stop()
-        if service.verification is not None:
-            service.verification.stop()
         service.queues.close()
 
     single = [one for one in subscriptions.router.routes if isinstance(one, Call) and one.endpoint in SHORT]
@@ -203,17 +192,6 @@ def _has_telemetry() -> bool:
     which takes a twentieth of the time of a change.
     """
     return any(name.startswith("OTEL_") for name in os.environ)
-
-
-def _verified(registry: Registry, state: State, reason: str | None) -> None:
-    """Log the end of a verification. A damaged registry takes no further changes."""
-    if state == "damaged":
-        registry.refuse_changes(DamagedError(f"{reason}; changes are refused"))
-        log().error("the registry is damaged: changes are refused", reason=reason)
-    elif state == "failed":
-        log().error("the registry could not be verified", reason=reason)
-    else:
-        log().info("the registry is verified")
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

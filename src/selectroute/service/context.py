@@ -12,7 +12,6 @@ from fastapi import Depends, Request
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
-from selectroute.registry.verification import Verification
 from selectroute.service.http.callers import Caller, Callers
 from selectroute.service.http.rates import Rates
 from selectroute.service.jobs.job_output import JobOutput
@@ -67,8 +66,6 @@ class Service:
     jobs: Mapping[str, JobOutput]
     """Output folders of the jobs that the service was told of."""
     job_watch: JobWatch
-    verification: Verification | None
-    """Verification beside the service; None if the registry is small, or none was asked for."""
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""

@@ -98,7 +98,6 @@ def bound(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     jobs: Mapping[str, JobOutput] | None = None,
-    verify: bool = False,
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
@@ -114,14 +113,12 @@ def bound(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
         jobs: the output folders of jobs, by name.
-        verify: compare the registry with its digests, see `registry.verification`.
         started: called with the service's URL once it answers.
         place: the socket of `bind_address`, to bind the port before the registry is opened.
 
     Raises:
         ServeError: the host is not loopback and there is no token, or listening fails.
         StoreError: the database of the queues is unsupported or fails.
-        DamagedError: the registry is small, and damaged.
     """
     open_to_others = not is_loopback(host)
     if open_to_others and not registry.had_tokens():
@@ -145,7 +142,6 @@ def bound(
         queues=queues,
         queue_manager=queue_manager,
         jobs=jobs,
-        verify=verify,
     )
     if queues is not None:
         app.state.service.queues.names()  # report an unusable URL at once

@@ -62,9 +62,8 @@ def health() -> Response:
     responses={503: {"model": StateAnswer, "description": "The service is not ready."}},
 )
 def ready(request: Request, service: ServiceDep) -> Response:
-    """Return whether the registry is readable and a revision is published, and the state of the verification
-    that a large registry has while the service runs. Needs no token; the revisions are shown only to callers
-    who may see all subscriptions.
+    """Return whether the registry is readable and a revision is published. Needs no token; the revisions are
+    shown only to callers who may see all subscriptions.
     """
     try:
         state = service.publishing.state()
@@ -74,10 +73,6 @@ def ready(request: Request, service: ServiceDep) -> Response:
     except SelectRouteError:
         return JsonAnswer({"status": "not ready", "reason": "the registry cannot be read"}, 503)
     data: dict[str, int | str | None] = {"revision": state.revision} if sees_all else {}
-    if service.verification is not None:
-        data["verification"] = service.verification.state
-        if service.verification.state == "damaged":
-            return JsonAnswer({"status": "not ready", **data, "reason": "the registry is damaged"}, 503)
     if state.snapshot is None:
         return JsonAnswer({"status": "not ready", **data, "reason": "no revision is published yet"}, 503)
     if sees_all:

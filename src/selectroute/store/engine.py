@@ -19,7 +19,7 @@ from sqlalchemy import (
     Engine,
     Executable,
     MetaData,
-    Table,
+    PoolProxiedConnection,
     create_engine,
     event,
     inspect,
@@ -28,7 +28,6 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.schema import CreateColumn
 
 from selectroute.durable import disk
 from selectroute.extras import importing
@@ -42,16 +41,9 @@ from selectroute.store.errors import (
     StoreError,
     UnavailableError,
 )
-from selectroute.store.head import Head, lost
-from selectroute.store.single import AutocommitStatements
 
 BUSY_SECONDS: Final = 60.0
 """Time that a writer waits for another one: an import of a million rows may take that long."""
-
-ADDED: Final = "added"
-"""Key in the ``info`` of a column or a table that was added in a later release. Opening a database of an
-earlier release adds it: a column may be NULL, or has a default if it is part of the primary key.
-"""
 
 _CACHE_KIB: Final = 16_384
 """SQLite's cache of pages, for each connection."""
@@ -85,11 +77,8 @@ class Store:
         first_rows: writes the first rows of a new database. If given, a missing database is created, and one
             that holds only other tables gets these in addition.
 
-    ``head`` records the newest acknowledged commit of a database in a file; ``acknowledged`` is that mark as
-    of opening.
-
     Raises:
-        DamagedError: the file is missing, but its head exists.
+        DamagedError: some of the tables are missing.
         InvalidUrlError: the URL names an unsupported kind of database.
         NoDatabaseError: there is no database and `first_rows` is not given.
         StoreError: any other error of the database, see `errors`.
@@ -103,36 +92,23 @@ class Store:
         self._writer = threading.Lock()
         self._truncation = ThreadPoolExecutor(1, "selectroute-truncate-log")
         self._metadata = metadata
-        self.head = Head(self.path) if self.is_sqlite else None
-        # Read before the database: commits acknowledged after this read are in the database.
-        self.acknowledged = None if self.head is None else self.head.read()
         if self.is_sqlite and not os.path.exists(self.path):
-            if self.head is not None and self.acknowledged is not None:
-                raise lost(self.head, f"there is no file {self.path}")
             if first_rows is None:
                 raise NoDatabaseError(f"there is no database {self.path}")
             self._create_file(first_rows)
         self._file = _identity(self.path) if self.is_sqlite else None
         self.engine = _engine(self.url, self.is_sqlite, self.check_file)
-        self._autocommit = AutocommitStatements(self.engine)
+        self._autocommit = _AutocommitStatements(self.engine)
         try:
             existing = self._tables()
-            missing = [
-                name
-                for name, table in metadata.tables.items()
-                if name not in existing and ADDED not in table.info
-            ]
+            missing = [name for name in metadata.tables if name not in existing]
             # A new file is renamed into place with all of its tables: a file without tables was truncated.
-            first = sum(ADDED not in table.info for table in metadata.tables.values())
-            if len(missing) == first and (existing or not self.is_sqlite):
+            if len(missing) == len(metadata.tables) and (existing or not self.is_sqlite):
                 if first_rows is None:
                     raise NoDatabaseError(f"{self.url.render_as_string()} has no table {missing[0]}")
                 self._create_tables(first_rows)
             elif missing:
                 raise DamagedError(f"the database has no table {missing[0]}")
-            else:
-                self._add_tables(existing)
-                self._add_columns()
         except BaseException as error:
             self.engine.dispose()
             if self.is_sqlite and isinstance(error, ReadOnlyError):
@@ -144,71 +120,16 @@ class Store:
         with named_errors(), self.engine.connect() as connection:
             return set(inspect(connection).get_table_names())
 
-    @contextmanager
-    def _alone(self) -> Iterator[Connection]:
-        """Begin a transaction that makes tables or columns. Of two processes that do so at once, one waits,
-        in SQLite at BEGIN, and then finds all that the other has made.
+    def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
+        """Create all tables. Of two processes that do so at once, one waits, in SQLite at BEGIN, and then
+        finds the tables of the other.
         """
         with self.writing() as connection:
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
-            yield connection
-
-    def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
-        with self._alone() as connection:
             if not inspect(connection).has_table(next(iter(self._metadata.tables))):
                 self._metadata.create_all(connection)
                 first_rows(connection)
-
-    def _add_tables(self, existing: set[str]) -> None:
-        """Add the tables that a database of an earlier release does not have."""
-        added = [table for name, table in self._metadata.tables.items() if name not in existing]
-        if added:
-            with self._alone() as connection:
-                self._metadata.create_all(connection, added)  # but those that another process has added
-
-    def _missing_columns(self, connection: Connection) -> list[tuple[str, Any]]:
-        found = []
-        for table in self._metadata.tables.values():
-            added = [column for column in table.columns if ADDED in column.info]
-            if added:
-                existing = {column["name"] for column in inspect(connection).get_columns(table.name)}
-                found += [(table.name, column) for column in added if column.name not in existing]
-        return found
-
-    def _add_columns(self) -> None:
-        """Add the columns that are missing in tables of an earlier release."""
-        with named_errors(), self.engine.connect() as connection:
-            if not self._missing_columns(connection):
-                return
-        with self._alone() as connection:
-            added = self._missing_columns(connection)
-            of_key = {name for name, column in added if column.primary_key}
-            for name, column in added:
-                if self.is_sqlite and name in of_key:
-                    continue
-                described = CreateColumn(column).compile(dialect=self.engine.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {described}")
-            for name in of_key:
-                self._renew_key(connection, self._metadata.tables[name])
-
-    def _renew_key(self, connection: Connection, table: Table) -> None:
-        """Give a table of an earlier release its new primary key; in SQLite, also its new columns."""
-        if not self.is_sqlite:
-            earlier = inspect(connection).get_pk_constraint(table.name)["name"]
-            columns = ", ".join(column.name for column in table.primary_key)
-            connection.exec_driver_sql(
-                f"ALTER TABLE {table.name} DROP CONSTRAINT {earlier}, ADD PRIMARY KEY ({columns})"
-            )
-            return
-        # SQLite cannot change the key of a table.
-        columns = ", ".join(column["name"] for column in inspect(connection).get_columns(table.name))
-        connection.exec_driver_sql(f"ALTER TABLE {table.name} RENAME TO {table.name}_earlier")
-        table.create(connection)
-        connection.exec_driver_sql(
-            f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {table.name}_earlier"
-        )
-        connection.exec_driver_sql(f"DROP TABLE {table.name}_earlier")
 
     def _create_file(self, first_rows: Callable[[Connection], None]) -> None:
         """Create a database under a temporary name and rename it when it is complete.
@@ -335,6 +256,47 @@ class Store:
         self.engine.dispose()
 
 
+class _AutocommitStatements:
+    """Connection to SQLite whose statements are a transaction each, without SQLAlchemy's overhead for each,
+    which is three times the cost of a statement by key on a disk that syncs quickly. The statement is still
+    SQLAlchemy's, compiled once, with parameters. Not thread-safe: writers hold the store's lock.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: PoolProxiedConnection | None = None
+        self._compiled: dict[Executable, tuple[str, list[str], dict[str, Any]]] = {}
+
+    def run(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as SQLite's driver does, once durable. Raises sqlite3.Error."""
+        compiled = self._compiled.get(statement)
+        if compiled is None:
+            compiled = self._compiled[statement] = self._compile(statement)
+        text, names, constants = compiled
+        given = {**constants, **given}
+        if self._connection is None:
+            self._connection = self._engine.raw_connection()
+            self._connection.detach()  # does not count against the pool's size
+        cursor = self._connection.cursor()
+        try:
+            # The statement is a transaction by itself, committed when its last row is fetched.
+            cursor.execute(text, [given[name] for name in names])
+            return list(cursor.fetchall())
+        except sqlite3.Error:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _compile(self, statement: Any) -> tuple[str, list[str], dict[str, Any]]:
+        compiled = statement.compile(dialect=self._engine.dialect)
+        return str(compiled), list(compiled.positiontup or ()), dict(compiled.params)
+
+
 @contextmanager
 def _bulk_settings(connection: Connection) -> Iterator[None]:
     """Set a connection to SQLite for one large transaction."""
@@ -404,7 +366,10 @@ def _checked_url(url: str) -> URL:
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidUrlError(f"{backend} is not a supported database: use SQLite or PostgreSQL")
+        raise InvalidUrlError(
+            f"{backend} is not a supported database: use SQLite or PostgreSQL; a service is opened by "
+            "selectroute.connect"
+        )
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
         raise InvalidUrlError("a database in SQLite is a file: sqlite:///PATH")
     return parsed

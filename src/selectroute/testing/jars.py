@@ -5,7 +5,7 @@ Here Ivy runs before the JVM, so that a missing module is an error of one senten
 
 A folder of the cache has a list of its jars with the SHA-256 of each as fetched. Only listed jars are used,
 and each is compared with the list every time: if a jar was changed, or is missing, the folder is fetched
-again. Folders of earlier releases have no list; it is written when they are first used.
+again.
 
 A job needs no jars. Tests and benchmarks do: a broker, and Spark's own Kafka connector to compare with. The
 connector of PySpark's own version is fetched by name, with those of its dependencies that PySpark lacks.
@@ -94,8 +94,6 @@ def kept(name: str) -> tuple[Path, ...]:
     """
     folder = _folder(name)
     try:
-        if folder.is_dir() and not (folder / _LIST).exists():
-            _write_list(folder)
         lines = (folder / _LIST).read_text().splitlines()
         listed = [match for line in lines if (match := _LINE.fullmatch(line))]
         whole = len(listed) == len(lines) and all(_digest(folder / one[2]) == one[1] for one in listed)

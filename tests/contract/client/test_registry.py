@@ -88,13 +88,9 @@ def test_a_service_that_is_connected_to_has_the_same_methods(local):
         assert opened.revision == 1 == local.revision
 
 
-def test_registry_open_still_takes_the_url_of_a_service_and_warns(local):
-    with served(local) as url:
-        with pytest.warns(DeprecationWarning, match="connect"):
-            opened = sr.Registry.open(url)
-        with opened:
-            assert isinstance(opened, RemoteRegistry)
-            assert opened.revision == 0
+def test_registry_open_names_what_opens_a_service():
+    with pytest.raises(sr.SelectRouteError, match=r"a service is opened by selectroute\.connect"):
+        sr.Registry.open("http://127.0.0.1:8080")
 
 
 def test_an_invalid_selector_is_shown_as_where_it_was_found(registry):

@@ -6,14 +6,13 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.log.tables import activity, report
+from selectroute.registry.log.tables import activity
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import reports
-from selectroute.store.errors import DamagedError
 
 
 def of(*numbers):
@@ -69,22 +68,6 @@ def test_what_is_too_long_and_foreign_cursors_are_refused(registry):
     for cursor in ("bm8", "MS54Lnk", "MS0uMg"):
         with pytest.raises(InvalidSpecError):
             registry.reports("q", cursor=cursor)
-
-
-def test_a_database_of_an_earlier_release_gets_the_tables(tmp_path):
-    import sqlite3
-
-    url = f"sqlite:///{tmp_path}/r.db"
-    Registry.open(url).close()
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        for table in ("report", "stream", "activity"):
-            database.execute(f"DROP TABLE {table}")
-    for _ in range(2):
-        with Registry.open(url) as registry:
-            registry.note_reports("q", [{"batch": 1, "busiest": {"a": 1}}], {})
-            assert registry.activities(["a"]) == []
-            assert numbers(registry.reports("q")) == [1]
-            registry.verify()
 
 
 START = datetime(2026, 11, 25, tzinfo=UTC)
@@ -177,23 +160,6 @@ class TestActivity:
         assert self.rates(registry, 80, "a") == [0.75]
         assert self.rates(registry, 100, "a") == [0.2], "the other one is silent"
         assert self.rates(registry, 200, "a") == [None]
-
-    def test_damage_is_named(self, registry):
-        registry.note_reports("q", [named(1, 1, a=5), named(2, 2, b=1)], {})
-        with registry._store.writing() as connection:
-            connection.execute(update(activity).where(activity.c.id == "a").values(deliveries=6))
-        with pytest.raises(DamagedError, match="the activity of 'a' is damaged"):
-            registry.activities(["b", "a"])
-        assert last(registry, "b") == {"b": ("q", 2, 1)}
-        with pytest.raises(DamagedError, match="the table activity is damaged in the row of 'a'"):
-            registry.verify()
-        registry.note_reports("q", [named(3, 3, a=7)], {})  # a newer batch mends it
-        assert last(registry, "a") == {"a": ("q", 3, 7)}
-        with registry._store.writing() as connection:
-            connection.execute(update(report).where(report.c.batch == 3).values(body="{}"))
-        self.note(registry, 10**9, "q", {"batch": 4})
-        with registry._store.reading() as connection, pytest.raises(DamagedError, match="of 'q' is damaged"):
-            reports.activities(connection, ["a"], at(10**9))
 
     def test_more_ids_than_fit_one_statement_are_kept_and_asked_for(self, registry):
         ids = [f"s{number}" for number in range(1_200)]

@@ -26,7 +26,7 @@ PRELOADED = [
     "selectroute.cli.queue_access",
     "selectroute.cli.settings",
     "selectroute.registry.registry",
-    "selectroute.client.connect",
+    "selectroute.client.registry",
     __name__,
 ]
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -104,3 +105,12 @@ def test_what_needs_the_database_is_not_done_through_a_service(run, database):
 def test_a_server_has_no_folder_beside_it_to_publish_to(run, postgres):
     code, _, err = run("serve", "--registry", postgres(), "--port", 0)
     assert code == 1 and "no folder is set to publish revisions to: name one (--snapshots)" in err
+
+
+def test_a_small_registry_that_is_damaged_is_not_served(run, tmp_path):
+    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
+        registry.register(sr.SubscriptionSpec("a = 1"), id="s1")
+    with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
+        connection.execute("UPDATE change SET body = replace(body, 'a = 1', 'a = 7')")
+    code, _, err = run("serve", "--registry", f"sqlite:///{tmp_path}/r.db", "--port", 0)
+    assert code == 1 and "the table change is damaged" in err

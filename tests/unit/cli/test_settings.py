@@ -154,7 +154,7 @@ def test_an_address_of_another_machine_is_not_listened_on(run, config, tmp_path)
     ("path", "reason"),
     [
         ("nowhere/r.db", " cannot be created: No such file or directory"),
-        ("file/r.db", ".head cannot be read: Not a directory"),
+        ("file/r.db", " cannot be created: Not a directory"),
         ("folder", " cannot be opened: Is a directory"),
     ],
 )

@@ -80,13 +80,6 @@ def test_a_topic_may_have_a_grouping_and_nothing_else():
             checked(SubscriptionSpec(destination=Destination("kafka", name)))
 
 
-def test_a_destination_of_files_is_refused_with_what_there_is_instead():
-    with pytest.raises(
-        InvalidSpecError, match=r"recorded in files under deliveries/.*queue:NAME or kafka:TOPIC"
-    ):
-        checked(SubscriptionSpec(destination=Destination("files", "out")))
-
-
 @pytest.mark.parametrize("limits", [sr.Limits(), sr.Limits(length=100)])
 def test_a_selector_is_checked_within_the_limits(limits):
     text = "a = '" + "x" * 200 + "'"

@@ -357,7 +357,7 @@ def test_a_new_database_is_its_owners_alone_with_all_that_stands_beside_it(tmp_p
             found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("r.db*")}
     finally:
         os.umask(before)
-    assert {"r.db", "r.db-wal", "r.db-shm", "r.db.head"} <= set(found)
+    assert {"r.db", "r.db-wal", "r.db-shm"} <= set(found)
     assert set(found.values()) == {0o600}
 
 

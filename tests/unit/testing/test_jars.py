@@ -113,10 +113,11 @@ def test_what_is_forgotten_is_fetched_anew(ivy):
     [
         lambda folder: (folder / "one-1.0.jar").write_bytes(b"another"),
         lambda folder: (folder / "one-1.0.jar").unlink(),
+        lambda folder: (folder / "SHA256SUMS").unlink(),
         lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff"),
         lambda folder: (folder / "SHA256SUMS").write_text("0" * 64 + "  ../one-1.0.jar"),
     ],
-    ids=["changed", "missing", "a list that is not text", "a list that leads elsewhere"],
+    ids=["changed", "missing", "no list", "a list that is not text", "a list that leads elsewhere"],
 )
 def test_a_folder_that_is_not_as_it_was_fetched_is_fetched_anew(ivy, damage):
     [jar] = fetch("set", [ONE])
@@ -124,14 +125,6 @@ def test_a_folder_that_is_not_as_it_was_fetched_is_fetched_anew(ivy, damage):
     assert kept("set") == ()
     assert fetch("set", [ONE]) == (jar,) == kept("set")
     assert jar.read_text() == "one\n"
-
-
-def test_a_folder_of_an_earlier_release_gets_its_list(ivy):
-    [jar] = fetch("set", [ONE])
-    (jar.parent / "SHA256SUMS").unlink()
-    assert kept("set") == (jar,)
-    jar.write_bytes(b"another")
-    assert kept("set") == ()
 
 
 def test_a_jar_that_was_not_fetched_is_not_loaded(ivy):

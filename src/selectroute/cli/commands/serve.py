@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +14,9 @@ from selectroute.cli.connect import RegistryOption, is_service, registry_setting
 
 if TYPE_CHECKING:
     from selectroute.service.jobs.job_output import JobOutput
+
+_VERIFIED_ROWS: Final = 20_000
+"""Rows of the largest registry that is verified before it is served, in about a second."""
 
 
 def serve(
@@ -72,7 +75,8 @@ def serve(
     verify: Annotated[
         bool,
         typer.Option(
-            help="Compare the whole registry with its digests; a large one while the service already answers."
+            help="Compare a registry of at most 20,000 rows with its digests first; a larger one only by "
+            "`registry verify`."
         ),
     ] = True,
 ) -> None:
@@ -134,6 +138,8 @@ def serve(
     with ExitStack() as held:
         place = held.enter_context(bind_address(given.host, given.port))
         opened = held.enter_context(Registry.open(url, limits=largest.of_selectors, verify=False))
+        if verify and opened.rows <= _VERIFIED_ROWS:
+            opened.verify()
         needed = "needed" if opened.had_tokens() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
         server = bound(
@@ -145,7 +151,6 @@ def serve(
             queues=given.queues,
             queue_manager=given.queue_manager,
             jobs=jobs,
-            verify=verify,
             started=lambda url: print(
                 f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
                 file=sys.stderr,

@@ -80,9 +80,6 @@ _SEGMENT_SCHEMA = pa.schema(
     [(name, pa.large_list(pa.from_numpy_dtype(DTYPES[name]))) for name in Tables._fields]
     + [(_REMOVED, pa.large_list(pa.int32()))]
 )
-_SHARING = "ordinal_first"
-_UNSHARED = [name for name in _SEGMENT_SCHEMA.names if name != _SHARING]
-"""Columns of a segment whose entries are not shared: it is the same as before there was sharing."""
 _IDS_COLUMNS = ("id", "destination", "topic", "selector", "dialect", "seltype")
 _NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset({NONE, STANDARD, EXTENDED})}
 """Columns of the ids without NULL, and their allowed values."""
@@ -316,9 +313,6 @@ def _broken(error: Exception) -> str:
 
 def _segment(table: pa.Table, rows: int) -> Segment:
     """Return the segment in an Arrow table, without copying the arrays. Raises `InvariantError`."""
-    if table.column_names == _UNSHARED:
-        table = table.append_column(_SHARING, pa.array([[]], _SEGMENT_SCHEMA.field(_SHARING).type))
-        table = table.select(_SEGMENT_SCHEMA.names)
     if table.column_names != _SEGMENT_SCHEMA.names:
         raise _OtherFormatError
     require(table.num_rows == 1, "a segment is one row")
@@ -390,8 +384,6 @@ def _segment_table(segment: Segment) -> pa.Table:
     columns = {}
     arrays = dict(zip(Tables._fields, segment.tables, strict=True)) | {_REMOVED: segment.removed}
     for name, array in arrays.items():
-        if name == _SHARING and not len(array):
-            continue
         # From buffers, because pa.array looks for many other kinds of input first.
         type_ = _SEGMENT_SCHEMA.field(name).type
         data = np.ascontiguousarray(array, DTYPES.get(name, np.int32)).reshape(-1)

@@ -76,7 +76,7 @@ class TaskKey(NamedTuple):
     batch: int
     task: int = 0
     plan: str = ""
-    """Digest of the plan of the batch; none for what an earlier release staged."""
+    """Digest of the plan of the batch."""
 
 
 class Progress(NamedTuple):
@@ -154,7 +154,7 @@ class QueueDeliveries:
             rows = connection.execute(_BATCHES, given).all()
         if any(abs(row.batch) > abs(batch) for row in rows):
             return None
-        return {row.plan or "" for row in rows if row.batch == batch}
+        return {row.plan for row in rows if row.batch == batch}
 
     def progress(self, task: TaskKey) -> Progress:
         """Return the progress of a task.
@@ -383,7 +383,7 @@ def _progress(known: Any, task: TaskKey) -> Progress:
         return Progress()
     if known.batch != task.batch:
         raise _moved(task)
-    if (known.plan or "") != task.plan:
+    if known.plan != task.plan:
         raise StoreError(
             f"batch {task.batch} was put to queues by another plan than this one: another process runs the "
             "job, or its input has changed"
@@ -396,5 +396,4 @@ def _progress(known: Any, task: TaskKey) -> Progress:
         else:
             state, number = given
             states[state][name] = number
-    after = known.done if known.next is None else int(known.next)
-    return Progress(known.done, after, gone, states[_HELD], states[_FULL], known.attempt or 0)
+    return Progress(known.done, int(known.next), gone, states[_HELD], states[_FULL], known.attempt)

@@ -36,8 +36,6 @@ from sqlalchemy import (
     text,
 )
 
-from selectroute.store.engine import ADDED
-
 metadata: Final = MetaData()
 
 # Names are compared byte by byte: the locale of a database could make different ones equal.
@@ -138,7 +136,6 @@ held: Final = Table(
     Column("messages", _NUMBER, nullable=False),
     Column("in_units", _NUMBER, nullable=False),
     Index("queue_held_queue", "queue"),
-    info={ADDED: True},
 )
 """The depth of a queue is the sum of its rows, which triggers on the messages keep.
 
@@ -170,10 +167,6 @@ _after_held(
     f"CREATE TRIGGER queue_held_moved AFTER UPDATE OF queue, owner ON queue_message BEGIN {_gone} {_put} END",
     "CREATE TRIGGER queue_held_created AFTER INSERT ON queue BEGIN"
     " INSERT INTO queue_held (queue, messages, in_units) VALUES (NEW.id, 0, 0); END",
-    # The messages of a database of an earlier release.
-    "INSERT INTO queue_held (queue, messages, in_units) SELECT id,"
-    " (SELECT count(*) FROM queue_message WHERE queue = queue.id),"
-    " (SELECT count(owner) FROM queue_message WHERE queue = queue.id) FROM queue",
 )
 
 
@@ -198,8 +191,6 @@ _after_held(
     *_trigger("insert", "NEW TABLE AS added", _added),
     *_trigger("delete", "OLD TABLE AS removed", _removed),
     *_trigger("update", "NEW TABLE AS added OLD TABLE AS removed", f"{_added} UNION ALL {_removed}"),
-    "INSERT INTO queue_held (queue, messages, in_units)"
-    " SELECT queue, count(*), count(owner) FROM queue_message GROUP BY queue",
 )
 
 owner: Final = Table("queue_owner", metadata, Column("id", _NUMBER, primary_key=True, autoincrement=False))
@@ -209,17 +200,17 @@ delivered: Final = Table(
     metadata,
     Column("job", _NAME, primary_key=True),
     Column("backfill", Boolean, primary_key=True),
-    Column("task", Integer, primary_key=True, server_default=text("0"), info={ADDED: True}),
+    Column("task", Integer, primary_key=True),
     Column("batch", _NUMBER, nullable=False),
-    # The number of messages put; in rows of earlier releases the number of the next delivery.
+    # The number of messages put.
     Column("done", _NUMBER, nullable=False),
     # Missing queues with their first skipped delivery of the batch, as JSON: {"ORDERS": 17}; queues without
     # room as {"ORDERS": ["held", 17]}, or ["full", 17] after they were given up.
     Column("gone", Text, nullable=False),
     # The digest of the plan by which the deliveries are numbered.
-    Column("plan", Text, info={ADDED: True}),
+    Column("plan", Text, nullable=False),
     # The number of the next delivery, which may have more than 64 bits.
-    Column("next", Text, info={ADDED: True}),
+    Column("next", Text, nullable=False),
     # Counts the attempts that went on after another one.
-    Column("attempt", Integer, info={ADDED: True}),
+    Column("attempt", Integer, nullable=False),
 )

@@ -70,10 +70,7 @@ class Token:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Token:
         """Invert `to_json`; other fields are ignored. Raises KeyError, TypeError, ValueError."""
-        # A service of the first release sends topics only.
-        topics, queues, kafka = (
-            tuple(map(str, data.get(name, ()))) for name in ("topics", "queues", "kafka")
-        )
+        topics, queues, kafka = (tuple(map(str, data[name])) for name in ("topics", "queues", "kafka"))
         created = time_of(data["created"])
         return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created, queues, kafka)
 
@@ -108,13 +105,12 @@ def add_token(
         "topics": json.dumps(given),
         "hash": _hash(secret),
         "created": time_text(made.created),
+        "queues": json.dumps(own_queues),
+        "kafka": json.dumps(own_kafka),
     }
-    more: dict[str, str | None] = {"queues": None, "kafka": None}
-    if own_queues or own_kafka:
-        more = {"queues": json.dumps(own_queues), "kafka": json.dumps(own_kafka)}
-    seal = row_digest(*row.values(), *(more.values() if own_queues or own_kafka else ()))
-    connection.execute(insert(token), {**row, **more, "seal": seal})
-    _mark(connection)
+    connection.execute(insert(token), {**row, "seal": row_digest(*row.values())})
+    if not had_tokens(connection):
+        write_setting(connection, _HAD_TOKENS, "yes")
     return made, secret
 
 
@@ -129,15 +125,7 @@ def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letter
 
 def had_tokens(connection: Connection) -> bool:
     """Return whether a token exists or ever existed: then every caller needs one, even if all are revoked."""
-    if read_setting(connection, _HAD_TOKENS) is not None:
-        return True
-    return connection.execute(select(token.c.id).limit(1)).scalar() is not None
-
-
-def _mark(connection: Connection) -> None:
-    """Record that a token existed."""
-    if read_setting(connection, _HAD_TOKENS) is None:
-        write_setting(connection, _HAD_TOKENS, "yes")
+    return read_setting(connection, _HAD_TOKENS) is not None
 
 
 def tokens(connection: Connection) -> list[Token]:
@@ -149,7 +137,6 @@ def revoke_token(connection: Connection, id: str) -> None:
     """Remove a token. Raises `NotFoundError`."""
     if not connection.execute(delete(token).where(token.c.id == id)).rowcount:
         raise NotFoundError(f"there is no token {id!r}")
-    _mark(connection)  # a token of an earlier release may be unrecorded
 
 
 def authenticate(connection: Connection, secret: str) -> Token:
@@ -165,14 +152,13 @@ def authenticate(connection: Connection, secret: str) -> Token:
 
 def token_seal(row: Any) -> bytes:
     """Return the seal of a row of the table ``token``."""
-    more = () if row.queues is None and row.kafka is None else (row.queues, row.kafka)
-    return row_digest(row.id, row.name, row.role, row.topics, row.hash, row.created, *more)
+    return row_digest(row.id, row.name, row.role, row.topics, row.hash, row.created, row.queues, row.kafka)
 
 
 def _token(row: Any) -> Token:
     if row.seal != token_seal(row):
         raise DamagedError(f"the table token is damaged in the row of {row.id!r}")
-    topics, queues, kafka = (tuple(json.loads(text or "[]")) for text in (row.topics, row.queues, row.kafka))
+    topics, queues, kafka = (tuple(json.loads(text)) for text in (row.topics, row.queues, row.kafka))
     return Token(row.id, row.name, Role(row.role), topics, time_of(row.created), queues, kafka)
 
 

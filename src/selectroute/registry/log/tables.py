@@ -11,7 +11,8 @@
     sample        time, query, number → body                   the newest messages that streams send
 
 The body of a change is the subscription after the change as a line of JSON, so that the log is complete by
-itself. The other tables (tokens, idempotency keys, reports of queries) are sealed row by row.
+itself. Tokens, settings and idempotency keys are sealed row by row. What streams report is not: it is only
+shown.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ from sqlalchemy import (
     text,
 )
 
-from selectroute.store.engine import ADDED
-
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 """Version of these tables, in the setting ``format``."""
 
 metadata: Final = MetaData()
@@ -51,8 +50,8 @@ revision, are not in that index.
 IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
 
 
-def _table(name: str, *parts: Column[Any] | Index, info: dict[str, Any] | None = None) -> Table:
-    return Table(name, metadata, *parts, sqlite_with_rowid=False, info=info or {})
+def _table(name: str, *parts: Column[Any] | Index) -> Table:
+    return Table(name, metadata, *parts, sqlite_with_rowid=False)
 
 
 setting: Final = _table(
@@ -135,7 +134,6 @@ query: Final = _table(
     Column("source", Text, nullable=False),
     Column("can_replay", Boolean, nullable=False),
     Column("reason", Text),
-    Column("seal", LargeBinary, nullable=False),
 )
 
 batch: Final = _table(
@@ -143,7 +141,6 @@ batch: Final = _table(
     Column("query", _KEY, primary_key=True),
     Column("revision", _REVISION, primary_key=True, autoincrement=False),
     Column("batch", BigInteger, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
 )
 
 stream: Final = _table(
@@ -151,8 +148,6 @@ stream: Final = _table(
     Column("query", _KEY, primary_key=True),
     Column("time", _KEY, nullable=False),
     Column("body", Text, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
-    info={ADDED: True},
 )
 
 report: Final = _table(
@@ -161,9 +156,7 @@ report: Final = _table(
     Column("batch", BigInteger, primary_key=True, autoincrement=False),
     Column("time", _KEY, nullable=False),
     Column("body", Text, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
     Index("report_time", "query", "time", "batch"),
-    info={ADDED: True},
 )
 
 activity: Final = _table(
@@ -173,8 +166,6 @@ activity: Final = _table(
     Column("batch", BigInteger, nullable=False),
     Column("time", _KEY, nullable=False),
     Column("deliveries", BigInteger, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
-    info={ADDED: True},
 )
 
 sample: Final = _table(
@@ -183,8 +174,6 @@ sample: Final = _table(
     Column("query", _KEY, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
-    info={ADDED: True},
 )
 
 token: Final = _table(
@@ -195,9 +184,8 @@ token: Final = _table(
     Column("topics", Text, nullable=False),
     Column("hash", _KEY, nullable=False),
     Column("created", _KEY, nullable=False),
+    Column("queues", Text, nullable=False),
+    Column("kafka", Text, nullable=False),
     Column("seal", LargeBinary, nullable=False),
-    # NULL for none, as in tokens of the first release.
-    Column("queues", Text, info={ADDED: True}),
-    Column("kafka", Text, info={ADDED: True}),
     Index("token_hash", "hash", unique=True),
 )

@@ -14,40 +14,14 @@ from selectroute.registry.log.change_log import BLOCK, rows_after
 from selectroute.registry.log.header_rows import read_counter, setting_seal
 from selectroute.registry.log.idempotency import request_seal
 from selectroute.registry.log.rows import checked_body, subscriptions_with_state
-from selectroute.registry.log.tables import (
-    activity,
-    batch,
-    change,
-    label,
-    query,
-    report,
-    request,
-    sample,
-    setting,
-    stream,
-    subscription,
-    token,
-)
-from selectroute.registry.reports.queries import batch_seal, query_seal
-from selectroute.registry.reports.reports import activity_seal, report_seal, stream_seal
-from selectroute.registry.reports.samples import sample_seal
+from selectroute.registry.log.tables import change, label, request, setting, subscription, token
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
 
 Progress = Callable[[int, int], None]
 
-_SEALS: Final = {
-    setting: setting_seal,
-    request: request_seal,
-    query: query_seal,
-    batch: batch_seal,
-    report: report_seal,
-    activity: activity_seal,
-    sample: sample_seal,
-    stream: stream_seal,
-    token: token_seal,
-}
+_SEALS: Final = {setting: setting_seal, request: request_seal, token: token_seal}
 
 
 def verify(connection: Connection, is_sqlite: bool, progress: Progress | None) -> Verified:

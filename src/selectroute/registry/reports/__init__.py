@@ -4,6 +4,6 @@
 ``reports`` has the newest batches of each stream for operators, and the activity of subscriptions.
 ``samples`` has recent messages, to try a change on. The last two are only looked at, and may be lost.
 
-Only `Registry` calls them with a connection; ``log.verify`` compares their seals, and a service reads their
-types and limits.
+Their rows have no digests. Only `Registry` calls them with a connection; a service reads their types and
+limits.
 """

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection, func, insert, select, update
 
 from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.log.tables import batch, query
-from selectroute.store.digests import row_digest
-from selectroute.store.errors import DamagedError
 
 
 def note_query(connection: Connection, name: str, source: str, can_replay: bool, reason: str | None) -> None:
     """Insert a query, or update its row."""
     row = {"query": name, "source": source, "can_replay": can_replay, "reason": reason}
-    row["seal"] = row_digest(name, source, int(can_replay), reason)
     known = connection.execute(select(query).where(query.c.query == name)).one_or_none()
     if known is None:
         connection.execute(insert(query), row)
-    elif query_seal(known) != row["seal"]:
+    elif known._asdict() != row:
         connection.execute(update(query).where(query.c.query == name).values(row))
 
 
@@ -31,12 +26,12 @@ def note_batch(connection: Connection, name: str, number: int, revision: int) ->
     """
     mine = select(batch).where(batch.c.query == name)
     covering = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
-    if any(map(_intact, connection.execute(covering))):
+    if connection.execute(covering).one_or_none() is not None:
         return
     same = connection.execute(
         select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)
     ).scalar()
-    row = {"query": name, "revision": revision, "batch": number, "seal": row_digest(name, revision, number)}
+    row = {"query": name, "revision": revision, "batch": number}
     if same is None:
         connection.execute(insert(batch), row)
     else:
@@ -58,7 +53,7 @@ def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]
         .join(first, (batch.c.query == first.c.query) & (batch.c.revision == first.c.revision))
         .order_by(batch.c.query)
     )
-    return [EffectiveFrom(row.query, row.batch) for row in map(_intact, rows)]
+    return [EffectiveFrom(row.query, row.batch) for row in rows]
 
 
 def newest_used(connection: Connection) -> int:
@@ -69,25 +64,5 @@ def newest_used(connection: Connection) -> int:
 
 def backfills(connection: Connection) -> list[Backfill]:
     """Return for each query whether it can deliver past messages."""
-    found = []
-    for row in connection.execute(select(query).order_by(query.c.query)):
-        if row.seal != query_seal(row):
-            raise DamagedError(f"the table query is damaged in the row of {row.query!r}")
-        found.append(Backfill(row.query, bool(row.can_replay), row.reason))
-    return found
-
-
-def query_seal(row: Any) -> bytes:
-    """Return the seal of a row of the table ``query``."""
-    return row_digest(row.query, row.source, int(row.can_replay), row.reason)
-
-
-def batch_seal(row: Any) -> bytes:
-    """Return the seal of a row of the table ``batch``."""
-    return row_digest(row.query, row.revision, row.batch)
-
-
-def _intact(row: Any) -> Any:
-    if row.seal != batch_seal(row):
-        raise DamagedError(f"the table batch is damaged in a row of {row.query!r}")
-    return row
+    rows = connection.execute(select(query).order_by(query.c.query))
+    return [Backfill(row.query, bool(row.can_replay), row.reason) for row in rows]

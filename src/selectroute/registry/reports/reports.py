@@ -21,8 +21,6 @@ from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import batched
 from selectroute.registry.log.tables import activity, query, report, stream, subscription
 from selectroute.registry.model import time_of, time_text
-from selectroute.store.digests import row_digest
-from selectroute.store.errors import DamagedError
 
 KEPT: Final = 1_000
 """Batches that are kept of each query."""
@@ -112,16 +110,13 @@ def note_reports(
 
     Raises `InvalidSpecError` for a report that is too long.
     """
-    time, text = time_text(now), _text(state)
-    row = {"query": name, "time": time, "body": text, "seal": row_digest(name, time, text)}
+    time = time_text(now)
     connection.execute(delete(stream).where(stream.c.query == name))
-    connection.execute(insert(stream), row)
-    rows = []
+    connection.execute(insert(stream), {"query": name, "time": time, "body": _text(state)})
     once = {one["batch"]: one for one in batches}
-    for number, one in once.items():
-        text = _text(one)
-        seal = row_digest(name, number, time, text)
-        rows.append({"query": name, "batch": number, "time": time, "body": text, "seal": seal})
+    rows = [
+        {"query": name, "batch": number, "time": time, "body": _text(one)} for number, one in once.items()
+    ]
     if not rows:
         return
     mine = report.c.query == name
@@ -158,9 +153,8 @@ def _note_activity(
         for id, known_time in known:
             time, number, deliveries = newest[id]
             if known_time is None or time >= known_time:
-                seal = row_digest(id, name, number, time, deliveries)
                 row = {"id": id, "query": name, "batch": number, "time": time, "deliveries": deliveries}
-                rows.append({**row, "seal": seal})
+                rows.append(row)
         if rows:
             connection.execute(delete(activity).where(activity.c.id.in_([row["id"] for row in rows])))
             connection.execute(insert(activity), rows)
@@ -172,8 +166,6 @@ def activities(connection: Connection, ids: Iterable[str], now: datetime) -> lis
     rows = {}
     for some in batched(ids):
         for row in connection.execute(select(activity).where(activity.c.id.in_(some))):
-            if row.seal != activity_seal(row):
-                raise DamagedError(f"the activity of {row.id!r} is damaged")
             rows[row.id] = row
     rates = _rates(connection, rows, now) if rows else {}
     found = {
@@ -189,7 +181,7 @@ def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[
     """
     found: dict[str, float] = defaultdict(float)
     for one in connection.execute(select(stream)).all():
-        if _status(time_of(one.time), _body(one, stream_seal(one)), now) != "running":
+        if _status(time_of(one.time), _body(one), now) != "running":
             continue
         if (rated := _rated(_newest(connection, one.query), now)) is None:
             continue
@@ -219,7 +211,7 @@ def _rated(rows: Sequence[Row[Any]], now: datetime) -> _Rated | None:
     if not later:
         return None
     seconds = (max(now, time_of(rows[0].time)) - time_of(rows[-1].time)).total_seconds()
-    return _Rated([_body(row, report_seal(row)) for row in later], seconds)
+    return _Rated([_body(row) for row in later], seconds)
 
 
 def _status(heard: datetime, state: Mapping[str, Any], now: datetime) -> Status:
@@ -239,7 +231,7 @@ def page(connection: Connection, name: str, limit: int, cursor: str | None) -> R
             raise no_cursor()
         wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(batch)))
     rows = connection.execute(wanted.limit(limit + 1)).all()
-    found = [_body(row, report_seal(row)) for row in rows[:limit]]
+    found = [_body(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return ReportPage(found, None)
     return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
@@ -257,8 +249,8 @@ def streams(connection: Connection, now: datetime) -> list[StreamState]:
 
 def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState:
     reports = _newest(connection, row.query)
-    bodies = [_body(one, report_seal(one)) for one in reports]
-    state, heard = _body(row, stream_seal(row)), time_of(row.time)
+    bodies = [_body(one) for one in reports]
+    state, heard = _body(row), time_of(row.time)
     status = _status(heard, state, now)
     rated = _rated(reports, now) if status == "running" else None
     messages = deliveries = None
@@ -280,21 +272,6 @@ def remove_stream(connection: Connection, name: str) -> None:
     connection.execute(delete(report).where(report.c.query == name))
 
 
-def report_seal(row: Row[Any]) -> bytes:
-    """Return the seal of a row of the table ``report``."""
-    return row_digest(row.query, row.batch, row.time, row.body)
-
-
-def activity_seal(row: Row[Any]) -> bytes:
-    """Return the seal of a row of the table ``activity``."""
-    return row_digest(row.id, row.query, row.batch, row.time, row.deliveries)
-
-
-def stream_seal(row: Row[Any]) -> bytes:
-    """Return the seal of a row of the table ``stream``."""
-    return row_digest(row.query, row.time, row.body)
-
-
 def _newest_first(name: str) -> Select[Any]:
     """Return the statement that reads the reports of a query."""
     return select(report).where(report.c.query == name).order_by(report.c.time.desc(), report.c.batch.desc())
@@ -307,12 +284,6 @@ def _text(data: Mapping[str, Any]) -> str:
     return text
 
 
-def _checked(row: Row[Any], seal: bytes) -> Row[Any]:
-    if row.seal != seal:
-        raise DamagedError(f"a report of {row.query!r} is damaged")
-    return row
-
-
-def _body(row: Row[Any], seal: bytes) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(_checked(row, seal).body)
+def _body(row: Row[Any]) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(row.body)
     return body

@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, select, tuple_
+from sqlalchemy import Connection, delete, insert, select, tuple_
 
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.tables import sample
 from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text
-from selectroute.store.digests import row_digest
-from selectroute.store.errors import DamagedError
 
 KEPT: Final = 10_000
 """Messages that are kept of all queries together."""
@@ -70,8 +68,7 @@ def note_messages(
         body = sampled_text(message)
         if len(body) > MAX_SAMPLED:
             raise InvalidSpecError("/messages", f"a message has at most {MAX_SAMPLED:,} characters")
-        seal = row_digest(time, query, number, body)
-        rows.append({"time": time, "query": query, "number": number, "body": body, "seal": seal})
+        rows.append({"time": time, "query": query, "number": number, "body": body})
     connection.execute(insert(sample), rows)
     last = select(sample.c.time, sample.c.query, sample.c.number).order_by(*_NEWEST_FIRST)
     if (oldest := connection.execute(last.offset(KEPT - 1).limit(1)).one_or_none()) is not None:
@@ -85,14 +82,7 @@ def messages_after(connection: Connection, key: Key | None) -> list[SampledMessa
     if key is not None:
         of_row = tuple_(sample.c.time, sample.c.query, sample.c.number)
         wanted = wanted.where(of_row > tuple_(*key))
-    found = []
-    for row in reversed(connection.execute(wanted).all()):
-        if row.seal != sample_seal(row):
-            raise DamagedError(f"a message of the sample, of {row.query!r}, is damaged")
-        found.append(SampledMessage((row.time, row.query, row.number), json.loads(row.body)))
-    return found
-
-
-def sample_seal(row: Row[Any]) -> bytes:
-    """Return the seal of a row of the table ``sample``."""
-    return row_digest(row.time, row.query, row.number, row.body)
+    return [
+        SampledMessage((row.time, row.query, row.number), json.loads(row.body))
+        for row in reversed(connection.execute(wanted).all())
+    ]

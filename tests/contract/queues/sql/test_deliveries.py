@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import delete, inspect, text
+from sqlalchemy import delete
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import routed_of
@@ -208,43 +208,6 @@ def test_a_queue_that_goes_away_while_it_is_full_is_gone(url, open_database, clo
     with Store(url, metadata).writing() as connection:
         connection.execute(delete(queue).where(queue.c.name == "A"))
     assert put(database, *given)[0] == Progress(1, 3, {"A": 1})
-
-
-def test_a_database_of_an_earlier_release_gets_tasks_and_keeps_its_progress(url, open_database, clock):
-    open_database("A").close()
-    store = Store(url, metadata)
-    rows = [
-        ("q", False, 3, 5, '{"A": 2}'),
-        ("q", True, -2, 9, "{}"),
-        ("r", False, 0, 1, '{"B": ["held", 0]}'),
-    ]
-    with store.writing() as connection:
-        connection.execute(text("DROP TABLE queue_delivered"))
-        connection.execute(
-            text(
-                "CREATE TABLE queue_delivered (job VARCHAR NOT NULL, backfill BOOLEAN NOT NULL, "
-                "batch BIGINT NOT NULL, done BIGINT NOT NULL, gone TEXT NOT NULL, "
-                "PRIMARY KEY (job, backfill))"
-            )
-        )
-        for row in rows:
-            names = ("job", "backfill", "batch", "done", "gone")
-            connection.execute(
-                text("INSERT INTO queue_delivered VALUES (:job, :backfill, :batch, :done, :gone)"),
-                dict(zip(names, row, strict=True)),
-            )
-    store.close()
-    database = open_database()
-    assert database.progress(TaskKey("q", 3)) == Progress(5, 5, {"A": 2})
-    assert database.progress(TaskKey("r", 0)) == Progress(1, 1, {}, {"B": 0})
-    assert (database.begun("q", 3), database.begun("q", 2), database.begun("q", -2)) == ({""}, None, {""})
-    for task in range(2):
-        key = TaskKey("q", 4, task, "plan")
-        assert put(database, *to("A", task), task=key)[0] == database.progress(key) == Progress(1, 1)
-    again = Store(url, metadata)
-    key = inspect(again.engine).get_pk_constraint("queue_delivered")["constrained_columns"]
-    assert sorted(key) == ["backfill", "job", "task"]
-    again.close()
 
 
 def test_a_queue_that_is_gone_is_gone_for_the_rest_of_the_task(url, open_database, clock):

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import func, inspect, select, text
+from sqlalchemy import func, select
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.settings import QueueSettings
@@ -126,31 +126,6 @@ def test_a_queue_is_full_at_its_maximum_depth_with_messages_in_units(url, clock)
         unit.backout()
         one.put(b"x")
         assert one.depth == 2
-
-
-def test_a_database_of_an_earlier_release_gets_the_counts(url, clock):
-    with SqlQueue.create(url, "A", clock=clock) as one:
-        for _ in range(5):
-            one.put(b"x")
-    store = Store(url, metadata)
-    with store.writing() as connection:
-        if store.is_sqlite:
-            names = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'queue_held%'"
-            for (name,) in connection.execute(text(names)).all():
-                connection.execute(text(f"DROP TRIGGER {name}"))
-        else:
-            for change in ("insert", "delete", "update"):
-                connection.execute(text(f"DROP TRIGGER queue_held_{change} ON queue_message"))
-        connection.execute(text("DROP TABLE queue_held"))
-    assert not inspect(store.engine).has_table("queue_held")
-    store.close()
-    with SqlQueue(url, "A", clock=clock) as one:
-        assert one.depth == 5
-        one.get()
-        one.put(b"y")
-        one.put(b"y")
-        assert one.depth == 6
-    recount(url)
 
 
 def test_rows_of_counts_become_one(url, clock, monkeypatch):

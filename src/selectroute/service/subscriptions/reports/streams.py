@@ -12,7 +12,6 @@ from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_of
 from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
-from selectroute.registry.verification import Verification
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import CallerDep, ServiceDep
 from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
@@ -126,11 +125,10 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
     """Return a verdict in a sentence, and the evidence for it: publication, each stream, and the jobs that
     the service knows. Needs a token for all topics.
 
-    Faults are: a registry that is damaged, or could not be verified; a revision that is not published; a
-    stream that failed, or was not heard of for a minute, until it is heard of again, is removed, or a week
-    has passed; one that routes with an old revision; one whose destinations make it wait; and dead letters
-    that no replay took, or that cannot be counted. How far a stream is behind its source is shown, and is
-    not a fault.
+    Faults are: a revision that is not published; a stream that failed, or was not heard of for a minute,
+    until it is heard of again, is removed, or a week has passed; one that routes with an old revision; one
+    whose destinations make it wait; and dead letters that no replay took, or that cannot be counted. How far
+    a stream is behind its source is shown, and is not a fault.
     """
     by.check_all_topics(_ALL)
     state, streams, now = service.publishing.state(), service.registry.streams(), datetime.now(UTC)
@@ -141,7 +139,6 @@ def health(service: ServiceDep, by: CallerDep) -> Response:
 
     jobs = service.job_watch.states()
     evidence = [
-        *_of_verification(service.verification),
         *_of_publication(state),
         *(fact for one in streams for fact in evidence_of(one, state, one.name in jobs, now, changed_after)),
         *(fact for name, job in jobs.items() for fact in _of_job(name, job)),
@@ -163,19 +160,6 @@ class Evidence(NamedTuple):
     text: str
     query: str | None = None
     job: str | None = None
-
-
-def _of_verification(verification: Verification | None) -> Iterator[Evidence]:
-    if verification is not None:
-        yield Evidence(verification.state in ("running", "verified"), _VERIFICATION[verification.state])
-
-
-_VERIFICATION: Final = {
-    "running": "the registry is being verified",
-    "verified": "the registry is verified",
-    "damaged": "the registry is damaged, and changes are refused; the service's log says where",
-    "failed": "the registry could not be verified; the service's log says why",
-}
 
 
 def _of_publication(state: State) -> Iterator[Evidence]:
