@@ -105,10 +105,7 @@ def formats() -> str:
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
         ("head of a registry", head._FORMAT.rpartition("-")[2], "`DATABASE.head`"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
-        *(
-            (f"output folder with {name.capitalize()} tables", str(number), "`_job.json`")
-            for name, number in output_folder._FORMATS.items()
-        ),
+        ("output folder", str(output_folder.FORMAT), "`_job.json`"),
         ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
     ]
     return table(("format", "number", "is in"), rows)

@@ -18,7 +18,7 @@ from selectroute.spark.batch.router import Router
 from selectroute.spark.senders.queues import JobQueues
 from selectroute.testing.world import World
 
-A, B, FILES = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}, {"kind": "files", "name": "A"}
+A, B = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}
 
 
 @dataclass
@@ -38,7 +38,6 @@ class Queues:
             json.dumps({"id": id, "selector": selector, "destination": destination})
             for id, (selector, destination) in subscriptions.items()
         ]
-        # As a registry publishes what it has stored, also of an earlier release.
         sr.publish(built(read_subscriptions(lines).table, revision), self.world.snapshots)
 
     def sender(self, pause: Callable[[], bool] = lambda: True, wait: float = float("inf")) -> JobQueues:

@@ -166,9 +166,9 @@ def test_a_backfill_goes_on_without_a_topic_that_was_deleted(pipe):
     source.wait()
     commit = disk.read_json(pipe.world.output / "_commits" / "0.json")
     pipe.broker.delete(other)
-    (found,) = source._source.reread([commit], pipe.job().checkpoint)
+    (found,) = source._source.reread([commit])
     assert {one.topic for one in found.inputs} == {pipe.name} and len(found.inputs) == 3
     assert len(found.gone) == 3 and all(one.startswith(other) for one in found.gone)
     pipe.broker.create(other, 3)
-    (again,) = source._source.reread([commit], pipe.job().checkpoint)
+    (again,) = source._source.reread([commit])
     assert again.gone == found.gone, "a topic made anew has other records"

@@ -12,7 +12,7 @@ import selectroute as sr
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from selectroute.storage import Location
-from tests.spark.queue_world import FILES, A, B, delivery_ids, numbered
+from tests.spark.queue_world import A, B, delivery_ids, numbered
 from tests.spark.storages import ON_EVERY_STORAGE
 
 
@@ -20,7 +20,7 @@ from tests.spark.storages import ON_EVERY_STORAGE
 def test_deliveries_go_to_the_queues_that_subscriptions_name(queues):
     queues.create("A", "B")
     queues.publish(
-        7, a=("n < 4", A), b=("n > 2", B), also=("n = 3", A), f=("n = 1", FILES), none=("n = 0", None)
+        7, a=("n < 4", A), b=("n > 2", B), also=("n = 3", A), f=("n = 1", None), none=("n = 0", None)
     )
     report = queues.router().route(0, [queues.world.drop_json("a.jsonl", *numbered(6))], "q")
     assert (report.counts.deliveries, report.counts.queued, report.counts.refused) == (10, 8, 0)

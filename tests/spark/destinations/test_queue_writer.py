@@ -21,7 +21,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.plans import Plan, begun_batches
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job.job import CommitError
-from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.senders.patience import StoppingError
 from selectroute.spark.worker import task
 from selectroute.spark.worker.task import SplitReader
 from selectroute.storage import Location

@@ -76,7 +76,7 @@ class TaskKey(NamedTuple):
     batch: int
     task: int = 0
     plan: str = ""
-    """Digest of the plan of the batch; none for what an earlier release staged."""
+    """Digest of the plan of the batch."""
 
 
 class Progress(NamedTuple):

@@ -139,14 +139,14 @@ async def _replay_of(request: Request) -> Any:
 def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
     """Return how far a replay is as a sentence, whether to ask again, and the texts of the table."""
     batches, taken, letters = replay["batches"], replay["taken"], replay["letters"]
-    of_all = f"{taken:,} of {counted(letters, 'dead letter')}" if letters else counted(taken, "dead letter")
+    of_all = f"{taken:,} of {counted(letters, 'dead letter')}"
     if replay["state"] == "running":
         sentence = f"The job replays them, in batch {replay['batch']:,}. {of_all} taken before."
     elif replay["state"] == "waiting" and batches:
         sentence = f"{of_all} taken. The job goes on after its next batch."
     elif replay["state"] == "waiting":
-        sentence = "It waits for the job, which carries it out between two batches or at its next start."
-        sentence += f" It asks for {counted(letters, 'dead letter')}." if letters else ""
+        sentence = "It waits for the job, which carries it out between two batches or at its next start. "
+        sentence += f"It asks for {counted(letters, 'dead letter')}."
     elif not batches:
         sentence = "It is done: no dead letters were left."
     else:
@@ -157,7 +157,7 @@ def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
             f"again; {counted(sums['deliveries'], 'delivery', 'deliveries')}, and "
             f"{sums['refused']:,} refused."
         )
-        if letters and taken < letters:
+        if taken < letters:
             sentence += " The others had been taken by another replay, or their inputs are gone."
     return {
         "sentence": sentence,

@@ -24,8 +24,8 @@ from selectroute.spark.job.job import (
     Job,
     JobError,
 )
-from selectroute.spark.senders.patience import Waiting
-from selectroute.spark.senders.sender import patient, shown
+from selectroute.spark.senders.missing import shown
+from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.spark.sources.kafka.config import KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
@@ -195,10 +195,6 @@ class KafkaTopics:
     def topics(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         """Return `known`, waiting until the cluster answers. Raises `StoppingError`."""
         return self.patient(lambda: self.known(topics, refresh))
-
-    def patient_name(self) -> str:
-        """Return `name`, waiting until the cluster answers. Raises `StoppingError`."""
-        return self.patient(lambda: self.name)
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""

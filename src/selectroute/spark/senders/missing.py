@@ -6,12 +6,12 @@ Each delivery to them is a dead letter (see ``outgoing``); other deliveries are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from selectroute.index.destination import FILES, KAFKA, QUEUE
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import INPUT_TOPIC, UNKNOWN_TOPIC, Topic
@@ -24,13 +24,13 @@ _MOST: Final = 5
 
 class Missing(NamedTuple):
     """Destination to which nothing can be delivered: its name as ``queue:NAME``, the problem, the remedy, and
-    the reason of its dead letters, None if there are none.
+    the reason of its dead letters.
     """
 
     destination: str
     problem: str
     remedy: str
-    reason: str | None
+    reason: str
 
 
 class MissingDestinations:
@@ -57,7 +57,7 @@ class MissingDestinations:
             topics: the existing topics; None if the job has no Kafka cluster.
         """
         found: dict[str, set[Missing]] = {}
-        for kind in (KAFKA, QUEUE, FILES):
+        for kind in (KAFKA, QUEUE):
             to = destinations(snapshot, kind)
             names = () if to is None else to.names
             problems = {name: _problem(kind, name, queues, topics) for name in names}
@@ -88,8 +88,6 @@ class MissingDestinations:
 
     def _sentence(self, one: Missing, subscriptions: int) -> str:
         who = "1 subscription delivers" if subscriptions == 1 else f"{subscriptions:,} subscriptions deliver"
-        if one.reason is None:
-            return f"{who} to {one.destination}: {one.problem}; {one.remedy}"
         return (
             f"{who} to {one.destination}: {one.problem}. Its deliveries become dead letters "
             f"({one.reason}), and all others are made. {one.remedy}, then run `selectroute dead-letter "
@@ -99,14 +97,8 @@ class MissingDestinations:
 
 def _problem(
     kind: str, name: str, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
-) -> tuple[str, str, str | None] | None:
+) -> tuple[str, str, str] | None:
     """Return problem, remedy and reason of a destination to which nothing can be delivered."""
-    if kind == FILES:
-        return (
-            "an earlier release accepted this destination, but nothing was ever written to it",
-            "its deliveries are recorded under deliveries/; change it to none, queue:NAME or kafka:TOPIC",
-            None,
-        )
     if kind == QUEUE:
         if queues is None:
             return "the job has no database of queues", "Start it with --queues", UNKNOWN_QUEUE
@@ -121,3 +113,9 @@ def _problem(
         problem = "the job reads this topic, so each delivery would return endlessly"
         return problem, "Choose another destination", INPUT_TOPIC
     return None
+
+
+def shown(names: Collection[str]) -> str:
+    """Return a few names and the number of the others."""
+    more = len(names) - 3
+    return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")

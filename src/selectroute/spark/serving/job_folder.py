@@ -157,7 +157,7 @@ class JobFolder:
 
     def replayed(self, id: str) -> dict[str, Any]:
         """Return how far a request is: ``state``, which is waiting, running or done; ``letters`` that it asks
-        for, or None; ``taken`` of them so far; ``batch``, the one that is being made, or None; and
+        for; ``taken`` of them so far; ``batch``, the one that is being made, or None; and
         ``batches``, those that came of it, with their counts. Raises KeyError for an unknown request.
         """
         if not is_request_id(id):
@@ -170,7 +170,7 @@ class JobFolder:
         batches, taken = [], 0
         for batch in made:
             commit = commits.read(batch) or {}
-            counts = commits.counts(commit)
+            counts = commit["counts"]
             names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
             record = {"batch": batch, "revision": commit["revision"], "letters": commit[REPLAY]["letters"]}
             record["missing"] = [one["why"] for one in commit[REPLAY]["missing"]]

@@ -15,13 +15,14 @@ from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
 from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
+from tests.support.replays import make_request
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 

@@ -387,7 +387,7 @@ class OneLetter:
         return "made", expected
 
     def replayed(self, id):
-        return {"state": "waiting", "letters": None, "taken": 0, "batch": None, "batches": []}
+        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
 
     def audit(self):
         names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
