@@ -18,7 +18,6 @@ from selectroute.clauses import analysis
 from selectroute.clauses.analysis import check
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
-from selectroute.kafka import repeats
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
 from selectroute.selector.errors import KINDS
@@ -106,7 +105,6 @@ def formats() -> str:
         ("head of a registry", head._FORMAT.rpartition("-")[2], "`DATABASE.head`"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
         ("output folder", str(output_folder.FORMAT), "`_job.json`"),
-        ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
     ]
     return table(("format", "number", "is in"), rows)
 
