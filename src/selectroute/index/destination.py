@@ -1,7 +1,5 @@
 """Destinations of a subscription's deliveries besides ``deliveries/``, as texts in snapshots:
 ``queue:ORDERS``, ``kafka:cars``, ``kafka:cars?grouping=message``, NULL for no other.
-
-Earlier releases registered ``files:NAME``, which had no effect: stored ones are read, new ones rejected.
 """
 
 from __future__ import annotations
@@ -12,19 +10,11 @@ from types import MappingProxyType
 from typing import Final
 
 from selectroute.index.errors import DestinationError
-from selectroute.index.subscription import ID
 
-FILES: Final = "files"
 QUEUE: Final = "queue"
 KAFKA: Final = "kafka"
 NOWHERE: Final = "none"
-"""Kinds of destinations; `NOWHERE` has no name, `FILES` is only read."""
-
-FILES_REFUSED: Final = (
-    "deliveries are always recorded in files under deliveries/; another destination is queue:NAME or "
-    "kafka:TOPIC"
-)
-"""Error for a new destination of the kind `FILES`."""
+"""Kinds of destinations; `NOWHERE` has no name."""
 
 GROUPING_REFUSED: Final = "after a topic may follow ?grouping=delivery or ?grouping=message"
 """Error for a new destination of the kind `KAFKA` that has anything else after the topic."""
@@ -47,7 +37,7 @@ KAFKA_NAME: Final = (
 )
 """Name of a destination of the kind `KAFKA`: a topic, and after it the grouping of its own, if it has one."""
 
-NAMES: Final[Mapping[str, str]] = MappingProxyType({FILES: ID, QUEUE: QUEUE_NAME, KAFKA: KAFKA_NAME})
+NAMES: Final[Mapping[str, str]] = MappingProxyType({QUEUE: QUEUE_NAME, KAFKA: KAFKA_NAME})
 """Regular expression of the names of each kind that may be stored."""
 
 _TEXT: Final = re.compile("|".join(f"{kind}:(?:{name})" for kind, name in NAMES.items()))
@@ -80,8 +70,6 @@ def is_destination(text: str) -> bool:
 
 def check_destination(text: str) -> None:
     """Make sure that a new destination is valid. Raises `DestinationError`."""
-    if text.startswith(f"{FILES}:"):
-        raise DestinationError(FILES_REFUSED)
     if not is_destination(text):
         if text.startswith(f"{KAFKA}:") and "?" in text:
             raise DestinationError(f"{GROUPING_REFUSED}, not {text[:60]!r}")

@@ -24,7 +24,7 @@ import pyarrow.json
 
 from selectroute.arrays import tables as t
 from selectroute.index.build.build import COLUMNS
-from selectroute.index.destination import FILES, FILES_REFUSED, NOWHERE, destination_text, is_destination
+from selectroute.index.destination import NOWHERE, destination_text, is_destination
 from selectroute.index.errors import (
     MAX_REPORTED,
     BuildError,
@@ -297,8 +297,6 @@ def _destination_of(given: Any) -> str | None:
         return None
     if isinstance(given, dict):
         kind, name = given.get("kind"), given.get("name")
-        if kind == FILES and name is None:
-            raise RegistrationError(FILES_REFUSED)
         if kind in (None, NOWHERE) and name is None:
             return None
         if isinstance(kind, str) and isinstance(name, str):

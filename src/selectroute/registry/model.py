@@ -38,11 +38,9 @@ class Status(StrEnum):
 class Destination:
     """Destination of deliveries in addition to ``deliveries/``: none, a queue, or a Kafka topic, whose name
     may say how its records are grouped, ``cars?grouping=message``.
-
-    The kind ``files``, stored by earlier releases, is read and has no effect; new ones are refused.
     """
 
-    kind: Literal["none", "files", "queue", "kafka"] = "none"
+    kind: Literal["none", "queue", "kafka"] = "none"
     name: str | None = None
 
     @property

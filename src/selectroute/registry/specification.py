@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from selectroute.index.destination import (
-    FILES,
-    FILES_REFUSED,
     GROUPING_REFUSED,
     KAFKA,
     KAFKA_NAME,
@@ -198,8 +196,6 @@ def _check_destination(spec: SubscriptionSpec) -> None:
     if kind == "none":
         if name is not None:
             raise InvalidSpecError("/destination/name", "the destination none must not have a name")
-    elif kind == FILES:
-        raise InvalidSpecError("/destination/kind", FILES_REFUSED)
     elif kind == QUEUE:
         if name is None or not _QUEUE_NAME.fullmatch(name):
             raise InvalidSpecError("/destination/name", "a queue's name is 1 to 48 of A-Z a-z 0-9 . / _ %")

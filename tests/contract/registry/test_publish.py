@@ -15,7 +15,6 @@ import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import revisions, source_of
 from selectroute.registry import publisher as publish
-from selectroute.registry import specification
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
 from selectroute.registry.model import Destination, Status, SubscriptionSpec
@@ -427,21 +426,3 @@ def test_old_revisions_are_collected(registry, folder, monkeypatch):
         assert revisions(folder) == [5, 6]
         monkeypatch.undo()
         check(registry, publisher)
-
-
-def test_a_destination_of_files_that_an_earlier_release_stored_is_served_as_before(
-    registry, folder, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        patch.setattr(specification, "_check_destination", lambda _: None)
-        old = registry.register(SubscriptionSpec("a = 1", destination=Destination("files", "mine")), id="old")
-    with RegistryPublisher(registry, folder) as publisher:
-        check(registry, publisher)
-        assert registry.get("old") == old and registry.list().items == [old]
-        assert json.loads(next(iter(registry.export())))["destination"] == {"kind": "files", "name": "mine"}
-        registry.pause("old")
-        check(registry, publisher)
-        registry.resume("old")
-        check(registry, publisher)
-        assert publisher.snapshot.subscriptions["destination"].to_pylist()[-1] == "files:mine"
-    registry.verify()

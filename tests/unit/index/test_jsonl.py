@@ -23,7 +23,7 @@ ROWS = st.fixed_dictionaries(
         "from": REVISION,
         "to": REVISION,
         "destination": st.sampled_from(
-            [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "files", "name": "a"}]
+            [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}]
         ),
         "labels": st.none() | st.dictionaries(st.text(max_size=2), st.text(max_size=2), max_size=2),
         "name": TEXT,
@@ -145,13 +145,6 @@ def test_a_destination_that_cannot_be_is_named_with_its_line(given):
     lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
     with pytest.raises(RegistrationError, match='line 2: "destination" must be'):
         read_subscriptions(lines)
-
-
-@pytest.mark.parametrize("given", [{"kind": "files", "name": "a"}, {"kind": "files"}])
-def test_a_destination_that_does_nothing_is_refused_with_what_there_is_instead(given):
-    lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
-    with pytest.raises(RegistrationError, match=r"line 2: .*under deliveries/; .* queue:NAME or kafka:TOPIC"):
-        build_from_lines(lines)
 
 
 def test_blocks_follow_each_other(monkeypatch):

@@ -50,8 +50,8 @@ def test_the_type_of_a_selector_follows_from_it(spec, seltype):
         (SubscriptionSpec(labels={"a=b": "x"}), "/labels/a=b"),
         (SubscriptionSpec(labels={"a": "\x7f"}), "/labels/a"),
         (SubscriptionSpec(destination=Destination("none", "x")), "/destination/name"),
-        (SubscriptionSpec(destination=Destination("files")), "/destination/kind"),
-        (SubscriptionSpec(destination=Destination("files", "out")), "/destination/kind"),
+        (SubscriptionSpec(destination=Destination("mail")), "/destination/kind"),
+        (SubscriptionSpec(destination=Destination("mail", "out")), "/destination/kind"),
         (SubscriptionSpec(destination=Destination("kafka", "a b")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("kafka", "..")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("kafka", "..?grouping=message")), "/destination/name"),
@@ -80,13 +80,6 @@ def test_a_topic_may_have_a_grouping_and_nothing_else():
             checked(SubscriptionSpec(destination=Destination("kafka", name)))
 
 
-def test_a_destination_of_files_is_refused_with_what_there_is_instead():
-    with pytest.raises(
-        InvalidSpecError, match=r"recorded in files under deliveries/.*queue:NAME or kafka:TOPIC"
-    ):
-        checked(SubscriptionSpec(destination=Destination("files", "out")))
-
-
 @pytest.mark.parametrize("limits", [sr.Limits(), sr.Limits(length=100)])
 def test_a_selector_is_checked_within_the_limits(limits):
     text = "a = '" + "x" * 200 + "'"
@@ -108,10 +101,10 @@ def test_a_selector_is_checked_within_the_limits(limits):
         ({"selector": []}, "/selector"),
         ({"labels": []}, "/labels"),
         ({"labels": {"a": 1}}, "/labels/a"),
-        ({"destination": "files"}, "/destination"),
+        ({"destination": "queue"}, "/destination"),
         ({"destination": {"kind": 1}}, "/destination/kind"),
-        ({"destination": {"kind": "files", "name": 1}}, "/destination/name"),
-        ({"destination": {"kind": "files", "path": "/etc"}}, "/destination/path"),
+        ({"destination": {"kind": "queue", "name": 1}}, "/destination/name"),
+        ({"destination": {"kind": "queue", "path": "/etc"}}, "/destination/path"),
     ],
 )
 def test_data_of_another_form_is_named(data, pointer):

@@ -58,18 +58,18 @@ async def listed(request: Request) -> Response:
     """Show the dead letters of a job that the filters in the URL find: those that are left, or all."""
     job, given = request.path_params["job"], request.query_params
     asked = _asked(given)
-    for name in (*_NUMBERS, "skip"):
+    for name in _NUMBERS:
         _number(name, given.get(name), HTTPStatus.BAD_REQUEST)
     is_all = bool(given.get("all"))
     params: dict[str, Any] = {**asked, "left": "" if is_all else "true", "limit": _ON_A_PAGE}
-    params |= {name: given.get(name) for name in ("cursor", "skip")}
+    params["cursor"] = given.get("cursor")
     found = (await api_of(request).call("GET", f"{_of(job)}/dead-letters", params=params)).data
     data = {
         "job": job,
         "asked": asked,
         "all": is_all,
         "filtered": any(asked.values()),
-        "continued": bool(given.get("cursor") or given.get("skip")),
+        "continued": bool(given.get("cursor")),
         "next_cursor": found["next_cursor"],
         "letters": [_shown(one) for one in found["items"]],
     }

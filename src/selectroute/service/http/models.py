@@ -19,7 +19,6 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -94,11 +93,7 @@ class DestinationBody(Strict):
     ``?grouping=message`` or ``?grouping=delivery``: one record for each message, or for each delivery.
     """
 
-    # `files` is undocumented; the registry refuses it and names the alternative.
-    kind: Annotated[
-        Literal["none", "files", "queue", "kafka"],
-        WithJsonSchema({"type": "string", "enum": ["none", "queue", "kafka"]}),
-    ] = "none"
+    kind: Literal["none", "queue", "kafka"] = "none"
     name: StrictStr | None = None
 
 

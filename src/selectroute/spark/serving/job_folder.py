@@ -71,7 +71,6 @@ class JobFolder:
     def letters(
         self,
         wanted: Mapping[str, Sequence[Any]],
-        skip: int,
         limit: int,
         *,
         left_only: bool = False,
@@ -94,10 +93,7 @@ class JobFolder:
             left_only=left_only,
             asked=open_requests(self._output) if unasked_only else (),
         )
-        return [
-            {**asdict(one), "place": f"{place.batch}.{place.row}"}
-            for place, one in islice(found, skip, skip + limit)
-        ]
+        return [{**asdict(one), "place": f"{place.batch}.{place.row}"} for place, one in islice(found, limit)]
 
     def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[Left]:
         """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how

