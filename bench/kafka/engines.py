@@ -182,15 +182,8 @@ class FanOutEngine(SparkEngine):
         cluster = KafkaCluster(self.streamed.broker.address)
         binding = kafka_binding(["weight:int"])
         read = KafkaInput(cluster, (topic,), binding=binding, max_offsets=BATCH)
-        delivery = "exactly-once" if self.transactional else "at-least-once"
         grouping = "message" if self.by_message else "delivery"
-        return Job.of(
-            read,
-            self.streamed.snapshots,
-            folder / "output",
-            kafka_delivery=delivery,
-            kafka_grouping=grouping,
-        )
+        return Job.of(read, self.streamed.snapshots, folder / "output", kafka_grouping=grouping)
 
     def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
         """See `KafkaEngine`."""
@@ -208,13 +201,6 @@ class FanOutEngine(SparkEngine):
             fan.wait()
 
         return SparkQuery(fan.query, fan.wait, stop, done)
-
-
-class AtLeastOnceEngine(FanOutEngine):
-    """`start_fanout`, without transactions."""
-
-    name = "fan-out-at-least-once"
-    transactional = False
 
 
 class ByMessageEngine(FanOutEngine):
@@ -293,5 +279,5 @@ def makers(spark: SparkSession, streamed: Streamed) -> Mapping[str, Callable[[in
     """Return how to make each engine for a number of messages."""
     return {
         one.name: lambda count, one=one: one(spark, streamed, count)  # type: ignore[misc]
-        for one in (FanOutEngine, AtLeastOnceEngine, ByMessageEngine, NoOpEngine)
+        for one in (FanOutEngine, ByMessageEngine, NoOpEngine)
     }

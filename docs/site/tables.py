@@ -19,7 +19,6 @@ from selectroute.clauses.analysis import check
 from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
-from selectroute.kafka import repeats
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
 from selectroute.selector.dialect import DIALECTS
@@ -111,11 +110,7 @@ def formats() -> str:
         ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
-        *(
-            (f"output folder with {name.capitalize()} tables", str(number), "`_job.json`")
-            for name, number in output_folder._FORMATS.items()
-        ),
-        ("state of a `Deduplicator`", str(repeats._FORMAT), "the text that it returns"),
+        ("output folder", str(output_folder.FORMAT), "`_job.json`"),
     ]
     return table(("format", "number", "is in"), rows)
 

@@ -39,7 +39,6 @@ RUN_BY = {
     ("python", "spark"): "test_python_of_spark_runs",
     ("python", "kafka"): "test_the_tutorial_of_kafka_delivers_as_its_page_shows",
     ("python", "delta"): "test_the_example_of_delta_tables_runs",
-    ("python", "consumer"): "test_a_consumer_drops_repeats_as_its_page_shows",
     ("shell", ""): "test_shell_commands_run",
     ("shell", "kafka"): "test_the_tutorial_of_kafka_delivers_as_its_page_shows, test_commands.py",
     ("shell", "delta"): "test_the_example_of_delta_tables_runs",
@@ -71,7 +70,6 @@ GENERATED = {
 OF_ONE_PAGE = {
     ("python", "kafka"): ["docs/tutorials/kafka-to-kafka.md"],
     ("python", "delta"): ["docs/how-to/delta-tables.md"],
-    ("python", "consumer"): ["docs/how-to/kafka.md"],
     ("shell", "kafka"): ["docs/how-to/run-a-job.md", "docs/tutorials/kafka-to-kafka.md"],
     ("shell", "delta"): ["docs/how-to/delta-tables.md"],
     ("shell", "s3"): ["docs/how-to/object-stores.md"],
@@ -466,27 +464,6 @@ def test_a_snapshot_folder_has_the_files_shown(tmp_path):
 def _pattern(name):
     """A pattern for the names that a name with `<parts>` stands for."""
     return r"[\w-]+".join(map(re.escape, re.split(r"<\w+>", name)))
-
-
-def test_a_consumer_drops_repeats_as_its_page_shows():
-    from types import SimpleNamespace
-
-    from selectroute.kafka import Deduplicator
-
-    def record(number):
-        headers = [("selectroute-batch", f"job/7/0/{number}".encode())]
-        return SimpleNamespace(topic="cars", partition=0, headers=headers, number=number)
-
-    before = Deduplicator()
-    assert before.is_first("cars", 0, b"job/7/0/0")
-    worked = []
-    names = {
-        "topic": "cars", "partition": 0, "stored_state": before.state("cars", 0), "consumer": None,
-        "polled": lambda consumer: [record(number) for number in (0, 1, 1, 2)],
-        "work": lambda record: worked.append(record.number),
-    }  # fmt: skip
-    exec(compile(_line(DOCS / "how-to/kafka.md", "python", "consumer"), "kafka.md", "exec"), names)
-    assert worked == [1, 2]
 
 
 def test_the_table_of_dialects_has_every_field():

@@ -7,11 +7,6 @@ import pyarrow.parquet as pq
 
 from selectroute.storage import Location
 
-DELIVERY_LIST = pa.list_(
-    pa.struct([("destination", pa.string()), ("subscription", pa.string()), ("partition", pa.int32())])
-)
-"""Deliveries of a message that an earlier release staged."""
-
 
 def republished(world, sink, change):
     """Change what batch 0 has published in a sink by a function of its table, and forget the digests."""

@@ -47,9 +47,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in this file, or None if the file does not exist.
-
-    A file of an earlier release, or of Spark, has no seal and is not checked.
+    """Return the sealed JSON object in this file, or None if the file does not exist.
 
     Raises:
         DamagedFileError: the file is not a JSON object, or does not match its seal.

@@ -14,12 +14,13 @@ _SEAL = "seal"
 
 def sealed(content: Mapping[str, Any]) -> str:
     """Return the text of an object, with its seal first."""
-    return json.dumps({_SEAL: _digest(content), **content}, indent=1) + "\n"
+    digest = hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()
+    return json.dumps({_SEAL: digest, **content}, indent=1) + "\n"
 
 
 def unsealed(data: bytes) -> dict[str, Any]:
-    """Return the object of a sealed text. A text of an earlier release, or of Spark, has no seal and is not
-    checked. Raises ValueError for text that is not a JSON object, or does not match its seal.
+    """Return the object of a sealed text. Raises ValueError for text that is not a JSON object, or does not
+    match its seal.
     """
     try:
         content = json.loads(data)
@@ -27,15 +28,7 @@ def unsealed(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
-    first = next(iter(content.items()), ("", None))
-    if content.pop(_SEAL, None) is not None:
-        if data != sealed(content).encode():
-            raise ValueError("the seal does not match the content")
-    elif isinstance(first[1], str) and len(first[1]) == len(_digest({})):
-        # Only a seal is first and of this length: a bit of its name has flipped.
-        raise ValueError("the name of the seal has changed")
+    content.pop(_SEAL, None)
+    if data != sealed(content).encode():
+        raise ValueError("the seal does not match the content")
     return content
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()

@@ -1,31 +1,25 @@
 """Kafka records as messages, and deliveries as Kafka records, without Spark or a Kafka client.
 
 `binding` maps record headers and fields of JSON bodies to properties; `record` converts a record to a message
-by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries, and
-`deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof). `batches` reads and
-writes whole record batches, without an object for each record. `schemas` reads bodies that were written with
-a schema registry. `client` connects to a cluster: it reads ranges of offsets, and writes in transactions with
-commit tokens.
+by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries. `batches`
+reads and writes whole record batches, without an object for each record. `schemas` reads bodies that were
+written with a schema registry. `client` connects to a cluster: it reads ranges of offsets, and writes in
+transactions with commit tokens.
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.headers import DeliveryError, Place, delivery_id
+from selectroute.kafka.headers import delivery_id
 from selectroute.kafka.record import Record, message_of
-from selectroute.kafka.repeats import Deduplicator, deduplicate
 from selectroute.kafka.schemas.registry import SchemaRegistry, SchemaSettingsError
 
 __all__ = [
-    "Deduplicator",
-    "DeliveryError",
     "KafkaBinding",
     "KafkaBindingError",
-    "Place",
     "Record",
     "RecordError",
     "SchemaRegistry",
     "SchemaSettingsError",
-    "deduplicate",
     "delivery_id",
     "message_of",
 ]

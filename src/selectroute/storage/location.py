@@ -140,8 +140,6 @@ class Location:
     def read_json(self) -> dict[str, Any] | None:
         """Return the sealed JSON object in the file; None if there is no file.
 
-        A file of an earlier release, or of Spark, has no seal and is not checked.
-
         Raises:
             DamagedFileError: the file is not a JSON object, or does not match its seal.
         """

@@ -217,7 +217,7 @@ def test_nothing_of_what_is_refused_is_stored(registry):
         (SubscriptionSpec("a ="), sr.InvalidSelectorError),
         (SubscriptionSpec("a = 1", topic="a/b+"), InvalidTopicFilterError),
         (SubscriptionSpec("a = 1", dialect="sql"), InvalidSpecError),
-        (SubscriptionSpec(destination=Destination("files", "x")), InvalidSpecError),
+        (SubscriptionSpec(destination=Destination("mail", "x")), InvalidSpecError),
     ]
     for spec, error in bad:
         with pytest.raises(error):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -185,20 +184,6 @@ def test_files_that_are_gone_or_changed_are_named_and_the_rest_is_delivered(worl
     ]
     assert {place[1] for place in delivered(world) if place[0] == -1} == {"3.jsonl"}
     assert run.backfill() == [], "what is gone is not asked for again"
-
-
-def test_files_of_a_batch_of_an_earlier_release_are_asked_of_the_checkpoint(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    path = world.output / "_commits" / "1.json"
-    commit = json.loads(path.read_text())
-    del commit["inputs"]["sizes"], commit["seal"]
-    path.write_text(json.dumps(commit))
-    log.resume("red")
-    (report,) = run.backfill()
-    assert report.missing[0].startswith("the inputs of batch 1 are no longer known: Spark's checkpoint")
 
 
 @ON_EVERY_STORAGE

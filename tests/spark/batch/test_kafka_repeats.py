@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from selectroute.durable import disk
-from selectroute.kafka import deduplicate
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sinks.schemas import SINKS
 from tests.spark.kafka_world import cars, headers_of
@@ -63,22 +62,6 @@ def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe):
     assert (report.counts.sent, report.counts.refused) == (5, 9)
     assert len(pipe.broker.records(small)) == 5
     assert audit(pipe.world.output).findings == []
-
-
-def test_at_least_once_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe):
-    out = pipe.broker.create(pipe.name + "-out", 3)
-    pipe.publish(1, all=("weight >= 0", out))
-    pipe.broker.produce(pipe.name, cars(12))
-    pipe.run_killed(kafka_delivery="at-least-once")
-    pipe.broker.widen(out, 7)
-    pipe.run(kafka_delivery="at-least-once")
-    copies: dict[str, list[tuple[int, object]]] = {}
-    for record in pipe.broker.records(out):
-        own = headers_of(record)
-        copies.setdefault(own["selectroute-delivery-id"], []).append((record.partition(), own, record.key()))
-    assert len(copies) == 12
-    assert all(len(found) == 2 and found[0] == found[1] for found in copies.values())
-    assert len(list(deduplicate(pipe.broker.records(out)))) == 12
 
 
 def sent(pipe, topic):
@@ -166,9 +149,9 @@ def test_a_backfill_goes_on_without_a_topic_that_was_deleted(pipe):
     source.wait()
     commit = disk.read_json(pipe.world.output / "_commits" / "0.json")
     pipe.broker.delete(other)
-    (found,) = source._source.reread([commit], pipe.job().checkpoint)
+    (found,) = source._source.reread([commit])
     assert {one.topic for one in found.inputs} == {pipe.name} and len(found.inputs) == 3
     assert len(found.gone) == 3 and all(one.startswith(other) for one in found.gone)
     pipe.broker.create(other, 3)
-    (again,) = source._source.reread([commit], pipe.job().checkpoint)
+    (again,) = source._source.reread([commit])
     assert again.gone == found.gone, "a topic made anew has other records"

@@ -45,10 +45,10 @@ def noted(tmp_path, pins):
 
 
 def test_decisions_of_tasks_are_removed_with_the_plan_and_by_another_plan(pins, tmp_path):
-    plan = Plan(3, 1, "digest", {"tasks": 1}, {})
+    plan = Plan(3, 1, "digest", {"tasks": 1}, {}, {})
     write_plan(pins, plan)
     assert noted(tmp_path, pins) is not None and (tmp_path / "pins" / "3.schemas").is_dir()
-    write_plan(pins, Plan(3, 2, "other", {"tasks": 1}, {}))
+    write_plan(pins, Plan(3, 2, "other", {"tasks": 1}, {}, {}))
     assert not (tmp_path / "pins" / "3.schemas").exists()
     assert noted(tmp_path, pins) is not None
     digests = Location.of(str(digests_of(pins, 3)))
@@ -63,10 +63,10 @@ def test_in_remote_storage_the_plan_of_another_process_is_not_replaced(tmp_path)
     first, second = (owned(Location(Remote(), str(tmp_path)), "pins") for _ in range(2))
     begin(first)
     begin(second)  # neither sees the other's plan
-    write_plan(first / "pins", Plan(3, 1, "digest", {"tasks": 1}, {}))
+    write_plan(first / "pins", Plan(3, 1, "digest", {"tasks": 1}, {}, {}))
     with pytest.raises(FileExistsError):
-        write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 2}, {}))
+        write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 2}, {}, {}))
     pinned = Pin(3, 1, "digest")
-    assert written_plan(second / "pins", pinned) == Plan(3, 1, "digest", {"tasks": 1}, {})
-    write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 3}, {}))
+    assert written_plan(second / "pins", pinned) == Plan(3, 1, "digest", {"tasks": 1}, {}, {})
+    write_plan(second / "pins", Plan(3, 1, "digest", {"tasks": 3}, {}, {}))
     assert written_plan(second / "pins", pinned).input == {"tasks": 3}, "one that is known can be replaced"

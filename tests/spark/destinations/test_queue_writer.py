@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,10 +18,10 @@ from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.plans import Plan, begun_batches
+from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job.job import CommitError
-from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.senders.patience import StoppingError
 from selectroute.spark.worker import task
 from selectroute.spark.worker.task import SplitReader
 from selectroute.storage import Location
@@ -311,21 +311,6 @@ def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, m
     plan.put(written)
     sqlite.router().route(0, [path], "q")
     assert sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(4))
-
-
-def test_a_plan_of_an_earlier_release_gets_the_queues_and_keeps_its_digest():
-    content = {
-        "batch": 3,
-        "revision": 7,
-        "digest": "d",
-        "input": {"tasks": 2},
-        "topics": {"t": [9, 2, False]},
-    }
-    plan = Plan.from_json(content)
-    assert (plan.queues, plan.to_json()) == (None, content)
-    with_queues = replace(plan, queues={"A": 5})
-    assert with_queues.sha256 == plan.sha256
-    assert Plan.from_json(with_queues.to_json()) == with_queues
 
 
 @ON_EVERY_STORAGE

@@ -34,11 +34,12 @@ from selectroute.spark import (
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.outcomes import deliveries_of
 from selectroute.spark.job.checkpoint import repair
-from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
+from selectroute.spark.replay.request import ReplayFilterSpec, replays_of
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from tests.spark.queue_world import A
 from tests.spark.storages import ON_EVERY_STORAGE
+from tests.support.replays import make_request
 
 # The workers of Spark do not have the tests on their path: what they need of this module travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -65,7 +65,7 @@ def test_the_same_job_may_start_again(ready):
 def test_the_binding_of_records_is_noted_and_may_change_at_a_later_start(ready):
     seen = JobFolder(ready.output)
     claimed(ready)
-    assert seen.binding() is None, "of an earlier release, or not of Kafka"
+    assert seen.binding() is None, "not of Kafka"
     folder = OutputFolder(ready.job())
     for texts in (["a:long=$.a"], ["b"]):
         folder.claim()

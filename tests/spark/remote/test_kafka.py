@@ -17,7 +17,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.batch import revisions
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.storage import Location
 from tests.crash.programs.command import wait_until
 from tests.crash.programs.streams.object_store import kill
@@ -25,6 +25,7 @@ from tests.spark.kafka_world import cars, headers_of
 from tests.spark.stream.test_application import command
 from tests.support.components import KAFKA
 from tests.support.remote_world import for_workers
+from tests.support.replays import make_request
 from tests.support.servers.faulty_proxy import (
     answers_between_commits,
     between_commits,

@@ -13,12 +13,13 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of, waiting
+from selectroute.spark.replay.request import ReplayFilterSpec, replays_of, waiting
 from selectroute.storage import Location
 from tests.spark.batch.test_router import crash
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
+from tests.support.replays import make_request
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pyarrow as pa
@@ -131,19 +130,6 @@ def test_many_refused_deliveries_are_written_in_slices(world, monkeypatch):
     report = world.router().route(0, [world.drop_json("a.jsonl", *[RED, "{", HEAVY] * 10)], "q")
     assert report.counts.refused == 60 and len(refused(world)) == 60
     check_accounting(world, report.counts)
-
-
-def test_commits_from_before_there_were_refused_deliveries_are_read(world):
-    publish(world)
-    paths = drop(world)
-    first = world.router().route(0, paths, "q")
-    commit = world.output / "_commits" / "0.json"
-    record = json.loads(commit.read_text())
-    del record["counts"]["refused"], record["seal"]
-    commit.write_text(json.dumps(record))
-    again = world.router().route(0, paths, "q")
-    assert again.skipped and again.counts.refused == 0 and again.counts.messages == first.counts.messages
-    assert [line["refused"] for line in world.accounting()] == [0]
 
 
 def run(spark, world):

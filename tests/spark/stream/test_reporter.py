@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry.errors import NotFoundError
 from selectroute.registry.reports.reports import MAX_CHARACTERS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.http.models import ReportsBody
@@ -106,25 +105,6 @@ def test_at_the_end_a_slow_registry_is_waited_for_for_some_seconds(reporter):
         reporter.note(batch(number))
     reporter.finish(registry, "q", "ended")
     assert [len(one[1]) for one in registry.said] == [40, 40, 0]
-
-
-def test_at_the_end_a_service_that_takes_no_reports_is_not_asked_again(reporter):
-    registry = Registry()
-    registry.error = NotFoundError("there is no such path")
-    for number in range(100):
-        reporter.note(batch(number))
-    reporter.finish(registry, "q", "ended")
-    registry.error = AssertionError("asked again")
-    reporter.finish(registry, "q", "ended")
-
-
-def test_a_service_that_takes_no_reports_is_asked_once(reporter):
-    registry = Registry()
-    registry.error = NotFoundError("there is no such path")
-    reporter.send(registry, "q")
-    registry.error = AssertionError("asked again")
-    reporter.note(batch(1))
-    reporter.send(registry, "q", at_once=True)
 
 
 def test_a_service_accepts_every_summary():

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import selectroute as sr
-from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import MAX_SAMPLED
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.selector.errors import SelectRouteError
@@ -79,13 +78,7 @@ def test_what_cannot_be_read_is_left_out(error):
     assert registry.said == []
 
 
-def test_a_service_that_takes_no_samples_is_asked_once_and_other_errors_are_raised():
-    made, _, _ = sampler([RED])
-    old = Registry(NotFoundError("no such call"))
-    for _ in range(2):
-        made.note("one")
-        made.send(old, "q", at_once=True)
-    assert len(old.said) == 1
+def test_errors_of_the_registry_are_raised():
     made, _, _ = sampler([RED])
     made.note("one")
     with pytest.raises(SelectRouteError, match="away"):

@@ -64,7 +64,7 @@ def files(world, sink="deliveries"):
 def restarted(world, **options):
     """Start the job again; return the sentences about repairs."""
     job = world.job(**options)
-    return Commits(job.output, None, tables_of(job)).prepare()
+    return Commits(job.output, tables_of(job)).prepare()
 
 
 # ---- what is in them

@@ -18,7 +18,7 @@ ENGINES = {
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
     "no-op", "fan-out",
-    "fan-out-at-least-once", "fan-out-by-message", "relay", "relay-transactional", "kafka-streams", "flink",
+    "fan-out-by-message", "relay", "relay-transactional", "kafka-streams", "flink",
     "load", "open", "match", "stream",
     "parquet-minute", "delta-minute", "parquet-hour", "delta-hour",
     "queue", "queue-of-properties", *(name for engines in QUEUES.values() for name in engines),

@@ -42,15 +42,8 @@ def test_every_truncation_is_named(path):
             disk.read_json(path)
 
 
-def test_files_of_an_earlier_release_and_of_spark_have_no_seal(path):
-    path.write_text('{"id":"f0a7c0d4-59f6-4fb5-8e44-6be2a6e1f10c"}')
-    assert disk.read_json(path) == {"id": "f0a7c0d4-59f6-4fb5-8e44-6be2a6e1f10c"}
-    path.write_text(json.dumps(CONTENT, indent=1) + "\n")
-    assert disk.read_json(path) == CONTENT
-
-
-@pytest.mark.parametrize("text", ["[]", "7", "[" * 100_000, ""])
-def test_what_is_no_object_is_named(path, text):
+@pytest.mark.parametrize("text", ["[]", "7", "[" * 100_000, "", "{}", json.dumps(CONTENT, indent=1) + "\n"])
+def test_what_is_no_sealed_object_is_named(path, text):
     path.write_text(text)
     with pytest.raises(DamagedFileError):
         disk.read_json(path)

@@ -59,13 +59,6 @@ class Missing(StrEnum):
     fail = "fail"
 
 
-class KafkaDelivery(StrEnum):
-    """Guarantee of deliveries to Kafka."""
-
-    exactly_once = "exactly-once"
-    at_least_once = "at-least-once"
-
-
 class KafkaGrouping(StrEnum):
     """Records of Kafka that deliveries become."""
 
@@ -338,15 +331,6 @@ WaitOption = Annotated[
         callback=_number,
     ),
 ]
-DeliveryOption = Annotated[
-    KafkaDelivery,
-    _option(
-        "kafka-delivery",
-        "Deliveries to topics: in transactions, for consumers with isolation.level=read_committed, or "
-        "without transactions.",
-        _OUTPUT,
-    ),
-]
 GroupingOption = Annotated[
     KafkaGrouping,
     _option(
@@ -481,7 +465,6 @@ def run(
     queues: QueuesOption = "",
     missing_destinations: MissingOption = Missing.dead_letter,
     destination_wait: WaitOption = 30.0,
-    kafka_delivery: DeliveryOption = KafkaDelivery.exactly_once,
     kafka_grouping: GroupingOption = KafkaGrouping.delivery,
     table_format: TableFormatOption = None,
     compact_every: CompactOption = 50,
@@ -646,7 +629,6 @@ class _JobOptions:
     log: _JobLog
     missing_destinations: Missing = Missing.dead_letter
     destination_wait: float = 0.0
-    kafka_delivery: KafkaDelivery = KafkaDelivery.exactly_once
     kafka_grouping: KafkaGrouping = KafkaGrouping.delivery
     compact_every: int = 50
     table_retention: int = 24
@@ -748,7 +730,6 @@ class _JobOptions:
             kafka=cluster,
             missing_destinations=self.missing_destinations.value,
             destination_wait=self.destination_wait,
-            kafka_delivery=self.kafka_delivery.value,
             kafka_grouping=self.kafka_grouping.value,
             binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
             table_format=None if self.table_format is None else self.table_format.value,

@@ -179,8 +179,8 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
 def _gone(name: str) -> TokenTopicError:
     return TokenTopicError(
         f"the topic {name} with the job's commit tokens is gone, so it is not known what of its last "
-        "batch was sent: restore the topic, or start once with --kafka-delivery at-least-once, which "
-        "may send this batch twice"
+        "batch was sent: restore the topic, or choose a new output folder and checkpoint, with which the job "
+        "delivers what it reads again"
     )
 
 

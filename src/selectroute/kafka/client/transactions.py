@@ -43,18 +43,18 @@ Batches: TypeAlias = Mapping[Partition, Sequence[memoryview]]
 
 
 class Transactions:
-    """Producer with a transactional id; without one, an idempotent producer without transactions.
+    """Producer with a transactional id.
 
     Args:
         wire: the connections.
-        transactional_id: id of the producer; None to produce without transactions.
+        transactional_id: id of the producer.
         seconds: how long a transaction may stay open before the broker aborts it.
 
     Every call raises `KafkaClientError`; after one, only `begin` and `abort` may follow. `FencedError` means
     that another producer of this id has begun.
     """
 
-    def __init__(self, wire: Wire, transactional_id: str | None, seconds: float = 60.0) -> None:
+    def __init__(self, wire: Wire, transactional_id: str, seconds: float = 60.0) -> None:
         self._wire = wire
         self.transactional_id = transactional_id
         self._seconds = seconds
@@ -100,9 +100,9 @@ class Transactions:
         self.flush()
         if not batches:
             return
-        if self.transactional_id is not None and not self._wire.is_new_protocol:
+        if not self._wire.is_new_protocol:
             self._add(batches.keys() - self._partitions)
-        self._has_begun = self.transactional_id is not None
+        self._has_begun = True
         self._partitions |= batches.keys()
         self._left = {partition: list(of_partition) for partition, of_partition in batches.items()}
         self._sent = self._send(time.monotonic() + self._wire.delivery_seconds)
@@ -134,7 +134,7 @@ class Transactions:
     def _becomes(self, answer: Any) -> None:
         """Take the producer of an answer; one with a new epoch counts its records anew."""
         before = self.producer
-        self.producer = Producer(answer.producer_id, answer.producer_epoch, self.transactional_id is not None)
+        self.producer = Producer(answer.producer_id, answer.producer_epoch, is_transactional=True)
         if before != self.producer:
             self._sequences.clear()
 
@@ -193,9 +193,9 @@ class Transactions:
         for (topic, number), data in batches:
             part = topic_of.PartitionProduceData(index=number, records=data)
             of_topics.setdefault(topic, []).append(part)
-        is_new = self.transactional_id is not None and self._wire.is_new_protocol
         return ProduceRequest(
-            max_version=12 if is_new else 11,  # from 12 on a request adds its partitions to the transaction
+            # From 12 on a request adds its partitions to the transaction.
+            max_version=12 if self._wire.is_new_protocol else 11,
             transactional_id=self.transactional_id,
             acks=_ALL_REPLICAS,
             timeout_ms=int(min(self._wire.request_seconds, self._wire.delivery_seconds) * 1_000),
@@ -242,12 +242,9 @@ class Transactions:
         deadline = time.monotonic() + self._wire.seconds
         topic: str | None
         while True:
-            if self.transactional_id is None:
-                node: int | None = None
-            else:
-                node = self._coordinator = self._coordinator or self._wire.coordinator(self.transactional_id)
+            self._coordinator = self._coordinator or self._wire.coordinator(self.transactional_id)
             try:
-                answer = self._wire.ask(request, node)
+                answer = self._wire.ask(request, self._coordinator)
                 code, topic = _worst(answer)
                 problem = codes.for_code(code).__name__
             except UnreachableError as error:

@@ -58,18 +58,18 @@ async def listed(request: Request) -> Response:
     """Show the dead letters of a job that the filters in the URL find: those that are left, or all."""
     job, given = request.path_params["job"], request.query_params
     asked = _asked(given)
-    for name in (*_NUMBERS, "skip"):
+    for name in _NUMBERS:
         _number(name, given.get(name), HTTPStatus.BAD_REQUEST)
     is_all = bool(given.get("all"))
     params: dict[str, Any] = {**asked, "left": "" if is_all else "true", "limit": _ON_A_PAGE}
-    params |= {name: given.get(name) for name in ("cursor", "skip")}
+    params["cursor"] = given.get("cursor")
     found = (await api_of(request).call("GET", f"{_of(job)}/dead-letters", params=params)).data
     data = {
         "job": job,
         "asked": asked,
         "all": is_all,
         "filtered": any(asked.values()),
-        "continued": bool(given.get("cursor") or given.get("skip")),
+        "continued": bool(given.get("cursor")),
         "next_cursor": found["next_cursor"],
         "letters": [_shown(one) for one in found["items"]],
     }
@@ -139,14 +139,14 @@ async def _replay_of(request: Request) -> Any:
 def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
     """Return how far a replay is as a sentence, whether to ask again, and the texts of the table."""
     batches, taken, letters = replay["batches"], replay["taken"], replay["letters"]
-    of_all = f"{taken:,} of {counted(letters, 'dead letter')}" if letters else counted(taken, "dead letter")
+    of_all = f"{taken:,} of {counted(letters, 'dead letter')}"
     if replay["state"] == "running":
         sentence = f"The job replays them, in batch {replay['batch']:,}. {of_all} taken before."
     elif replay["state"] == "waiting" and batches:
         sentence = f"{of_all} taken. The job goes on after its next batch."
     elif replay["state"] == "waiting":
-        sentence = "It waits for the job, which carries it out between two batches or at its next start."
-        sentence += f" It asks for {counted(letters, 'dead letter')}." if letters else ""
+        sentence = "It waits for the job, which carries it out between two batches or at its next start. "
+        sentence += f"It asks for {counted(letters, 'dead letter')}."
     elif not batches:
         sentence = "It is done: no dead letters were left."
     else:
@@ -157,7 +157,7 @@ def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
             f"again; {counted(sums['deliveries'], 'delivery', 'deliveries')}, and "
             f"{sums['refused']:,} refused."
         )
-        if letters and taken < letters:
+        if taken < letters:
             sentence += " The others had been taken by another replay, or their inputs are gone."
     return {
         "sentence": sentence,

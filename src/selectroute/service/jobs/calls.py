@@ -127,10 +127,6 @@ async def dead_letters(
     cursor: Annotated[
         str | None, Query(max_length=40, description="The next_cursor of the page before.")
     ] = None,
-    skip: Annotated[
-        int,
-        Query(ge=0, lt=2**31, description="Letters to leave out; a cursor is exact, and this is not."),
-    ] = 0,
 ) -> Response:
     """Return dead letters of a job, those of the newest commit first, replayed or not. Needs a token for all
     topics.
@@ -143,7 +139,7 @@ async def dead_letters(
 
     def read() -> dict[str, Any]:
         try:
-            found = folder.letters(wanted, skip, limit + 1, left_only=left, after=cursor)
+            found = folder.letters(wanted, limit + 1, left_only=left, after=cursor)
         except ValueError:
             if cursor is None:
                 raise
@@ -197,7 +193,7 @@ async def raw_bytes(
     wanted = {"batches": [batch], "sources": [source], "partitions": [partition]}
     given = {"offsets": offset, "stages": stage, "reasons": reason, "subscriptions": subscription}
     wanted |= {name: [value] for name, value in given.items() if value is not None}
-    found = await _off(service.reading_jobs, folder.letters, wanted, 0, 1)
+    found = await _off(service.reading_jobs, folder.letters, wanted, 1)
     if not found:
         raise ProblemError("not-found", "the job has no such dead letter")
     data = found[0]["raw" if part == "value" else "key"]
@@ -240,7 +236,7 @@ def _previewed(
         {"stage": stage, "reason": reason, "letters": number}
         for (stage, reason), number in reasons.most_common()
     ]
-    letters = folder.letters(wanted, 0, EXAMPLES, left_only=True, unasked_only=True) if rows else []
+    letters = folder.letters(wanted, EXAMPLES, left_only=True, unasked_only=True) if rows else []
     binding = _binding(folder) if any(one.get("headers") is not None for one in letters) else None
     return {"letters": reasons.total(), "waiting": asked, "reasons": rows}, letters, binding
 

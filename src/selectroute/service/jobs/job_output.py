@@ -51,7 +51,6 @@ class JobOutput(Protocol):
     def letters(
         self,
         wanted: Wanted,
-        skip: int,
         limit: int,
         *,
         left_only: bool = False,

@@ -162,14 +162,14 @@ class ReplayAnswer(BaseModel):
     """Request for a replay, and its batches so far.
 
     It is `running` while the job makes a batch of it, `batch`, or will finish one that was interrupted at its
-    next start. `letters` is the number that was asked for, null for a request of an earlier release; `taken`
-    is the number of those that its batches took.
+    next start. `letters` is the number that was asked for; `taken` is the number of those that its batches
+    took.
     """
 
     request: str
     done: bool
     state: Literal["waiting", "running", "done"]
-    letters: int | None
+    letters: int
     taken: int
     batch: int | None
     batches: list[ReplayedBatchAnswer]

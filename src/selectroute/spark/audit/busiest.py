@@ -36,9 +36,7 @@ def busiest(output: Where, top: int) -> Busiest:
     absent = waiting = 0
     numbers = (*commits.batches(), *commits.side_batches())
     files = (
-        file
-        for commit in map(commits.read, numbers)
-        for file in (() if commit is None else commits.files(commit))
+        file for commit in map(commits.read, numbers) for file in (() if commit is None else commit["files"])
     )
     for batch in commits.tables.scan(DELIVERIES, ["subscription"], files):
         if batch is None:

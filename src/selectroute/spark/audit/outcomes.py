@@ -183,7 +183,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the wanted rows of a batch; none of a file that was moved away."""
     columns = [name for name in SCHEMAS[sink].names if name in _COLUMNS]
-    for batch in commits.tables.rows(sink, commit["batch"], columns, commits.files(commit)):
+    for batch in commits.tables.rows(sink, commit["batch"], columns, commit["files"]):
         rows = place.filter(batch)
         if subscription is not None:
             rows = rows.filter(pc.equal(rows.column("subscription").cast(pa.string()), subscription))

@@ -28,7 +28,6 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import PARQUET, Job, JobError, job_record
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -136,7 +135,7 @@ class Reruns:
     def _one(self, batch: int) -> Rerun:
         commit = self._done.read(batch) or {}
         revision = commit["revision"]
-        [replayable] = self._source.reread([commit], working_copy(self._job.checkpoint))
+        [replayable] = self._source.reread([commit])
         if replayable.gone or replayable.unknown:
             return Rerun(batch, revision, "gone", replayable.sentence)
         (self._pins / f"{batch}.json").put_json(Pin(batch, revision, commit["digest"]).to_json())

@@ -63,13 +63,11 @@ def _check_names(
     folder: Path, checkpoint: Path, last: int, live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
     """Compare the files of the commits with Spark's list of all planned files."""
-    taken = Counter(name for commit in live for name in commit["inputs"].get("sizes", ()))
+    taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
     listed = Counter(source_name(path, folder) for path in listed_files(checkpoint, last))
     twice = sorted(name for name, times in taken.items() if times > 1)
     if twice:
         found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
-    if any("sizes" not in commit["inputs"] for commit in live):
-        return  # commits of earlier releases have no names of inputs
     lost = sorted((listed - taken).keys() - set(twice))
     if lost:
         found.find(None, f"planned by Spark, but in no commit: {listed_briefly('input', lost)}")

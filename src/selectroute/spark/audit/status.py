@@ -69,7 +69,7 @@ def status(output: Where) -> Status:
     for batch in batches:
         commit = commits.read(batch)
         if commit is not None:
-            counts.add(Counts(**commits.counts(commit)))
+            counts.add(Counts(**commit["counts"]))
             newest = commit
     kinds = [kind_of(commits.read(batch) or {}) for batch in commits.side_batches()]
     last = newest.get("batch")

@@ -46,7 +46,6 @@ from selectroute.spark.batch.pins import (
 from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.job.unrouted import DROP, Unrouted
-from selectroute.spark.job.working_copy import working_copy
 from selectroute.storage import Location
 
 MOST_SUBSCRIPTIONS = 50_000
@@ -246,8 +245,8 @@ class Backfills:
 
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
-        source, checkpoint = self._router.source, working_copy(self._job.checkpoint)
-        found = source.reread(map(self._commit, pinned.batches), checkpoint)
+        source = self._router.source
+        found = source.reread(map(self._commit, pinned.batches))
         missing = [one for one in found if one.gone or one.unknown]
         record = {
             "revision": pinned.revision,

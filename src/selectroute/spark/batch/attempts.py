@@ -16,8 +16,8 @@ from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.spark.inputs.source import OfTasks
 from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.senders.kafka import KafkaTopics
+from selectroute.spark.senders.patience import StoppingError
 from selectroute.spark.senders.queues import JobQueues
-from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.worker.task import TaskSettings
 
 _ATTEMPT_SECONDS: Final = 15.0

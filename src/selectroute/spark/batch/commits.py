@@ -2,12 +2,10 @@
 
 ::
 
-    _staging/<batch>-<uuid>/                  files of a batch until it is published
-    _staging/<batch>-<uuid>/outgoing-<kind>/  messages for other destinations, of earlier releases
-    _commits/<batch>.json                     its appearance is the commit
-    _commits/<batch>.late.json                deliveries refused later, of earlier releases
-    <sink>/                                   a table of outcomes, see ``tables``; published after the commit
-    accounting.jsonl                          one line per commit, made from the commits
+    _staging/<batch>-<uuid>/  files of a batch until it is published
+    _commits/<batch>.json     its appearance is the commit
+    <sink>/                   a table of outcomes, see ``tables``; published after the commit
+    accounting.jsonl          one line per commit, made from the commits
 
 Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
 done: the next start finishes publishing, and a repeat of the batch is skipped. Batches of the
@@ -26,10 +24,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from selectroute.durable import disk
-from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.job.job import CommitError
-from selectroute.spark.senders.sender import Sender
 from selectroute.spark.sinks.counts import NUMBERS
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.tables.open_tables import open_tables
@@ -49,19 +45,12 @@ BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
 class Commits:
     """Commits of one output folder, and its staged and published files.
 
-    ``senders`` deliver the messages that an earlier release staged, by their kind of destination. ``tables``
-    are the outcomes; those of the folder, to be read, unless given.
+    ``tables`` are the outcomes; those of the folder, to be read, unless given.
     """
 
-    def __init__(
-        self,
-        output: Where,
-        senders: Mapping[str, Sender] | None = None,
-        tables: OutcomeTables | None = None,
-    ) -> None:
+    def __init__(self, output: Where, tables: OutcomeTables | None = None) -> None:
         self.output = folder = Location.of(output)
         self.tables = open_tables(folder) if tables is None else tables
-        self._senders = senders or {}
         self._commits = folder / "_commits"
         self._staging = folder / "_staging"
         self._accounting = folder / "accounting.jsonl"
@@ -103,7 +92,7 @@ class Commits:
         if self.output.is_local:
             commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
             self._rebuild_accounting(commits)
-            kept = {file["path"] for commit in commits for file in self.files(commit)}
+            kept = {file["path"] for commit in commits for file in commit["files"]}
         else:
             self._complete_accounting()
             kept = set()  # all of what is committed is in the tables by now
@@ -185,11 +174,10 @@ class Commits:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Send what an earlier release staged, show the batch in the tables, and append a line to
-        ``accounting.jsonl``. Idempotent: finished steps are skipped. In remote storage it is done behind the
-        stream, and this waits for the batch before.
+        """Show the batch in the tables, and append a line to ``accounting.jsonl``. Idempotent: finished steps
+        are skipped. In remote storage it is done behind the stream, and this waits for the batch before.
 
-        Raises the errors of senders and of `OutcomeTables.publish`; the next start continues.
+        Raises the errors of `OutcomeTables.publish`; the next start continues.
         """
         if not self.is_pending(commit):
             return
@@ -214,8 +202,6 @@ class Commits:
             self._pending.discard(commit["staging"])
             return
         is_pending = staging.is_folder()
-        if is_pending:
-            self._send(commit, staging)
         self.tables.publish(commit, staging)
         if is_pending:
             self._account(commit)
@@ -253,30 +239,6 @@ class Commits:
             if entry is None or entry.size != len(data):
                 self._accounting.put(data)
 
-    def _send(self, commit: Mapping[str, Any], staging: Location) -> None:
-        """Send the staged messages, and write the number of refused ones."""
-        late = self._late(commit["batch"])
-        if late.read_json() is not None:
-            return
-        files: list[dict[str, Any]] = []
-        of_kinds: dict[str, int] = {}
-        for kind, outgoing in commit.get("outgoing", {}).items():
-            sender = self._senders.get(kind)
-            if sender is None:
-                raise CommitError(
-                    f"batch {commit['batch']} is committed, but its deliveries to destinations of the kind "
-                    f"{kind} are not all sent: start the job with these once more (--{kind}s)"
-                )
-            found = sender.send(commit["batch"], commit["revision"], outgoing, staging.path)
-            of_kinds[kind] = sum(file["rows"] for file in found)
-            files += found
-        if files:
-            refused = {"refused": sum(of_kinds.values()), "kinds": of_kinds}
-            late.put_json({"batch": commit["batch"], **refused, "files": files})
-
-    def _late(self, batch: int) -> Location:
-        return self._commits / f"{batch}.late.json"
-
     def _rebuild_accounting(self, commits: Sequence[Mapping[str, Any]]) -> None:
         data = _text(self.line(commit) for commit in sorted(commits, key=_order))
         try:
@@ -305,32 +267,11 @@ class Commits:
 
     def line(self, commit: Mapping[str, Any]) -> str:
         """Return a commit's line in ``accounting.jsonl``."""
-        counts = self.counts(commit)
         line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
         if commit["batch"] < 0:
             line[kind_of(commit)] = True
-        accounted = {name: counts[name] for name in NUMBERS}
+        accounted = {name: commit["counts"][name] for name in NUMBERS}
         return json.dumps(line | accounted | {"committed": commit["committed"]})
-
-    def counts(self, commit: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the counts of a batch: those of its commit, corrected by deliveries refused later."""
-        # Commits of earlier releases lack these counts: they had no refused deliveries, and no queues.
-        counts: dict[str, Any] = {"refused": 0, "queued": 0, "sent": 0} | commit["counts"]
-        late = self._late(commit["batch"]).read_json()
-        if late is not None:
-            # In earlier releases all were for queues.
-            kinds = late.get("kinds", {QUEUE: late["refused"]})
-            counts |= {
-                "refused": counts["refused"] + late["refused"],
-                "queued": counts["queued"] - kinds.get(QUEUE, 0),
-                "sent": counts["sent"] - kinds.get(KAFKA, 0),
-            }
-        return counts
-
-    def files(self, commit: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the published files of a batch: those of its commit, and dead letters written later."""
-        late = self._late(commit["batch"]).read_json() or {}
-        return [*commit["files"], *late.get("files", ())]
 
 
 def _text(lines: Iterable[str]) -> bytes:

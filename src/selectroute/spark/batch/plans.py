@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from selectroute.spark.batch.pins import Pin
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.storage import Location
 from selectroute.storage.owned import shared
-
-_OF_BATCH: Final = ("batch", "revision", "digest", "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Plan:
         revision, digest: the revision that it is routed with.
         input: the plan of its input, from `BatchInput.plan`.
         topics: the existing topics, with their limits and numbers of partitions.
-        queues: the existing queues, with their maximum body lengths; None in plans of an earlier release.
+        queues: the existing queues, with their maximum body lengths.
     """
 
     batch: int
@@ -39,33 +37,29 @@ class Plan:
     digest: str
     input: Mapping[str, Any]
     topics: Mapping[str, Topic]
-    queues: Mapping[str, int] | None = None
+    queues: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON, the inverse of `from_json`."""
-        content = {
+        return {
             "batch": self.batch,
             "revision": self.revision,
             "digest": self.digest,
             "input": dict(self.input),
             "topics": {name: list(topic) for name, topic in sorted(self.topics.items())},
+            "queues": dict(sorted(self.queues.items())),
         }
-        return content if self.queues is None else content | {"queues": dict(self.queues)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Plan:
         """Read the plan that `to_json` returned."""
         topics = {name: Topic(*values) for name, values in content["topics"].items()}
-        batch, revision, digest, input = (content[name] for name in _OF_BATCH)
-        return cls(batch, revision, digest, input, topics, content.get("queues"))
+        return cls(**{**content, "topics": topics})
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the plan, which commit tokens and the progress of puts have. It is the same with and
-        without queues: an earlier release may have begun the batch.
-        """
-        content = replace(self, queues=None).to_json()
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the plan, which commit tokens and the progress of puts have."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def written_plan(pins: Location, pinned: Pin) -> Plan | None:

@@ -45,9 +45,6 @@ from selectroute.spark.job.unrouted import FAIL, Unrouted
 from selectroute.spark.senders.kafka import KafkaTopics, topics_of
 from selectroute.spark.senders.missing import MissingDestinations
 from selectroute.spark.senders.queues import JobQueues, queues_of
-from selectroute.spark.senders.sender import Sender
-from selectroute.spark.senders.staged_messages import StagedMessages
-from selectroute.spark.senders.staged_records import StagedRecords
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.tables.open_tables import tables_of
@@ -138,10 +135,7 @@ class Router:
         self.ahead = Ahead()
         self._newest = NewestRevision(job.snapshots)
         self._attempts = Attempts(queues, kafka, warn, pause, outage)
-        senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
-        if kafka is not None:
-            senders[KAFKA] = StagedRecords(kafka)
-        self.commits = Commits(job.output, senders, tables_of(job, id))
+        self.commits = Commits(job.output, tables_of(job, id))
         self._queues = queues
         self._kafka = kafka
         self._destinations = tuple(destinations)
@@ -343,7 +337,7 @@ class Router:
     ) -> TaskSettings:
         """Return the settings with the destinations of the plan."""
         if self._queues is not None and has_queues:
-            of_queues = self._queues.target(query, plan.batch, plan.queues or {}, plan.sha256)
+            of_queues = self._queues.target(query, plan.batch, plan.queues, plan.sha256)
             settings = replace(settings, queues=of_queues)
         if self._kafka is not None and has_topics:
             of_topics = self._kafka.target(query, plan.batch, plan.topics, plan.sha256)
@@ -370,7 +364,7 @@ class Router:
         batch = pinned.batch
         begun = self._queues.begun(query, batch) if self._queues is not None and queues else set()
         plan = written_plan(self._pins, pinned)
-        if self._queues is not None and begun - {"" if plan is None else plan.sha256}:
+        if self._queues is not None and begun - (set() if plan is None else {plan.sha256}):
             raise self._queues.older(batch)
         if plan is not None and not batch_input.follows(plan.input):
             if begun or (self._kafka is not None and self._kafka.has_tokens(batch)):
@@ -379,14 +373,12 @@ class Router:
                     f"since: {batch_input.remedy}"
                 )
             plan = None
-        if plan is not None and (plan.queues is not None or not queues):
+        if plan is not None:
             return plan
-        lengths = self._queues.lengths(queues) if self._queues is not None and queues else None
-        if plan is None:
-            of_topics = self._kafka.topics(topics, refresh) if self._kafka is not None and topics else {}
-            tasks = batch_input.plan(self.source.tasks)
-            plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics)
-        plan = replace(plan, queues=lengths)
+        lengths = self._queues.lengths(queues) if self._queues is not None and queues else {}
+        of_topics = self._kafka.topics(topics, refresh) if self._kafka is not None and topics else {}
+        tasks = batch_input.plan(self.source.tasks)
+        plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics, lengths)
         self._write_ahead(partial(write_plan, self._pins, plan))
         return plan
 
@@ -403,7 +395,7 @@ class Router:
         return replace(self._report(committed), skipped=True)
 
     def _report(self, commit: dict[str, Any]) -> BatchReport:
-        counts = Counts(**self.commits.counts(commit))
+        counts = Counts(**commit["counts"])
         return BatchReport(commit["batch"], commit["revision"], commit["inputs"]["count"], counts)
 
     def _check_same(self, committed: dict[str, Any], inputs: dict[str, Any]) -> None:

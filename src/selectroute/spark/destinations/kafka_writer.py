@@ -60,7 +60,7 @@ class KafkaTarget:
         job: the id of the query, for the header `BATCH`.
         batch: the number of the batch.
         producer: beginning of the transactional ids.
-        tokens: the topic of commit tokens; None to send at least once, without transactions.
+        tokens: the topic of commit tokens; None if no topic exists, so that nothing is sent.
         plan: digest of the batch's plan.
         excluded: topics that refused for too long, with the reason: their deliveries are refused.
         by_message: a topic gets one record for each message, which lists the subscriptions, for all whose
@@ -140,8 +140,7 @@ class KafkaWriter:
         self._counts = np.array([one.partitions for one in known], np.int64)
         self._longest = np.array([one.longest for one in known], np.int64)
         self._held = frozenset(held)
-        own = None if target.tokens is None else f"{target.producer}-{task}"
-        self._transactions = Transactions(wire, own, settings.transaction_seconds)
+        self._transactions = Transactions(wire, f"{target.producer}-{task}", settings.transaction_seconds)
         self._has_begun = False
         self._tokens: list[Token] = []
         self._read_to: int | None = None
@@ -155,13 +154,10 @@ class KafkaWriter:
         """Return the topics that deliveries were ``sent`` to, and by partition how far tokens were read
         (``read_to``).
         """
-        tokens = self._target.tokens
-        if tokens is None or self._read_to is None:
-            return {"sent": sorted(self._accepted)}
-        return {
-            "sent": sorted(self._accepted),
-            "read_to": {str(tokens.partition(self._task)): self._read_to},
-        }
+        sent = {"sent": sorted(self._accepted)}
+        if self._read_to is None:
+            return sent
+        return sent | {"read_to": {str(self._tokens_topic.partition(self._task)): self._read_to}}
 
     def write(self, block: Block) -> list[Refused]:
         """Send the records of a block, but for those that were sent, or whose topics are held or excluded."""
@@ -197,33 +193,37 @@ class KafkaWriter:
         if not self._sent:
             return
         with self._holding():
-            if self._target.tokens is not None:
-                self._write_token(self._target.tokens)
+            self._write_token()
             self._transactions.commit()
 
     # ---- inside
 
-    def _write_token(self, tokens: TokenTopic) -> None:
+    def _write_token(self) -> None:
         from selectroute.kafka.client.commit_tokens import Token, write_token  # needs the extra `kafka`
 
         target, part = self._target, len(self._tokens)
         left = tuple(sorted(self._left))
         token = Token(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
-        write_token(self._transactions, tokens, token)
+        write_token(self._transactions, self._tokens_topic, token)
+
+    @property
+    def _tokens_topic(self) -> TokenTopic:
+        assert self._target.tokens is not None, "a batch with topics has a topic of tokens"
+        return self._target.tokens
 
     def _begin(self) -> None:
         """Begin as the only producer of this task, and find out what it has sent before."""
-        self._transactions.begin()
-        self._has_begun = True
-        target = self._target
-        if target.tokens is None:
-            return
         from selectroute.kafka.client.commit_tokens import (  # needs the extra `kafka`
             TokenTopicError,
             tokens_of,
         )
 
-        found, self._read_to = tokens_of(self._wire, target.tokens, target.kind, target.batch, self._task)
+        self._transactions.begin()
+        self._has_begun = True
+        target = self._target
+        found, self._read_to = tokens_of(
+            self._wire, self._tokens_topic, target.kind, target.batch, self._task
+        )
         self._tokens = found
         if not found:
             return

@@ -30,7 +30,7 @@ from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.readers import Messages, read
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
-from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError, batch_files, stream_files
+from selectroute.spark.sources.files.stream import SourceNotFoundError, batch_files, stream_files
 from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -90,11 +90,11 @@ class FolderSource(ABC, Generic[Folder, File]):
         """Return these files as the input of a batch."""
         return FileBatchInput(inputs, self, self.tasks)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
         """Return the unchanged files of each batch, and the names of the others."""
-        return [self._reread(commit, checkpoint) for commit in commits]
+        return [self._reread(commit) for commit in commits]
 
-    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
+    def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
         files = read_files(commit)
         entries = self._entries(one.source for one in files)
         same: list[File] = []
@@ -192,23 +192,6 @@ class FileSource(FolderSource[Path, Path]):
 
     def _entries(self, names: Iterable[str]) -> list[Entry | None]:
         return [_entry(self.folder / name) for name in names]
-
-    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
-        if "sizes" in commit["inputs"]:
-            return super()._reread(commit, checkpoint)
-        return self._reread_without_sizes(commit["batch"], commit["inputs"]["sha256"], checkpoint)
-
-    def _reread_without_sizes(self, batch: int, digest: str, checkpoint: Path) -> ReplayableInput:
-        """Return the files of a batch that an earlier release committed, if Spark still has their names."""
-        try:
-            paths = batch_files(checkpoint, batch)
-        except SourceError as error:
-            return ReplayableInput(batch, (), unknown=str(error))
-        names = [source_name(path, self.folder) for path in paths]
-        if inputs_digest(names) != digest:
-            return ReplayableInput(batch, (), unknown=f"the checkpoint {checkpoint} names other files")
-        gone = tuple(name for name, path in zip(names, paths, strict=True) if not path.is_file())
-        return ReplayableInput(batch, tuple(path for path in paths if path.is_file()), gone)
 
 
 class FileBatchInput:

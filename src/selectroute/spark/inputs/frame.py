@@ -93,7 +93,7 @@ class FrameSource:
         """Return this batch as an input; without one, an input of no rows."""
         return FrameBatchInput(inputs[0] if inputs else None, self)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
         """Return that no batch can be read again."""
         return [ReplayableInput(commit["batch"], (), unknown=_GONE) for commit in commits]
 

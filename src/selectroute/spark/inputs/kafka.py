@@ -91,7 +91,7 @@ class KafkaSource:
         """Return these records as the input of a batch."""
         return KafkaBatchInput(inputs, self, again)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
         """Return the ranges of each batch that Kafka still has."""
         from selectroute.kafka.client.reading import kept  # needs the extra `kafka`
 

@@ -41,7 +41,7 @@ class ReadFile(NamedTuple):
         """Return whether the file can be read again as it was; never without a size.
 
         Where the commit has no time of change, the size decides: in remote storage, where a restored file
-        gets another time, and for commits of earlier releases.
+        gets another time.
         """
         if entry is None or self.size is None:
             return False
@@ -53,7 +53,7 @@ class ReadFile(NamedTuple):
 
 
 def read_files(commit: Mapping[str, Any]) -> list[ReadFile]:
-    """Return the files that a batch has read; none for records of Kafka, rows, and early releases."""
+    """Return the files that a batch has read; none for records of Kafka, and rows."""
     inputs = commit.get("inputs", {})
     sizes = inputs.get("sizes", {})
     if not sizes:

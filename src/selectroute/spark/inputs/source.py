@@ -136,7 +136,7 @@ class Source(Protocol):
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> BatchInput:
         """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""
 
-    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
         """Return those inputs of each of these committed batches that can be read again."""
 
     def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:

@@ -22,9 +22,6 @@ from selectroute.topics.filter import InvalidTopicFilterError
 DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
 """Policies for destinations that do not exist when a job starts."""
 
-EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
-"""Guarantees of deliveries to Kafka: in transactions, or without."""
-
 PARQUET, DELTA = TABLE_FORMATS = ("parquet", "delta")
 """Formats of the three outcomes: folders of Parquet files, or Delta tables."""
 
@@ -103,8 +100,6 @@ class Job:
             MQ's own limit for a message.
         kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
             unless given.
-        kafka_delivery: ``exactly-once``, in transactions that consumers with ``read_committed`` see; or
-            ``at-least-once``, without.
         kafka_grouping: ``delivery``: a topic gets a record for each delivery; or ``message``: one for each
             message, whose headers list the subscriptions. A subscription's destination may say another one
             for itself, ``kafka:TOPIC?grouping=message``.
@@ -139,7 +134,6 @@ class Job:
     queues: str | None = field(default=None, repr=False)  # it may have a password
     missing_destinations: str = DEAD_LETTER_MISSING
     destination_wait: float = 30.0
-    kafka_delivery: str = EXACTLY_ONCE
     kafka_grouping: str = BY_DELIVERY
     binding: Binding = BY_NAME
     table_format: str = PARQUET
@@ -165,7 +159,6 @@ class Job:
         queues: str | None = None,
         missing_destinations: str = DEAD_LETTER_MISSING,
         destination_wait: float = 30.0,
-        kafka_delivery: str = EXACTLY_ONCE,
         kafka_grouping: str = BY_DELIVERY,
         binding: Binding = BY_NAME,
         table_format: str | None = None,
@@ -198,7 +191,6 @@ class Job:
             queues=queues,
             missing_destinations=missing_destinations,
             destination_wait=destination_wait,
-            kafka_delivery=kafka_delivery,
             kafka_grouping=kafka_grouping,
             binding=binding,
             table_format=table_format or (PARQUET if out.is_local else DELTA),
@@ -220,9 +212,6 @@ class Job:
         if job.missing_destinations not in MISSING:
             known = ", ".join(MISSING)
             raise JobError(f"missing_destinations must be one of {known}, not {job.missing_destinations!r}")
-        if job.kafka_delivery not in DELIVERIES:
-            known = ", ".join(DELIVERIES)
-            raise JobError(f"kafka_delivery must be one of {known}, not {job.kafka_delivery!r}")
         if job.kafka_grouping not in GROUPINGS:
             known = ", ".join(GROUPINGS)
             raise JobError(f"kafka_grouping must be one of {known}, not {job.kafka_grouping!r}")

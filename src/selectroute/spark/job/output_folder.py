@@ -8,6 +8,7 @@ folder binds the three together; any other combination is refused before anythin
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,16 +17,16 @@ from typing import Any, Final
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock, is_locked
-from selectroute.spark.job.checkpoint import is_empty, remove_unfinished, repair
-from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError, OtherJobError
+from selectroute.spark.job.checkpoint import remove_unfinished, repair
+from selectroute.spark.job.job import DELTA, Job, JobError, OtherJobError
 from selectroute.spark.job.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
 from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError, is_held
 from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
 
-_FORMATS = {PARQUET: 1, DELTA: 2}
-"""Formats of the record: a release that knows no Delta tables refuses a folder that has them."""
+FORMAT: Final = 1
+"""Format of the record of a job."""
 
 
 LEASE: Final = "_lease.json"
@@ -222,12 +223,13 @@ class OutputFolder:
     def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
         return {
-            "format": _FORMATS[job.table_format],
+            "format": FORMAT,
             "input": job.source,
             "snapshots": str(job.snapshots),
             "checkpoint": str(job.checkpoint),
             "query": query,
-        } | ({} if job.table_format == PARQUET else {"table_format": job.table_format})
+            "table_format": job.table_format,
+        }
 
     def _refuse_foreign(self) -> None:
         job = self.job
@@ -249,12 +251,11 @@ class OutputFolder:
 
     def _refuse_other(self, record: dict[str, Any]) -> None:
         job = self.job
-        if record.get("format") not in _FORMATS.values():
-            known = " and ".join(map(str, _FORMATS.values()))
+        if record.get("format") != FORMAT:
             raise JobError(
-                f"{self._record} has format {record.get('format')!r}; this release knows formats {known}"
+                f"{self._record} has format {record.get('format')!r}; this release knows format {FORMAT}"
             )
-        written = record.get("table_format", PARQUET)
+        written = record["table_format"]
         if written != job.table_format and (record["query"] is not None or written == DELTA):
             raise OtherJobError(
                 f"the output folder {job.output} has tables of the format {written}, not {job.table_format}: "
@@ -293,12 +294,15 @@ class OutputFolder:
 
     def _checkpoint_query(self) -> str | None:
         """Return the query's id in the checkpoint; None if its metadata is missing or empty."""
-        if self.job.checkpoint.is_local or self._is_restored:
-            path = self.checkpoint / "metadata"
-            metadata = None if path.is_file() and is_empty(path) else disk.read_json(path)
-        else:  # before there is a copy
-            metadata = (self.job.checkpoint / "metadata").read_json()
-        return None if metadata is None else str(metadata["id"])
+        has_copy = self.job.checkpoint.is_local or self._is_restored
+        path = (Location.of(self.checkpoint) if has_copy else self.job.checkpoint) / "metadata"
+        try:
+            data = path.read()
+            return str(json.loads(data)["id"]) if data else None
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            raise disk.DamagedFileError(f"{path} is damaged: restore the checkpoint from a copy") from error
 
     def _take_lease(self) -> None:
         try:

@@ -37,7 +37,7 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "parse": frozenset({"not-json", "too-deep", "not-a-message"}),
-    "judge": frozenset({"not-of-its-type", "column-type", "ambiguous-column", "selection-not-available"}),
+    "judge": frozenset({"column-type", "ambiguous-column", "selection-not-available"}),
     "deliver": frozenset(
         {
             "unknown-topic",
@@ -51,7 +51,7 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
 }
-"""Reasons of dead letters by stage, including those of earlier releases."""
+"""Reasons of dead letters by stage."""
 
 _AT_ONCE: Final = 64
 """Letters that are made objects at a time, with their bytes."""
@@ -211,7 +211,7 @@ def _replays(letters: pa.Table, taken_of: Sequence[TakenLetters]) -> npt.NDArray
 
 
 def _letter(batch: int, row: dict[str, Any], replay: int | None) -> DeadLetter:
-    headers = row.pop("headers", None)
+    headers = row.pop("headers")
     pairs = None if headers is None else tuple((one["key"], one["value"]) for one in headers)
     return DeadLetter(batch, **row, headers=pairs, replay=replay)
 

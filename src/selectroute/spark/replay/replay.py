@@ -47,7 +47,6 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.inputs.source import ReplayableInput
 from selectroute.spark.job.job import JobError
 from selectroute.spark.job.unrouted import DROP, Unrouted
-from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.letters import History, batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
 from selectroute.spark.sinks.schemas import as_written
@@ -216,7 +215,7 @@ class Replays:
         lost: list[ReplayableInput] = []
         origins = sorted(frozenset().union(*map(history.origins, pinned.batches)))
         commits = [self._commits.read(origin) or {} for origin in origins]
-        for replayable in source.reread(commits, working_copy(self._job.checkpoint)):
+        for replayable in source.reread(commits):
             found, in_found = source.narrow(replayable.inputs, letters)
             inputs += found
             codes[in_found] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))

@@ -15,7 +15,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,9 +33,6 @@ from selectroute.storage.location import Where
 
 _FOLDER = "_requests"
 _NUMBERS = ("batches", "partitions", "offsets")
-_OPTIONAL = ("sources", "partitions", "offsets")
-"""Fields of a filter that requests of earlier releases do not have."""
-
 _NAME = re.compile(r"\d{8}T\d{12}-[0-9a-f]{8}\.json")
 
 
@@ -79,11 +76,8 @@ class ReplayFilterSpec:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return the filter as JSON, which earlier releases read if it does not name single letters. The
-        inverse of `from_json`.
-        """
-        given = asdict(self).items()
-        return {name: list(values) for name, values in given if values or name not in _OPTIONAL}
+        """Return the filter as JSON, the inverse of `from_json`."""
+        return {name: list(values) for name, values in asdict(self).items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ReplayFilterSpec:
@@ -94,8 +88,7 @@ class ReplayFilterSpec:
         for name in content:
             if name not in known:
                 raise RequestError(unknown_field("a request", name, known))
-        given = dict.fromkeys(_OPTIONAL, ()) | dict(content)
-        return cls(**{name: _listed(given, name, int if name in _NUMBERS else str) for name in known})
+        return cls(**{name: _listed(content, name, int if name in _NUMBERS else str) for name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +100,20 @@ class Request:
         wanted: the filter of dead letters.
         newest, lowest: the newest batch of the stream, and the lowest number of a side batch, at the time of
             the request: later ones are excluded. -1 and 0 if there were none.
-        letters: the number of letters that it found; None in requests of earlier releases.
+        letters: the number of letters that it found.
     """
 
     id: str
     wanted: ReplayFilterSpec
     newest: int
     lowest: int
-    letters: int | None = None
+    letters: int = 0
 
     def means(self, batch: int) -> bool:
         """Return whether the request includes dead letters of this batch."""
         return self.lowest <= batch <= self.newest and (
             not self.wanted.batches or batch in self.wanted.batches
         )
-
-
-def make_request(output: Where, wanted: ReplayFilterSpec) -> Request:
-    """Write a request to replay dead letters.
-
-    Raises:
-        JobError: the folder is not a job's.
-    """
-    request = as_of_now(output, wanted)
-    write_request(output, request)
-    return request
 
 
 def write_request(output: Where, request: Request) -> None:
@@ -144,14 +126,14 @@ def write_request(output: Where, request: Request) -> None:
             "wanted": request.wanted.to_json(),
             "newest": request.newest,
             "lowest": request.lowest,
+            "letters": request.letters,
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        | ({} if request.letters is None else {"letters": request.letters}),
     )
 
 
 def as_of_now(output: Where, wanted: ReplayFilterSpec) -> Request:
-    """Return a request as of now, without writing it. Raises JobError."""
+    """Return a request as of now, not yet written, without the number of its letters. Raises JobError."""
     job_record(output)
     commits = Commits(output)
     newest, lowest = max(commits.batches(), default=-1), min(commits.side_batches(), default=0)
@@ -172,14 +154,13 @@ def read_request(path: Location) -> Request:
         DamagedFileError, RequestError: the file is damaged, or not a request.
     """
     content = path.read_json() or {}
-    numbers = [content.get(name) for name in ("newest", "lowest")]
+    numbers = [content.get(name) for name in ("newest", "lowest", "letters")]
     wanted = content.get("wanted")
     if content.get("request") != path.stem or not isinstance(wanted, dict):
         raise RequestError(f"{path} is not a request")
     if not all(isinstance(number, int) for number in numbers):
-        raise RequestError(f"{path} is not a request: the newest and lowest batch are missing")
-    found = Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
-    return replace(found, letters=_number_in(content))
+        raise RequestError(f"{path} is not a request: the newest and lowest batch, or letters, are missing")
+    return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
 
 
 def is_request_id(text: str) -> bool:
@@ -194,9 +175,8 @@ def finish_request(output: Where, request: Request, batches: Sequence[int]) -> N
         "request": request.id,
         "wanted": request.wanted.to_json(),
         "batches": list(batches),
+        "letters": request.letters,
     }
-    if request.letters is not None:
-        done["letters"] = request.letters
     (folder / f"{request.id}.done.json").put_json(done)
     (folder / f"{request.id}.json").delete()
 
@@ -207,8 +187,8 @@ def replays_of(output: Where, id: str) -> list[int] | None:
     return None if done is None else list(done["batches"])
 
 
-def letters_asked_for(output: Where, id: str) -> int | None:
-    """Return the number of letters that a request found when it was made; None if it is not known.
+def letters_asked_for(output: Where, id: str) -> int:
+    """Return the number of letters that a request found when it was made.
 
     Raises:
         KeyError: there is no such request.
@@ -218,12 +198,7 @@ def letters_asked_for(output: Where, id: str) -> int | None:
     found = (Location.of(output) / _FOLDER / f"{id}.json").read_json() or _done(output, id)
     if found is None:
         raise KeyError(id)
-    return _number_in(found)
-
-
-def _number_in(content: Mapping[str, Any]) -> int | None:
-    letters = content.get("letters")
-    return letters if isinstance(letters, int) else None
+    return int(found["letters"])
 
 
 def _done(output: Where, id: str) -> dict[str, Any] | None:
@@ -231,9 +206,7 @@ def _done(output: Where, id: str) -> dict[str, Any] | None:
 
 
 def open_requests(output: Where) -> list[Request]:
-    """Return the requests that wait, oldest first, without those that the job ignores because they are
-    damaged, or of a later release.
-    """
+    """Return the requests that wait, oldest first, without the damaged ones, which the job ignores."""
     found = []
     for path in waiting(output):
         with suppress(SelectRouteError):

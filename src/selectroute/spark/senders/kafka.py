@@ -17,15 +17,9 @@ from selectroute.selector.suggestion import shown as name_shown
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
-from selectroute.spark.job.job import (
-    EXACTLY_ONCE,
-    FAIL_MISSING,
-    DestinationNotFoundError,
-    Job,
-    JobError,
-)
-from selectroute.spark.senders.patience import Waiting
-from selectroute.spark.senders.sender import patient, shown
+from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
+from selectroute.spark.senders.missing import shown
+from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.spark.sources.kafka.config import KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
@@ -59,7 +53,6 @@ class KafkaTopics:
     ) -> None:
         assert job.kafka is not None, "a job without a cluster has no topics"
         self._cluster = job.kafka
-        self._exactly_once = job.kafka_delivery == EXACTLY_ONCE
         self._by_message = job.kafka_grouping == BY_MESSAGE
         self._input = job.input if isinstance(job.input, KafkaInput) else None
         self.servers = self._cluster.servers
@@ -102,12 +95,12 @@ class KafkaTopics:
         self._tokens_id = tokens_id
 
     def open_tokens(self) -> None:
-        """Open the topic of commit tokens and read it, unless that is done, or the job has no transactions.
+        """Open the topic of commit tokens and read it, unless that is done.
 
         Raises:
             KafkaClientError: Kafka does not answer, or refuses transactions, or the topic is not usable.
         """
-        if not self._exactly_once or self._tokens is not None:
+        if self._tokens is not None:
             return
         from selectroute.kafka.client.commit_tokens import open_topic, scan  # needs the extra `kafka`
         from selectroute.kafka.client.errors import RefusedError
@@ -125,7 +118,7 @@ class KafkaTopics:
                 raise
             raise RefusedError(
                 f"Kafka at {self.servers}: this client needs the right Write on the transactional ids that "
-                f"begin with {self._producer}- ({error.name}), or start with --kafka-delivery at-least-once",
+                f"begin with {self._producer}- ({error.name})",
                 error.name,
             ) from error
         self._tokens, newest = scan(wire, topic)
@@ -195,10 +188,6 @@ class KafkaTopics:
     def topics(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         """Return `known`, waiting until the cluster answers. Raises `StoppingError`."""
         return self.patient(lambda: self.known(topics, refresh))
-
-    def patient_name(self) -> str:
-        """Return `name`, waiting until the cluster answers. Raises `StoppingError`."""
-        return self.patient(lambda: self.name)
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""

@@ -6,7 +6,7 @@ Each delivery to them is a dead letter (see ``outgoing``); other deliveries are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -113,3 +113,9 @@ def _problem(
         problem = "the job reads this topic, so each delivery would return endlessly"
         return problem, "Choose another destination", INPUT_TOPIC
     return None
+
+
+def shown(names: Collection[str]) -> str:
+    """Return a few names and the number of the others."""
+    more = len(names) - 3
+    return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")

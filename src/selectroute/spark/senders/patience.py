@@ -1,4 +1,5 @@
-"""Circuit breaker of destinations that refuse: the time that each may hold the stream back, and warnings.
+"""Waiting for destinations: retries of a system that does not answer, and a circuit breaker of destinations
+that refuse, with the time that each may hold the stream back, and warnings.
 
 ::
 
@@ -14,10 +15,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, TypeVar
+
+from selectroute.selector.errors import SelectRouteError
+
+_Result = TypeVar("_Result")
 
 _COMES_BACK: Final = 0.1
 """Seconds of budget refilled for each second that passes."""
+
+
+class StoppingError(SelectRouteError):
+    """Request to stop the job. The interrupted work is finished at the next start."""
 
 
 class Waiting:
@@ -110,3 +119,35 @@ class Waiting:
             self._waited_for.discard(name)
             self._tripped.discard(name)
             self._warn(f"{self._noun} {name} accepts messages again")
+
+
+def patient(
+    call: Callable[[], _Result],
+    reason: Callable[[Exception], str | None],
+    warn: Callable[[str], None],
+    pause: Callable[[], bool],
+) -> _Result:
+    """Retry a call until it succeeds, and return its result.
+
+    Args:
+        call: the call.
+        reason: returns for an error why the stream waits; None for an error to raise.
+        warn: called with a sentence, once for as long as the reason stays the same.
+        pause: waits some time; returns whether the job is to stop.
+
+    Raises:
+        StoppingError: the job is to stop.
+    """
+    warned = ""
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            why = reason(error)
+            if why is None:
+                raise
+            if why != warned:
+                warn(f"{why}: the stream waits")
+                warned = why
+            if pause():
+                raise StoppingError(f"the job stopped while it waited: {why}") from error

@@ -15,8 +15,8 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.queue_writer import QueueTarget
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.senders.patience import Waiting
-from selectroute.spark.senders.sender import patient, shown
+from selectroute.spark.senders.missing import shown
+from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.store.errors import NoDatabaseError, UnavailableError
 
 if TYPE_CHECKING:  # needs the extra `service`

@@ -71,7 +71,6 @@ class JobFolder:
     def letters(
         self,
         wanted: Mapping[str, Sequence[Any]],
-        skip: int,
         limit: int,
         *,
         left_only: bool = False,
@@ -94,10 +93,7 @@ class JobFolder:
             left_only=left_only,
             asked=open_requests(self._output) if unasked_only else (),
         )
-        return [
-            {**asdict(one), "place": f"{place.batch}.{place.row}"}
-            for place, one in islice(found, skip, skip + limit)
-        ]
+        return [{**asdict(one), "place": f"{place.batch}.{place.row}"} for place, one in islice(found, limit)]
 
     def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[Left]:
         """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how
@@ -157,7 +153,7 @@ class JobFolder:
 
     def replayed(self, id: str) -> dict[str, Any]:
         """Return how far a request is: ``state``, which is waiting, running or done; ``letters`` that it asks
-        for, or None; ``taken`` of them so far; ``batch``, the one that is being made, or None; and
+        for; ``taken`` of them so far; ``batch``, the one that is being made, or None; and
         ``batches``, those that came of it, with their counts. Raises KeyError for an unknown request.
         """
         if not is_request_id(id):
@@ -170,7 +166,7 @@ class JobFolder:
         batches, taken = [], 0
         for batch in made:
             commit = commits.read(batch) or {}
-            counts = commits.counts(commit)
+            counts = commit["counts"]
             names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
             record = {"batch": batch, "revision": commit["revision"], "letters": commit[REPLAY]["letters"]}
             record["missing"] = [one["why"] for one in commit[REPLAY]["missing"]]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from selectroute.spark.sources.files.stream import SourceError, log_lines
+from selectroute.spark.sources.files.stream import log_lines
 
 FRAME: Final = "frame:"
 """Prefix of an input's name, before that of a DataFrame."""
@@ -24,11 +24,7 @@ _HEAD: Final = 2
 
 def batch_offsets(checkpoint: Path, batch: int) -> list[str]:
     """Return the end of a batch in each source, ``-`` where a source has not begun. Raises SourceError."""
-    path = checkpoint / "offsets" / str(batch)
-    try:
-        return log_lines(path)[_HEAD:]
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path} is damaged, or not in the format of this release of Spark") from error
+    return log_lines(checkpoint / "offsets" / str(batch))[_HEAD:]
 
 
 def offsets_digest(offsets: Sequence[str]) -> str:

@@ -49,8 +49,8 @@ from selectroute.spark.senders.kafka import (
     ignored_settings,
     topics_of,
 )
+from selectroute.spark.senders.patience import StoppingError
 from selectroute.spark.senders.queues import JobQueues, check_queues
-from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.stream.ready_workers import ReadyWorkers

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, Literal, Protocol
 
-from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_text
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sinks.counts import NUMBERS
@@ -66,7 +65,6 @@ class BatchReporter:
         self._clock = clock
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self._sent: float | None = None
-        self._is_refused = False
 
     def note(self, report: BatchReport) -> None:
         """Keep a batch for the next report. One that was committed before is left out."""
@@ -75,19 +73,15 @@ class BatchReporter:
 
     def send(self, registry: ReportedTo, query: str, at_once: bool = False) -> None:
         """Report what was noted, if a second has passed, or ``at_once``; and a sign of life now and then.
-        Raises the registry's errors; what was noted is kept. A service of an earlier release, which takes no
-        reports, is asked once.
+        Raises the registry's errors; what was noted is kept.
         """
         passed = None if self._sent is None else self._clock() - self._sent
         due = _PAUSE_SECONDS if self._waiting else LIFE_SECONDS
-        if self._is_refused or not (at_once or passed is None or passed >= due):
+        if not (at_once or passed is None or passed >= due):
             return
         # A copy, because another thread may add to the queue, which must not change while it is iterated.
         batches = list(islice(self._waiting.copy(), _AT_ONCE))
-        try:
-            registry.note_reports(query, batches, self._state())
-        except NotFoundError:
-            self._is_refused = True
+        registry.note_reports(query, batches, self._state())
         self._sent = self._clock()
         for one in batches:
             # A full queue may have dropped some of them meanwhile, for newer ones.
@@ -96,13 +90,12 @@ class BatchReporter:
 
     def finish(self, registry: ReportedTo, query: str, ending: Ending) -> None:
         """Report all that was noted, for at most `END_SECONDS`, and then how the stream ends. Raises the
-        registry's errors; one of an earlier release does not know that a stream can end.
+        registry's errors.
         """
         deadline = self._clock() + END_SECONDS
-        while self._waiting and not self._is_refused and self._clock() < deadline:
+        while self._waiting and self._clock() < deadline:
             self.send(registry, query, at_once=True)
-        if not self._is_refused:
-            registry.note_reports(query, [], {**self._state(), "ended": ending})
+        registry.note_reports(query, [], {**self._state(), "ended": ending})
 
 
 def summary_of(report: BatchReport) -> dict[str, Any]:

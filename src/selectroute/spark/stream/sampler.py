@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
@@ -57,8 +56,7 @@ class Sampler:
 
     def send(self, registry: SampledTo, query: str, at_once: bool = False) -> None:
         """Send a sample of the newest batch, if a second has passed since the last one, or ``at_once``.
-        Raises the registry's errors. Inputs that can't be read are left out; a service of an earlier release,
-        which takes no samples, is asked once.
+        Raises the registry's errors. Inputs that can't be read are left out.
         """
         inputs = self._inputs
         now = self._clock()
@@ -67,12 +65,8 @@ class Sampler:
         self._inputs, self._sent = None, now
         read = map(sampled_form, self._read(inputs))
         messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
-        if not messages:
-            return
-        try:
+        if messages:
             registry.note_messages(query, messages)
-        except NotFoundError:
-            self._each = 0
 
     def _read(self, inputs: Sequence[Any]) -> list[Message]:
         try:

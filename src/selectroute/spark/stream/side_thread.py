@@ -20,7 +20,6 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
-from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.stream.reporter import BatchReporter, Ending, ReportedTo
 from selectroute.spark.stream.sampler import SampledTo, Sampler
@@ -84,7 +83,7 @@ class EffectiveFromReporter:
         commit = self._commits.read(batches[-1]) if batches else None
         if commit is None:
             return True, None
-        (replayable,) = self._source.reread([commit], working_copy(self._job.checkpoint))
+        (replayable,) = self._source.reread([commit])
         lacks = replayable.gone or replayable.unknown
         return (False, replayable.sentence) if lacks else (True, None)
 

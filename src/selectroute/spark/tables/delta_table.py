@@ -497,7 +497,7 @@ def schema_of(sink: str) -> Schema:
 def _statistics(file: Mapping[str, Any], append: Append) -> dict[str, Any]:
     """Return the statistics of a file of a batch, with which readers skip it."""
     return _statistics_of(
-        file["rows"], (append.batch, append.batch), {"revision": [append.revision] * 2}, file.get("offsets")
+        file["rows"], (append.batch, append.batch), {"revision": [append.revision] * 2}, file["offsets"]
     )
 
 

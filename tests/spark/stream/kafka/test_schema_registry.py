@@ -12,11 +12,12 @@ import pytest
 from selectroute.kafka import KafkaBinding, SchemaRegistry
 from selectroute.spark import KafkaInput
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.storage import Location
 from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
+from tests.support.replays import make_request
 from tests.support.servers.schema_registry import RegistryServer
 
 pytestmark = [pytest.mark.spark, *KAFKA]

@@ -220,7 +220,7 @@ def test_a_topic_with_something_else_than_a_grouping_is_refused(text):
         build_snapshot(rows)
 
 
-@pytest.mark.parametrize("text", ["files:mine", "files:", "mail:me", "queue:A B", "queue:"])
+@pytest.mark.parametrize("text", ["mail:me", "files:mine", "queue:A B", "queue:"])
 def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
     rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})
     with pytest.raises(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -52,7 +51,7 @@ def test_files_that_a_kept_revision_names_stay(folder):
 def test_what_a_lease_may_need_stays(folder):
     (folder / "leases").mkdir()
     for query, revision in (("q", 2), ("r", 4)):
-        (folder / "leases" / f"{query}.json").write_text(json.dumps({"query": query, "revision": revision}))
+        (folder / "leases" / f"{query}.json").write_text(sealed({"query": query, "revision": revision}))
     assert collect(folder, keep=1, grace_seconds=0).revisions == (1,)
     assert opens(folder, 2, 3, 4) == [2, 1, 1]
 
@@ -86,7 +85,7 @@ def test_what_cannot_be_read_removes_nothing(folder):
     before = files(folder)
     (folder / "leases").mkdir()
     turned = sealed({"query": "q", "revision": 2}).replace('"revision": 2', '"revision": 4')
-    for text in ("{", "{}", '{"revision": "2"}', "[]", turned):
+    for text in ("{", "{}", sealed({"revision": "2"}), "[]", turned):
         (folder / "leases" / "q.json").write_text(text)
         with pytest.raises(sr.SnapshotError, match="lease"):
             collect(folder, keep=1, grace_seconds=0)

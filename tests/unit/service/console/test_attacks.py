@@ -71,7 +71,7 @@ class Letters:
 
     text = "plain"
 
-    def letters(self, wanted, skip, limit, **_):
+    def letters(self, wanted, limit, **_):
         one = dict.fromkeys(("stage", "reason", "message", "source", "subscription"), self.text)
         one |= {"batch": 0, "revision": 1, "partition": 0, "offset": 1, "replay": None, "place": "0.0"}
         one |= {"raw": self.text.encode(), "key": self.text.encode(), "headers": self.headers()}

@@ -369,7 +369,7 @@ class OneLetter:
     def is_held(self):
         return False
 
-    def letters(self, wanted, skip, limit, **_):
+    def letters(self, wanted, limit, **_):
         of_file = {"source": "a.jsonl", "partition": 0, "offset": 1, "revision": 1, "subscription": None}
         of_file |= {"raw": b"x", "replay": None, "place": "0.0"}
         return [{"batch": 0, "stage": "read", "reason": "too-large", "message": "long", **of_file}]
@@ -387,7 +387,7 @@ class OneLetter:
         return "made", expected
 
     def replayed(self, id):
-        return {"state": "waiting", "letters": None, "taken": 0, "batch": None, "batches": []}
+        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
 
     def audit(self):
         names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")

@@ -150,7 +150,7 @@ class ThreeLetters:
     def left(self, wanted):
         return [SimpleNamespace(batch=0, stage="parse", reason="not-json", letters=3, asked=0)]
 
-    def letters(self, wanted, skip, limit, **_):
+    def letters(self, wanted, limit, **_):
         return []
 
     def replay(self, wanted, expected):

@@ -56,8 +56,6 @@ def test_an_invalid_selector_says_where_and_what_was_expected(client, registry):
         ({"labels": {"a/b~": "x" * 300}}, "invalid-subscription", "/labels/a~1b~0"),
         ({"labels": {"a": 1}}, "invalid-body", "/labels/a"),
         ({"destination": {"kind": "mail"}}, "invalid-body", "/destination/kind"),
-        ({"destination": {"kind": "files", "name": "x"}}, "invalid-subscription", "/destination/kind"),
-        ({"destination": {"kind": "files"}}, "invalid-subscription", "/destination/kind"),
         ({"destination": {"kind": "queue", "name": "A B"}}, "invalid-subscription", "/destination/name"),
         ({"destination": {"kind": "none", "path": "/etc"}}, "invalid-body", "/destination/path"),
         ({"dialect": "sql"}, "invalid-body", "/dialect"),

@@ -156,6 +156,8 @@ def log_lines(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise SourceError(f"Spark's checkpoint is damaged: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"Spark's checkpoint is damaged: {path}: {error}") from error
     if lines[0] != "v1":
         raise SourceError(f"{path} has version {lines[0][:20]!r}; this release supports v1 of Spark's logs")
     return [line for line in lines if line]

@@ -61,22 +61,13 @@ def ranges_of(record: Mapping[str, Any]) -> list[Range]:
     ]
 
 
-def _logged(path: Path) -> Offsets:
-    return _offsets(path, log_lines(path)[-1])
-
-
 def first_offsets(checkpoint: Path) -> Offsets:
     """Return the start of the first batch."""
-    path = _first(checkpoint)
-    try:
-        text = path.read_bytes().lstrip(b"\0").decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"Spark's checkpoint is damaged: {path}: {error}") from error
-    return _offsets(path, text[text.find("{") :])
+    return _logged(_first(checkpoint))
 
 
 def write_first_offsets(checkpoint: Path, first: Offsets) -> None:
-    """Write the start of the first batch durably, where Spark's own connector had it."""
+    """Write the start of the first batch durably."""
     path = _first(checkpoint)
     disk.make_folder(path.parent)
     disk.replace_text(path, f"v1\n{json.dumps(first)}")
@@ -91,9 +82,9 @@ def _first(checkpoint: Path) -> Path:
     return checkpoint / "sources" / "0" / "0"
 
 
-def _offsets(path: Path, text: str) -> Offsets:
+def _logged(path: Path) -> Offsets:
     try:
-        found = json.loads(text)
+        found = json.loads(log_lines(path)[-1])
         if all(isinstance(n, int) for partitions in found.values() for n in partitions.values()):
             return found  # type: ignore[no-any-return]
     except (ValueError, AttributeError):
