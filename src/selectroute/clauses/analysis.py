@@ -363,7 +363,7 @@ def _hold(literals: Iterable[Literal], value: _Value) -> bool:
 
 
 def _equal_values(literal: Literal) -> tuple[_Value, ...] | None:
-    """Return values that represent all on which a literal holds; None if it is no equality.
+    """Return values that represent all on which an equality holds; None for any other literal.
 
     Numbers of several types equal a constant. Below 2^24 all of them compare alike with every other constant;
     the float 16777216, but not the double, equals 16777217.
