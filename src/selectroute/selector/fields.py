@@ -229,6 +229,8 @@ def _id(
 _PERSISTENT = {"PERSISTENT": (Int(2), Int(1)), "NON_PERSISTENT": (Int(1), Int(0))}
 _DLV = {mode: dlv for mode, (dlv, _) in _PERSISTENT.items()}
 _PERSISTENCE = {mode: persistence for mode, (_, persistence) in _PERSISTENT.items()}
+_MODE_OF_DLV = {dlv: mode for mode, dlv in _DLV.items()}
+_MODE_OF_PERSISTENCE = {persistence: mode for mode, persistence in _PERSISTENCE.items()}
 _DLV_OF_PERSISTENCE = {persistence: dlv for dlv, persistence in _PERSISTENT.values()}
 _PERSISTENCE_OF_DLV = {dlv: persistence for dlv, persistence in _PERSISTENT.values()}
 
@@ -245,7 +247,10 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
         **_id("JMSXGroupID", "Root.MQMD.GroupId", id_from_any_text, alias="jms.Gid"),
         **_same(_int, "JMSXGroupSeq", "jms.Seq", "Root.MQMD.MsgSeqNumber"),
-        "JMSDeliveryMode": (),  # selectors read DELIVERY_MODE_OF_MQ
+        # For messages that are put on a queue: selectors read DELIVERY_MODE_OF_MQ.
+        "JMSDeliveryMode": _sources(
+            ("jms.Dlv", _mapped(_MODE_OF_DLV)), ("Root.MQMD.Persistence", _mapped(_MODE_OF_PERSISTENCE))
+        ),
         "jms.Dlv": _sources(
             ("JMSDeliveryMode", _mapped(_DLV)), ("Root.MQMD.Persistence", _mapped(_DLV_OF_PERSISTENCE))
         ),
@@ -295,7 +300,7 @@ DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **SYNONYMS,
         DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),
         DELIVERY_MODE_OF_MQ: _sources(
-            ("jms.Dlv", _mapped({dlv: dlv for dlv in _DLV.values()})),
+            ("jms.Dlv", _mapped({dlv: dlv for dlv in _MODE_OF_DLV})),
             ("JMSDeliveryMode", _mapped(_DLV)),
             ("Root.MQMD.Persistence", _mapped(_DLV_OF_PERSISTENCE)),
         ),
