@@ -247,7 +247,7 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
         **_id("JMSXGroupID", "Root.MQMD.GroupId", id_from_any_text, alias="jms.Gid"),
         **_same(_int, "JMSXGroupSeq", "jms.Seq", "Root.MQMD.MsgSeqNumber"),
-        # The other names of the field. Selectors read DELIVERY_MODE_OF_MQ.
+        # For messages that are put on a queue: selectors read DELIVERY_MODE_OF_MQ.
         "JMSDeliveryMode": _sources(
             ("jms.Dlv", _mapped(_MODE_OF_DLV)), ("Root.MQMD.Persistence", _mapped(_MODE_OF_PERSISTENCE))
         ),
