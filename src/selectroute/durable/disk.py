@@ -12,22 +12,17 @@ import io
 import os
 import stat
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from selectroute.durable.sealed_json import sealed, unsealed
+from selectroute.durable.sealed_json import unsealed
 from selectroute.selector.errors import SelectRouteError
 
 
 class DamagedFileError(SelectRouteError, ValueError):
     """Damaged file: its content has changed since it was written. The message names the file."""
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace the file at ``path`` atomically by sealed JSON. Raises OSError."""
-    replace_text(path, sealed(content))
 
 
 def replace_text(path: Path, text: str) -> None:

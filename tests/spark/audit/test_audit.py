@@ -13,6 +13,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.job.job import JobError
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.storage import Location
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -82,7 +83,7 @@ def committed(world, batch):
 def changed(path, change):
     content = disk.read_json(path)
     change(content)
-    disk.write_json(path, content)
+    Location.of(path).put_json(content)
 
 
 def test_an_untouched_job_adds_up(job):

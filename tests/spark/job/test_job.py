@@ -17,6 +17,7 @@ from selectroute.spark.job.job import OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder, is_owned
 from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.spark.sources.files.stream import SourceError, local_folder
+from selectroute.storage import Location
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
     for name in ("input", "snapshots"):
         record = ready.output / "_job.json"
         good = record.read_text()
-        disk.write_json(record, disk.read_json(record) | {name: "/elsewhere"})
+        Location.of(record).put_json(disk.read_json(record) | {name: "/elsewhere"})
         refused(ready, f"belongs to another job: its {name} is /elsewhere")
         record.write_text(good)
 
@@ -190,7 +191,7 @@ def test_a_folder_on_which_a_job_runs_is_refused(ready):
 def test_a_record_of_another_format_is_refused(ready):
     claimed(ready)
     record = ready.output / "_job.json"
-    disk.write_json(record, disk.read_json(record) | {"format": 99})
+    Location.of(record).put_json(disk.read_json(record) | {"format": 99})
     refused(ready, "format 99")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_a_start_that_fails_leaves_nothing_behind_and_the_next_one_waits_for_nob
     assert fan.query is None or not fan.query.isActive
     left = [one.name for one in {*threading.enumerate()} - before if one.name.startswith("selectroute-")]
     assert not {"selectroute-lease", "selectroute-upkeep", "selectroute-registry"} & {*left}, left
-    assert (world.output / LEASE).read_json()["released"]
+    assert json.loads((world.output / LEASE).read())["released"]
     again = FanOut(spark, job, reports.append, on_warning=warnings.append)
     again.start(available_now=True)
     again.wait()
@@ -70,7 +71,7 @@ def test_the_folder_is_released_even_if_something_else_can_not_be_closed(spark, 
     fan.start(available_now=True)
     with pytest.raises(JobError, match="it fails here"):
         fan.wait()
-    assert (world.output / LEASE).read_json()["released"]
+    assert json.loads((world.output / LEASE).read())["released"]
 
 
 @pytest.mark.parametrize(

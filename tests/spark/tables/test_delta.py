@@ -410,7 +410,7 @@ def test_folders_do_not_become_tables(world):
 def test_a_table_of_another_job_is_refused(delta):
     filled(delta, 1)
     record = disk.read_json(delta.output / "_job.json")
-    disk.write_json(delta.output / "_job.json", record | {"id": "another"})
+    Location.of(delta.output / "_job.json").put_json(record | {"id": "another"})
     refused(delta, "is of the job .*, not of another: move it away")
 
 

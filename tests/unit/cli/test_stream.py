@@ -77,7 +77,7 @@ def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
     commit = output / "_commits" / "0.json"
     content = disk.read_json(commit)
     content["counts"]["routed"] = 2
-    disk.write_json(commit, content)
+    Location.of(commit).put_json(content)
     code, out, _ = run("stream", "audit", output)
     assert code == 1
     assert "WRONG       batch 0: it read 3 messages but accounts for 4" in out

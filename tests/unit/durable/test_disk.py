@@ -8,6 +8,7 @@ import pytest
 
 from selectroute.durable import disk
 from selectroute.durable.disk import DamagedFileError
+from selectroute.storage import Location
 
 CONTENT = {"batch": 3, "revision": 7, "digest": "5e" * 32, "name": "é\udcff", "list": [1, None], "none": {}}
 
@@ -15,7 +16,7 @@ CONTENT = {"batch": 3, "revision": 7, "digest": "5e" * 32, "name": "é\udcff", "
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "3.json"
-    disk.write_json(path, CONTENT)
+    Location.of(path).put_json(CONTENT)
     return path
 
 

@@ -83,7 +83,7 @@ def test_dead_letters_are_read_page_by_page_the_newest_batch_first(client):
     found = client.get(f"{PATH}/dead-letters", params={"limit": 3}).json()
     assert [(one["batch"], one["offset"]) for one in found["items"]] == [(1, 0), (1, 1), (0, 1)]
     assert found["more"]
-    rest = client.get(f"{PATH}/dead-letters", params={"limit": 3, "skip": 3}).json()
+    rest = client.get(f"{PATH}/dead-letters", params={"limit": 3, "cursor": found["next_cursor"]}).json()
     assert [(one["batch"], one["offset"]) for one in rest["items"]] == [(0, 2), (0, 3)] and not rest["more"]
     by_reason = client.get(f"{PATH}/dead-letters", params={"reason": ["not-json", "not-utf-8"]}).json()[
         "items"
