@@ -28,7 +28,7 @@ _SHORT: Final = ("dep_delay", "arr_delay", "air_time", "dep_time", "arr_time")
 _BYTE: Final = ("month", "day", "hour", "minute")
 
 _ROW_GROUP: Final = 16_384
-"""Rows of a row group, several in a file, so that tasks share a file."""
+"""Rows of a row group: several in a file, so that tasks share a file."""
 
 # A message id of IBM MQ: 'AMQ ', the queue manager's name in 12 characters, a counter of 8 bytes.
 _MESSAGE_ID_PREFIX: Final = "ID:" + b"AMQ FLIGHTS2013 ".hex()
@@ -66,7 +66,6 @@ def to_messages(flights: pa.Table) -> pa.Table:
         **_headers(flights),
         **{name: flights[name] for name in ("carrier", "tailnum", "origin", "dest")},
         **{name: flights[name].cast(pa.int32()) for name in ("flight", "distance")},
-        "year": flights["year"].cast(pa.int16()),
         **{name: flights[name].cast(pa.int8()) for name in _BYTE},
         **{name: flights[name].cast(pa.int16()) for name in _SHORT},
     }

@@ -97,12 +97,14 @@ def _print_outcome(outcome: Outcome, console: Console) -> None:
     counts.add_row("batches", f"{len(outcome.batches):,}")
     counts.add_row("messages per second of warm batches", f"{outcome.warm_rate:,}")
     console.print(counts)
+    console.print()
     by_id = {each.id: each for each in outcome.subscriptions}
     busy = _table("The busiest subscriptions", "subscription", "deliveries", "topic filter", "selector")
     for id, count in busiest(outcome.folder, 8):
         topic, selector = by_id[id].topic or "any", by_id[id].selector or "none: every message"
         busy.add_row(id, f"{count:,}", topic, selector)
     console.print(busy)
+    console.print()
     console.print(
         f"Changed while the stream ran: {WATCHED.id}\n"
         f"  before  {WATCHED.selector}\n"

@@ -106,7 +106,10 @@ def run(messages: int, count: int, verify: int, out: Path | None, console: Conso
 
     def on_batch(report: BatchReport) -> None:
         outcome.batches.append(report)
-        _print_batch(console, report)
+        console.print(
+            f"{sum(report.seconds.values()):6.1f} s  batch {report.batch} at revision {report.revision}: "
+            f"{counted(report.counts.messages, 'message')}, {report.counts.deliveries:,} deliveries"
+        )
         if len(outcome.batches) == 1:
             _change(folder)
             _feed(waiting[FILES_A_BATCH:], folder)
@@ -150,14 +153,6 @@ def _stage(console: Console, description: str) -> Iterator[None]:
     with console.status(description):
         yield
     console.print(f"{time.perf_counter() - started:6.1f} s  {description}", soft_wrap=True, markup=False)
-
-
-def _print_batch(console: Console, report: BatchReport) -> None:
-    counts = report.counts
-    console.print(
-        f"{sum(report.seconds.values()):6.1f} s  batch {report.batch} at revision {report.revision}: "
-        f"{counted(counts.messages, 'message')}, {counts.deliveries:,} deliveries"
-    )
 
 
 def _compile_kernel() -> subprocess.Popen[bytes]:

@@ -34,15 +34,9 @@ _TYPES: Final[Mapping[pa.DataType, type]] = {
     pa.int64(): sr.Long,
 }
 
-_OUTPUT: Final = pa.schema(
-    {
-        "batch": pa.int64(),
-        "revision": pa.int64(),
-        "source": pa.string(),
-        "offset": pa.int64(),
-        "subscription": pa.string(),
-    }
-)
+_INT64, _STRING = pa.int64(), pa.string()
+_BATCH: Final = pa.schema({"batch": _INT64})
+_ROW: Final = pa.schema({"revision": _INT64, "source": _STRING, "offset": _INT64, "subscription": _STRING})
 
 
 @dataclass(slots=True)
@@ -78,8 +72,9 @@ def read_output(output: Path, sink: str, condition: ds.Expression | None = None)
     The columns are batch, revision, source (a file's name), offset (its row) and subscription, NULL if there
     is none.
     """
-    partitions = ds.partitioning(pa.schema([_OUTPUT.field("batch")]), flavor="hive")
-    files = ds.dataset(output / sink, schema=_OUTPUT, format="parquet", partitioning=partitions)
+    partitions = ds.partitioning(_BATCH, flavor="hive")
+    schema = pa.unify_schemas([_BATCH, _ROW])
+    files = ds.dataset(output / sink, schema=schema, format="parquet", partitioning=partitions)
     return files.to_table(filter=condition)
 
 

@@ -18,25 +18,13 @@ def command():
     return typer.main.get_command(cli.app)
 
 
-@pytest.fixture(scope="session")
-def command_of_help():
-    """Return a command line that has not printed this help: its layout changes a command for good."""
-    command = typer.main.get_command(cli.app)
-    printed = set()
-
-    def of(arguments):
-        if arguments in printed:
-            return typer.main.get_command(cli.app)
-        printed.add(arguments)
-        return command
-
-    return of
-
-
 @pytest.fixture
-def run(monkeypatch, capsys, command, command_of_help):
+def run(monkeypatch, capsys, command):
+    made_anew = cli.app
+
     def call(*arguments, stdin: str | bytes | io.RawIOBase = ""):
-        monkeypatch.setattr(cli, "app", command_of_help(arguments) if "--help" in arguments else command)
+        # Help lays out the options of the command that it is given, for good.
+        monkeypatch.setattr(cli, "app", made_anew if "--help" in arguments else command)
         monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
         data = stdin.encode() if isinstance(stdin, str) else stdin
         buffer = io.BytesIO(data) if isinstance(data, bytes) else io.BufferedReader(data)
