@@ -45,13 +45,25 @@ def finished(
 
 
 def lines(code: str) -> list[str]:
-    """Return the commands of a block: lines that end in a backslash go on, and comments are none.
+    """Return the commands of a block: lines that end in a backslash go on, a here-document is part of its
+    command, and comments are none.
 
     >>> lines("# two\\nls \\\\\\n  -l\\n\\nls | wc -l\\n")
-    ['ls   -l', 'ls | wc -l']
+    ['ls    -l', 'ls | wc -l']
+    >>> lines("cat > a <<'END'\\n# b\\nEND\\nls\\n")
+    ["cat > a <<'END'\\n# b\\nEND", 'ls']
     """
-    joined = code.replace("\\\n", " ").splitlines()
-    return [line.strip() for line in joined if line.strip() and not line.strip().startswith("#")]
+    commands: list[str] = []
+    end = ""
+    for line in code.replace("\\\n", " ").splitlines():
+        if end:
+            commands[-1] += f"\n{line}"
+            end = "" if line == end else end
+        elif line.strip() and not line.strip().startswith("#"):
+            commands.append(line.strip())
+            if here := re.search(r"<<'(\w+)'$", line):
+                end = here[1]
+    return commands
 
 
 def words(command: str) -> list[str]:
@@ -102,11 +114,17 @@ class Shell:
         return "".join(self.one(command, **variables) for command in lines(code))
 
     def one(self, command: str, **variables: str) -> str:
-        """Run one command, and return what it prints. It must end with exit code 0."""
-        if command.startswith("selectroute ") and is_plain(command):
-            code, out, err = self._called(words(command), variables)
-        else:
+        """Run one command, and return what it prints. It must end with exit code 0. What it exports, later
+        commands have.
+        """
+        if command.startswith("export "):
+            name, value = words(command)[1].split("=", 1)
+            self.variables[name] = value
+            return ""
+        command = re.sub(r"\$(\w+)", lambda name: self.variables.get(name[1], name[0]), command)
+        if not (command.startswith("selectroute ") and is_plain(command)):
             return self.bash(command, **variables)
+        code, out, err = self._called(words(command), variables)
         assert code == 0, f"{command}: exit code {code}\n{out}\n{err}"
         self.reported = err
         return out

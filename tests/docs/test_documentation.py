@@ -100,12 +100,10 @@ def _mark(block):
     return block.mark.partition(":")[0]
 
 
-def _pages(language, mark, of=lambda code: True, slow=()):
-    """The pages that have such blocks, as parameters of a test; some are slow."""
+def _pages(language, mark):
+    """The pages that have such blocks, as parameters of a test."""
     return [
-        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page in slow else [])
-        for page in PAGES
-        if any(map(of, _blocks(page, language, mark)))
+        pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if _blocks(page, language, mark)
     ]
 
 
@@ -169,8 +167,9 @@ def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
         exec(compile(code, f"{page.name}, python block {number}", "exec"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("page", _pages("python", "spark", slow=[DOCS / "explanation/scale.md"]))
+@pytest.mark.parametrize("page", _pages("python", "spark"))
 def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -192,14 +191,14 @@ def test_every_page_with_a_stream_has_its_test():
     assert found == sorted([*WITH_STREAMS, COMMANDS])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)],
 )
 def test_shell_commands_run(tmp_path, page):
+    shell = Shell(tmp_path)
     for code in _blocks(page, "shell"):
-        finished([*BASH, code], tmp_path, timeout=120)
+        shell.run(code)
 
 
 def test_what_is_installed_is_there():
@@ -213,36 +212,32 @@ def test_what_is_installed_is_there():
 
 
 @pytest.mark.slow
-@pytest.mark.application
+@pytest.mark.spark
 def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
-    code = "".join(_blocks(TUTORIALS / "first-fan-out.md", "shell"))
-    said = finished([*BASH, f"exec 2>&1\n{code}"], tmp_path, timeout=600).stdout
+    page = TUTORIALS / "first-fan-out.md"
+    shell = Shell(tmp_path)
+    said = "".join(shell.run(code) + shell.reported for code in _blocks(page, "shell"))
     assert "monday.jsonl" in said
-    (line,) = re.findall(
-        r"`(batch 0 [^`]*), …`", (TUTORIALS / "first-fan-out.md").read_text(encoding="utf-8")
-    )
+    (line,) = re.findall(r"`(batch 0 [^`]*), …`", page.read_text(encoding="utf-8"))
     assert " ".join(line.split()) in " ".join(said.split())
     (line,) = (tmp_path / "out" / "accounting.jsonl").read_text().splitlines()
     assert json.loads(line)["deliveries"] == 1
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("kafka")
+@pytest.mark.spark
 def test_the_tutorial_of_kafka_delivers_as_its_page_shows(tmp_path, monkeypatch, kafka):
     page = TUTORIALS / "kafka-to-kafka.md"
-    for topic in ("cars", "heavy-cars"):
-        if topic not in kafka.topics():
-            kafka.create(topic)
+    for topic in {"cars", "heavy-cars"} - kafka.topics():
+        kafka.create(topic)
     monkeypatch.setenv("KAFKA", kafka.address)
     names: dict[str, object] = {}
-    exports = ""
+    shell = Shell(tmp_path)
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language == "python" and _mark(block) == "kafka":
             exec(compile(block.code, page.name, "exec"), names)
         elif block.language == "shell" and _mark(block) == "kafka":
-            code = block.code.replace("localhost:9092", kafka.address)
-            finished([*BASH, exports + code], tmp_path, timeout=600)
-            exports += "".join(line for line in code.splitlines(keepends=True) if line.startswith("export "))
+            shell.run(block.code.replace("localhost:9092", kafka.address))
 
 
 RED = b'{"properties": {"color": {"type": "string", "value": "red"}}}\n'
@@ -254,16 +249,19 @@ def _subscribed(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.application
-def test_the_example_of_delta_tables_runs(tmp_path):
+@pytest.mark.spark
+def test_the_example_of_delta_tables_runs(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "delta-tables.md"
     (shell,), (python,) = _blocks(page, "shell", "delta"), _blocks(page, "python", "delta")
     _subscribed(tmp_path)
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "a.jsonl").write_bytes(RED * 3)
-    finished([*BASH, shell], tmp_path)
-    seen = "print(table.count(), versions[0]); assert (table.count(), list(versions)) == (3, [0])"
-    finished([sys.executable, "-c", f"{python}\n{seen}"], tmp_path)
+    Shell(tmp_path).run(shell)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(python, page.name, "exec"), names)
+    table = names["table"]
+    assert (table.count(), [*names["versions"]]) == (3, [0])
 
 
 @pytest.mark.application

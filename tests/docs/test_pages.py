@@ -145,7 +145,7 @@ def without_network():
     return alone if may else []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # .ci/run builds the site, too: a warning ends it
 def test_the_site_is_built_offline_without_a_warning(tmp_path):
     if find_spec("zensical") is None:
         missing("Zensical is not installed (the extra `docs`)")

@@ -2,11 +2,12 @@
 
 import pytest
 
-from bench.definition import MESSAGES, TEXTS, benchmarks, short, sizes
+from bench.definition import KAFKA, MESSAGES, TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
 from bench.matching.churn import ENGINES as CHANGES
 from bench.queues.engines import ENGINES as QUEUES
 from bench.registry.engines import ENGINES as REGISTRY
+from bench.registry.engines import STARTS
 from bench.workloads.catalogue import WORKLOADS
 
 ENGINES = {
@@ -75,6 +76,17 @@ def test_the_quick_tour_leaves_out_only_engines_that_the_whole_run_has():
 def test_the_quick_tour_leaves_the_largest_sizes_out():
     for benchmark in benchmarks():
         assert not any(benchmark.covers(size, quick=True) for size in sizes() if size.rules > 100_000)
+
+
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        ("registry", [STARTS, *REGISTRY]),
+        (KAFKA, ["kafka-rates", "kafka-latency", "kafka-memory", "tables-files", "tables-kafka"]),
+    ],
+)
+def test_a_group_has_all_that_there_is(group, names):
+    assert sorted(one.name for one in benchmarks() if one.group == group) == sorted(names)
 
 
 def test_sizes_are_named_shortly():

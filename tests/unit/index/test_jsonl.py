@@ -40,7 +40,7 @@ def one_by_one(lines, revision):
         return read_subscriptions(lines, revision)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(ROWS, max_size=8), REVISION, st.booleans(), st.sampled_from(["", "\n", " \n"]))
 def test_a_block_is_read_as_its_lines_are(rows, revision, ascii, between):
     lines = []

@@ -19,7 +19,7 @@ NESTED = {
     "nots": "NOT " * DEEP + "a",
     "signs": "a = " + "- " * DEEP + "b",
     "sums": "a = b" + " + (b" * DEEP + ")" * DEEP,
-    "conditions": "(" * 20_000 + "a" + " = TRUE)" * 20_000,
+    "conditions": "(" * 5_000 + "a" + " = TRUE)" * 5_000,
 }
 CHAINS = {
     "ands": "a" + " AND b" * DEEP,

@@ -102,10 +102,10 @@ DEEP_TEXTS = {
     "nots": "NOT " * DEEP + "a",
     "minuses": "-" * DEEP + "a = 1",
     "nested ands": "a AND (" * DEEP + "b" + ")" * DEEP,
-    "nested sums": "a + (" * 20_000 + "b" + ")" * 20_000 + " = 1",
-    "nested conditions": "(" * 20_000 + "a" + " = TRUE)" * 20_000,
-    "a chain of ors": "a OR " * 20_000 + "b",
-    "a chain of sums": "a + " * 20_000 + "b = 1",
+    "nested sums": "a + (" * 5_000 + "b" + ")" * 5_000 + " = 1",
+    "nested conditions": "(" * 5_000 + "a" + " = TRUE)" * 5_000,
+    "a chain of ors": "a OR " * 5_000 + "b",
+    "a chain of sums": "a + " * 5_000 + "b = 1",
     "a long list": "a IN (" + "'x', " * DEEP + "'y')",
 }
 

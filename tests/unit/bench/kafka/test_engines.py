@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.definition import KAFKA as GROUP
-from bench.definition import benchmarks, sizes
+from bench.definition import sizes
 from bench.kafka.paced import CYCLE
 from bench.kafka.streamed import PARTITIONS, Streamed, messages
 from bench.measure import WrongCountError, measure
 from tests.support.components import KAFKA
 
-pytestmark = [*KAFKA, pytest.mark.spark]
+pytestmark = [*KAFKA, pytest.mark.spark, pytest.mark.nightly]
 
 [SIZE] = [size for size in sizes() if size.name == "Z 1k"]
 COUNT = 300
@@ -41,7 +40,6 @@ def small_batches(monkeypatch):
     monkeypatch.setattr(kafka_engines, "BATCH", 100)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["no-op", "fan-out"])
 def test_an_engine_delivers_what_it_must_each_time(name, make, streamed, small_batches):
     due = int(streamed.lengths(COUNT).sum())
@@ -51,7 +49,6 @@ def test_an_engine_delivers_what_it_must_each_time(name, make, streamed, small_b
     assert make[name](COUNT).run().matches == due > COUNT / 2
 
 
-@pytest.mark.nightly
 def test_all_write_records_of_the_same_headers_and_sizes(make, streamed):
     sizes_of = {}
     for name in ("no-op", "fan-out", "relay"):
@@ -69,7 +66,6 @@ def test_all_write_records_of_the_same_headers_and_sizes(make, streamed):
     assert sizes_of["relay"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
 
 
-@pytest.mark.nightly
 def test_a_job_that_delivers_too_little_ends_the_run(make):
     wrong = replace(SIZE.check, matches=SIZE.check.matches + 1)
     for name in ("no-op", "fan-out"):
@@ -85,7 +81,6 @@ def test_records_have_what_decides(streamed):
     assert streamed.ends(streamed.topic(COUNT)) == [COUNT // PARTITIONS] * PARTITIONS
 
 
-@pytest.mark.nightly
 def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
     from bench.kafka import latency as kafka_latency
 
@@ -99,7 +94,6 @@ def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
     assert all(0 < one.p50_us <= one.p99_us for one in samples)
 
 
-@pytest.mark.nightly
 def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, monkeypatch):
     from bench.kafka import engines as kafka_engines
     from bench.kafka import memory as kafka_memory
@@ -110,9 +104,3 @@ def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, mon
     assert [one.engine for one in samples] == [*kafka_memory.PARTS] * 2
     assert all(one.bytes_a_rule > 2**20 for one in samples)
     assert samples[0].messages > 0 and 2 <= samples[0].seconds < samples[-1].seconds
-
-
-def test_the_group_is_all_that_there_is():
-    assert [one.name for one in benchmarks() if one.group == GROUP] == [
-        "kafka-rates", "kafka-latency", "kafka-memory", "tables-files", "tables-kafka"
-    ]  # fmt: skip

@@ -12,7 +12,11 @@ from bench.queues import engines as queue_engines
 from bench.queues import memory as queue_memory
 
 SIZE = next(size for size in sizes() if size.workload == MESSAGES)
-ENGINES = [(benchmark, name) for benchmark, engines in queue_engines.ENGINES.items() for name in engines]
+ENGINES = [
+    pytest.param(benchmark, name, marks=pytest.mark.slow if benchmark == "queue-durable" else ())
+    for benchmark, engines in queue_engines.ENGINES.items()
+    for name in engines
+]
 
 
 @pytest.fixture

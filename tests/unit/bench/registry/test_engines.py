@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bench.definition import Size, benchmarks
+from bench.definition import Size
 from bench.measure import WrongCountError, measure
-from bench.registry.engines import ENGINES, STARTS, makers, starts
+from bench.registry.engines import ENGINES, makers, starts
 from bench.registry.registered import Registered
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 RULES = 300
 COUNT = 20
 SIZE = Size("R", RULES, replies.expected(RULES, 500), 500)
-MARKS = {"beside": pytest.mark.nightly, "postgresql": POSTGRES}
+MARKS = {"beside": pytest.mark.nightly, "postgresql": [pytest.mark.nightly, *POSTGRES]}
 LISTED = {"list": COUNT * 50, "list-label": COUNT * 30}
 """A page is 50 of 300, and the whole tenth that has a label."""
 
@@ -69,6 +69,7 @@ def test_what_is_not_registered_as_expected_ends_the_run(registered):
         measure("registry-register", "R", RULES, [engine], Expected(1, 1), 1)
 
 
+@pytest.mark.nightly
 def test_starts_are_timed_with_and_without_a_folder(tmp_path):
     with Registered(SIZE, tmp_path) as made:
         samples = starts(made, 1)
@@ -88,7 +89,3 @@ def test_a_service_that_cannot_start_says_why(tmp_path):
         made.database.write_bytes(b"no database")
         with pytest.raises(RuntimeError, match=r"(?s)did not start: .*database"):
             made.start(made.snapshots)
-
-
-def test_the_group_is_all_that_there_is():
-    assert {one.name for one in benchmarks() if one.group == "registry"} == {STARTS, *ENGINES}

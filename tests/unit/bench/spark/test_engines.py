@@ -12,8 +12,6 @@ from bench import ROOT
 from bench.definition import benchmarks, sizes
 from bench.spark import engines
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize("count", [0, 20_000, 30_000])
 def test_a_number_of_messages_that_is_not_whole_files_is_refused(tmp_path, count):
@@ -30,7 +28,8 @@ def test_the_definitions_give_whole_files(quick):
                 assert benchmark.messages(engine, size, quick) % engines.FILE_ROWS == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.application
 def test_the_quick_tour_in_spark_runs_where_nothing_says_where_the_checkout_is():
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "bench", "--only", "spark"]

@@ -10,7 +10,7 @@ from bench.spark import loaded
 from bench.workloads import replies
 from bench.workloads.oracle import Expected
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_a_shape_that_was_seen_twice_has_a_template():
         assert literal_count(seen_template(text, "jms")[0].clauses) == literal_count(clauses) == 2
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(checked_selectors(), st.sampled_from([None, "a/+/b"]))
 def test_checking_a_selector_counts_the_literals_of_its_clauses(selector, topic):
     for _ in range(2):  # at the second time, a shape becomes a template
@@ -125,7 +125,9 @@ def test_checking_a_selector_counts_the_literals_of_its_clauses(selector, topic)
     assert found == (made.seltype, literal_count(made.clauses))
 
 
-@pytest.mark.parametrize("dialect", ["jms", "ibm-jms", "ibm-mq", "mqe"])
+@pytest.mark.parametrize(
+    "dialect", ["jms", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ibm-jms", "ibm-mq", "mqe"))]
+)
 def test_the_corpus_is_selected_as_its_rows_say(dialect):
     chosen = [row for row in rows() if row.verdict.get(dialect, "invalid") != "invalid"]
     registry = [(sr.Selector(row.selector, dialect), None) for row in chosen]

@@ -87,7 +87,7 @@ keys = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(keys, min_size=1, max_size=40))
 def test_every_clause_is_filed_under_attributes_that_it_has(registry):
     clauses = [Equalities(one, {}, True) for one in registry]

@@ -162,7 +162,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(selectors(), min_size=5, max_size=60), st.lists(messages, min_size=1, max_size=12))
 def test_divided_leaves_agree_with_the_reference(registry, batch):
     with pytest.MonkeyPatch.context() as patch:
