@@ -454,7 +454,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_record(spark, kafka):
     """Also a hundred megabytes, a hundred thousand headers, names that stand twice, and no headers at all."""
     index = sr.Index()
