@@ -367,11 +367,12 @@ def rights(pipe, out):
     [
         pytest.param("user0", "input", None, r"needs the right Read on the topic in-", marks=NIGHTLY),
         pytest.param("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-", marks=NIGHTLY),
-        (
+        pytest.param(
             "user2",
             "transactions",
             None,
             r"needs the right Write on the transactional ids that begin with sele",
+            marks=NIGHTLY,
         ),
         ("user3", "create", None, r"needs the rights? Create.* on the topic selectroute-\S+-tokens"),
         pytest.param(

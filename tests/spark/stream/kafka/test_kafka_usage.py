@@ -11,6 +11,7 @@ from selectroute.cli import main
 from selectroute.durable import disk
 from selectroute.spark import Job, KafkaCluster, KafkaInput
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.testing.broker import CLUSTER
 from tests.spark.kafka_world import answer_within, cars
 from tests.support.components import KAFKA
 
@@ -115,7 +116,9 @@ def test_another_cluster_and_a_job_that_runs(pipe, refused):
     record = pipe.world.output / "_job.json"
     written = disk.read_json(record)
     disk.write_json(record, written | {"system": "another"})
-    assert "Kafka cluster another" in refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)
+    assert written["system"] == CLUSTER
+    said = refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)
+    assert f"Kafka cluster another, and this cluster is {CLUSTER}" in said
     disk.write_json(record, written)
     running = OutputFolder(
         Job.of(KafkaInput(KafkaCluster(servers), (pipe.name,)), pipe.world.snapshots, pipe.world.output)
