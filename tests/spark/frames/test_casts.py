@@ -113,9 +113,7 @@ def snapshot_of(**selectors):
 
 def test_bound_casts_are_read_by_route_by_deliveries_and_in_partitions(spark):
     snapshot = snapshot_of(
-        at=f"at = {MILLISECONDS}",
-        price="price > 12.4 AND price < 12.6",
-        on="on = '2026-01-02'",
+        at=f"at = {MILLISECONDS}", price="price > 12.4 AND price < 12.6", on="on = '2026-01-02'"
     )
     df = spark.sql(AT)
     expected = ["at", "on", "price"]

@@ -11,14 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.spark import (
-    OutputError,
-    deliveries,
-    explain_output,
-    match_files,
-    route,
-    unpack,
-)
+from selectroute.spark import OutputError, deliveries, explain_output, match_files, route, unpack
 from selectroute.spark.columns.deliveries import TooManyMatchesError
 from selectroute.spark.columns.matches import ORDINALS, PACKED, PACKED_FROM, portions, read, written
 

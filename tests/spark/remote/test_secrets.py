@@ -41,11 +41,7 @@ print(job, spark.conf.getAll, audit(base / "out", recount=True).findings)
 
 @pytest.mark.parametrize(
     ("name", "secret", "refusal"),
-    [
-        ("s3", SECRET, "deny"),
-        ("azure", KEY, "forbid"),
-        ("gcs", PRIVATE_KEY, "forbid"),
-    ],
+    [("s3", SECRET, "deny"), ("azure", KEY, "forbid"), ("gcs", PRIVATE_KEY, "forbid")],
 )
 def test_no_output_of_the_driver_the_jvm_and_the_workers_has_it(request, tmp_path, name, secret, refusal):
     found = request.getfixturevalue(name)

@@ -198,11 +198,7 @@ def sqlite_in(home: Path) -> str:
 
 
 def run(
-    kills: int,
-    seed: int,
-    root: Path,
-    most: int = 25,
-    database_in: Callable[[Path], str] = sqlite_in,
+    kills: int, seed: int, root: Path, most: int = 25, database_in: Callable[[Path], str] = sqlite_in
 ) -> Counter[str]:
     """At least so many kills, each before `most` more puts are done; returns what was counted.
 

@@ -83,12 +83,7 @@ def test_a_sample_has_the_newest_records_of_the_partition_with_most(pipe):
 @ON_EVERY_STORAGE
 def test_deliveries_go_to_the_topics_of_their_subscriptions_with_key_body_and_headers(pipe):
     one, two = pipe.broker.create(pipe.name + "-1", 4), pipe.broker.create(pipe.name + "-2", 1)
-    pipe.publish(
-        7,
-        heavy=("weight > 7", one),
-        odd=("weight = 9", two),
-        none="weight = 0",
-    )
+    pipe.publish(7, heavy=("weight > 7", one), odd=("weight = 9", two), none="weight = 0")
     pipe.broker.produce(
         pipe.name, [*cars(10), (0, None, None, [("weight", b"9"), ("a", b"\xff"), ("a", None)])]
     )

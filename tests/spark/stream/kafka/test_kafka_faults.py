@@ -36,11 +36,7 @@ def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only
     assert (report.counts.sent, report.counts.refused, report.counts.dead_lettered) == (6, 10, 0)
     assert len(pipe.broker.records(out)) == 6
     reasons = Counter((row["reason"], row["subscription"]) for row in pipe.world.rows("dead-letters"))
-    assert reasons == {
-        ("unknown-topic", "gone"): 6,
-        ("input-topic", "own"): 2,
-        ("input-topic", "listed"): 2,
-    }
+    assert reasons == {("unknown-topic", "gone"): 6, ("input-topic", "own"): 2, ("input-topic", "listed"): 2}
     assert len(warnings) == 2 and audit(pipe.world.output).findings == []
     assert any(one.startswith("1 subscription delivers to kafka:no-such-topic") for one in warnings)
     assert any(
