@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,6 +18,14 @@ KAFKA = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 BROKER = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 """Marks of tests on Kafka without Spark in their process: one broker for all of them, in another worker."""
+
+
+def after_first(mark: pytest.MarkDecorator, *cases: object) -> list[Any]:
+    """Return cases of a test, all of which but the first carry a mark: the first is for the tier before."""
+    return [
+        cases[0],
+        *(pytest.param(*(case if isinstance(case, tuple) else [case]), marks=mark) for case in cases[1:]),
+    ]
 
 
 def required() -> bool:

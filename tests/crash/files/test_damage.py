@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from tests.crash.programs.files import damage
+from tests.support.components import after_first
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,7 @@ def test_a_damaged_registry_or_snapshot_is_named_or_answers_as_it_did(tmp_path):
     assert found["registry.json"]["named"]
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.parametrize("table_format", after_first(pytest.mark.nightly, "parquet", "delta"))
 def test_a_damaged_file_of_the_stream_is_named_or_changes_nothing(tmp_path, table_format):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from tests.crash.programs.files.damage_stream import run_stream

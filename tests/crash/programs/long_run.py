@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -33,6 +34,18 @@ class LongRun:
 def counted(counts: Mapping[str, int]) -> str:
     """Return counts as a text."""
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def options(about: str, *, formats: bool = False, **numbers: int) -> argparse.ArgumentParser:
+    """Return a command line: numbers by their names, with what they are by themselves, and a seed; with
+    ``formats`` also the format of the tables.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    for name, value in {**numbers, "seed": 1}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    if formats:
+        parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
+    return parser
 
 
 @contextmanager

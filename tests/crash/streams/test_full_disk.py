@@ -13,12 +13,12 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
-from tests.support.components import missing
+from tests.support.components import after_first, missing
 
 FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 
 
-@pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("table_format", after_first(pytest.mark.nightly, "parquet", "delta"))
 @pytest.mark.slow
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
     program = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults"]

@@ -51,6 +51,7 @@ def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, widened):
     assert not list((pipe.world.output / "pins").glob("*.plan.json"))
 
 
+@pytest.mark.nightly
 def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe):
     small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="1500")
     many = {f"{'long-name-' * 10}{n}": ("weight = 5", small) for n in range(9)}
@@ -72,6 +73,7 @@ def sent(pipe, topic):
     return {id: (record.partition(), record.key()) for id, record in found.items()}
 
 
+@pytest.mark.nightly
 def test_a_batch_that_spark_forgot_comes_again_and_changes_no_byte(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, heavy=("weight > 7", out), light="weight < 3")
@@ -87,6 +89,7 @@ def test_a_batch_that_spark_forgot_comes_again_and_changes_no_byte(pipe):
     assert audit(pipe.world.output).findings == []
 
 
+@pytest.mark.nightly
 def test_a_batch_that_was_pinned_and_not_committed_is_routed_as_pinned(pipe):
     pipe.publish(1, heavy="weight > 7", light="weight < 3")
     pipe.broker.produce(pipe.name, [*cars(12), (0, None, b"v", [("weight", b"x")])])
@@ -136,6 +139,7 @@ def test_who_is_resumed_gets_the_records_that_he_missed(pipe):
     assert audit(pipe.world.output).findings == []
 
 
+@pytest.mark.nightly
 def test_a_backfill_goes_on_without_a_topic_that_was_deleted(pipe):
     other = pipe.broker.create(pipe.name + "-other", 3)
     options = {"topics": (pipe.name, other)}

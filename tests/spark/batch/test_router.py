@@ -130,10 +130,7 @@ def test_split_files_give_the_same_rows_as_whole_ones(world, monkeypatch):
     lines = [json.dumps(message) for message in messages]
     lines[10:10] = ["", "{", "  "]
     table = pa.table({name: [m["properties"][name] for m in messages] for name in ("color", "n", "text")})
-    paths = [
-        world.drop_json("a.jsonl", *lines),
-        world.drop_parquet("b.parquet", table, row_group_size=100),
-    ]
+    paths = [world.drop_json("a.jsonl", *lines), world.drop_parquet("b.parquet", table, row_group_size=100)]
     world.router(tasks=1).route(0, paths, "q")
     whole = world.deliveries()
     dead = [(row["source"], row["offset"]) for row in world.rows("dead-letters")]
@@ -158,20 +155,14 @@ def test_an_empty_batch_is_committed_and_publishes_nothing(world):
 
 def test_a_registry_without_subscriptions_leaves_every_message_unrouted(world):
     world.publish(1)
-    paths = [
-        world.drop_json("a.jsonl", RED, {}),
-        world.drop_parquet("b.parquet", pa.table({"x": [1, 2, 3]})),
-    ]
+    paths = [world.drop_json("a.jsonl", RED, {}), world.drop_parquet("b.parquet", pa.table({"x": [1, 2, 3]}))]
     report = world.router().route(0, paths, "q")
     assert report.counts.unrouted == 5 and len(world.rows("unrouted")) == 5 and not world.deliveries()
 
 
 def test_a_message_without_properties_goes_where_null_is_wanted(world):
     world.publish(1, null="color IS NULL", red="color = 'red'", all="")
-    paths = [
-        world.drop_json("a.jsonl", {}),
-        world.drop_parquet("b.parquet", pa.table({"x": pa.nulls(1)})),
-    ]
+    paths = [world.drop_json("a.jsonl", {}), world.drop_parquet("b.parquet", pa.table({"x": pa.nulls(1)}))]
     world.router().route(0, paths, "q")
     assert {key[:3] for key in world.deliveries()} == {
         ("a.jsonl", 0, "null"),

@@ -258,6 +258,7 @@ def test_very_many_that_are_missing_are_not_all_named(sqlite):
     assert len(sqlite.warnings) == 6 and "to 35 more destinations" in sqlite.warnings[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_starts_though_it_has_neither_queues_nor_kafka_that_subscriptions_name(spark, sqlite):
     world = sqlite.world

@@ -480,6 +480,7 @@ def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
     assert not sqlite.world.output.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_it_was(spark, sqlite):
     sqlite.create("A", max_depth=2)

@@ -12,6 +12,7 @@ from selectroute.selector import DIALECTS
 from selectroute.selector.names import INVALID_NAMES
 from tests.spark import agreement
 from tests.spark.agreement import as_sent
+from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark
 
@@ -49,9 +50,9 @@ def test_route_agrees_with_the_reference_on_generated_selectors_and_messages(spa
 
 # The kernel is held against all of the corpus without Spark. What Spark adds, columns, needs one
 # dialect: the one whose rules on names look at every column.
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "dialect",
-    ["ibm-mq", *(pytest.param(one, marks=pytest.mark.nightly) for one in DIALECTS if one != "ibm-mq")],
+    "dialect", after_first(pytest.mark.nightly, "ibm-mq", *(one for one in DIALECTS if one != "ibm-mq"))
 )
 def test_route_selects_exactly_the_true_rows_of_the_corpus(spark, dialect):
     snapshot, batch = agreement.corpus(dialect)

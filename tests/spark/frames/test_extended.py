@@ -12,7 +12,7 @@ import selectroute as sr
 from selectroute.spark import deliveries, match_files, route
 from tests.spark.providers import installed_in_workers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = [("red", 1, "cars/eu"), ("red", None, "bikes"), (None, 2, "cars/us")]
 SCHEMA = "color string, weight int, `@topic` string"
@@ -46,14 +46,11 @@ def test_without_a_provider_they_are_left_out_with_one_warning_a_call(spark, ind
     with pytest.warns(UserWarning, match="2551"):
         rows = match_files(spark, sorted((tmp_path / "in").glob("*.parquet")), snapshot)
     assert named(snapshot, rows.collect()) == [{"red"}, {"red"}, set()]
-
-
-def test_nobody_is_warned_where_no_subscription_is_extended(spark, index):
     for name in ("extended", "cars", "fails"):
         index.remove(name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        route(spark.createDataFrame(ROWS, SCHEMA), index.freeze())
+        route(df, index.freeze())
 
 
 def test_with_a_provider_they_are_judged_in_the_workers(spark, index, tmp_path):

@@ -19,6 +19,7 @@ from selectroute.index.folder.retention import collect
 from selectroute.spark import BindingError, OutputError, deliveries, route
 from selectroute.spark.frames.following import current, pinned
 from selectroute.storage import Location
+from tests.support.components import after_first
 
 SCHEMA = "n int, color string, price double, placed timestamp"
 
@@ -71,6 +72,7 @@ def test_a_subscription_that_is_published_between_two_batches_gets_the_second(sp
     assert [(number, n, list(ids)) for number, n, ids in stream.rows] == [(0, 1, ["red"]), (1, 2, ["cheap"])]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_query_that_goes_on_follows_without_a_new_start(spark, tmp_path, folder):
     (tmp_path / "in").mkdir()
@@ -103,8 +105,9 @@ def test_a_query_that_goes_on_follows_without_a_new_start(spark, tmp_path, folde
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("form", [route, deliveries])
+@pytest.mark.parametrize("form", after_first(pytest.mark.nightly, deliveries, route))
 def test_with_a_snapshot_a_stream_stays_where_it_is_and_says_so(spark, tmp_path, folder, caplog, form):
     snapshot = sr.Snapshot.open(folder)
 
@@ -128,30 +131,21 @@ def test_with_a_snapshot_a_stream_stays_where_it_is_and_says_so(spark, tmp_path,
 
 
 @pytest.mark.spark
-def test_deliveries_say_which_revision_each_batch_had(spark, tmp_path, folder):
+def test_deliveries_have_the_revision_of_their_batch_also_when_it_comes_again(spark, tmp_path, folder):
     stream = Stream(spark, tmp_path, lambda df: deliveries(df, folder).select("subscription", "revision"))
     query = stream.run(ONE)
-    change(folder, sr.Add("all", None))
-    stream.run((2, "blue", 1.0, None))
-    assert stream.rows == [(0, "red", 1), (1, "all", 2)]
-    assert sorted(path.name for path in (folder / "followers").iterdir()) == [
-        f"{query}-0.json",
-        f"{query}-1.json",
-    ]
-
-
-@pytest.mark.spark
-def test_a_batch_that_comes_again_is_judged_by_the_revision_that_it_had(spark, tmp_path, folder):
-    stream = Stream(spark, tmp_path, lambda df: deliveries(df, folder).select("subscription", "revision"))
-    stream.run(ONE)
     commit = tmp_path / "checkpoint" / "commits"
     for path in commit.glob("*0*"):  # as if the job had died before Spark had written the batch down as done
         path.unlink()
-    change(folder, sr.Remove("red"))
+    change(folder, sr.Add("all", None), sr.Remove("red"))
     stream.run()
-    assert stream.rows == [(0, "red", 1)] * 2
+    stream.run((2, "blue", 1.0, None))
+    assert stream.rows == [(0, "red", 1), (0, "red", 1), (1, "all", 2)]
+    names = sorted(path.name for path in (folder / "followers").iterdir())
+    assert names == [f"{query}-0.json", f"{query}-1.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_ordinals_cannot_be_had_of_a_folder_that_is_followed(spark, folder):
     stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as color")

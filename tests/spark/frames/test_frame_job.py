@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import threading
 from collections import Counter
@@ -39,6 +38,7 @@ from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from tests.spark.queue_world import A
 from tests.spark.storages import ON_EVERY_STORAGE
+from tests.support.components import after_first
 from tests.support.replays import make_request
 
 # The workers of Spark do not have the tests on their path: what they need of this module travels by value.
@@ -47,6 +47,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.spark
 
 SCHEMA = "n int, color string"
+ROWS = [(n, "red" if n % 2 else "blue") for n in range(40)]
+"""As the first of `Numbers`, of which each frame costs a process of Python's."""
 RED = "color = 'red'"
 
 
@@ -180,6 +182,7 @@ def test_rows_of_spark_s_own_files_are_routed_and_a_repeat_is_the_same(spark, wo
     assert run(arriving(), world, name="rows") == []
 
 
+@pytest.mark.slow
 def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refused(world, arriving):
     world.publish(1, red=RED)
     run(arriving((1, "red")), world)
@@ -193,7 +196,7 @@ def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refuse
 
 
 @ON_EVERY_STORAGE
-@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("shuffled", after_first(pytest.mark.slow, False, True))
 def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
     world, sqlite, numbers, monkeypatch, shuffled
 ):
@@ -224,6 +227,7 @@ def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
     assert audit(world.output).findings == []
 
 
+@pytest.mark.slow
 def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, sqlite, numbers, monkeypatch):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
@@ -237,17 +241,7 @@ def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, s
     assert report.counts.queued == 20 and sum(sqlite.ids("A").values()) == 20
 
 
-def test_rows_with_an_offset_may_come_in_other_partitions(world, sqlite, numbers, monkeypatch):
-    sqlite.create("A")
-    sqlite.publish(1, red=(RED, A))
-    options = {"position": Position(offset="n"), "queues": sqlite.url}
-    killed_before_the_commit(monkeypatch, numbers(40), world, **options)
-    said = []
-    (report,) = run(numbers(40).coalesce(1), world, on_warning=said.append, **options)
-    assert report.counts.queued == 20 and said == []
-    assert sqlite.ids("A") == Counter(f"frame/0/{n}/red" for n in range(1, 40, 2))
-
-
+@pytest.mark.slow
 def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, numbers):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
@@ -259,16 +253,18 @@ def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, 
     assert len(said) == 2 and "queue:A" in said[1]
 
 
-def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, numbers, monkeypatch):
+@pytest.mark.slow
+def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, arriving, monkeypatch):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
-    twice = numbers(40).withColumn("n", F.expr("n div 4"))
+    twice = arriving(*ROWS).withColumn("n", F.expr("n div 4"))
     options = {"position": Position(offset="n"), "queues": sqlite.url}
     killed_before_the_commit(monkeypatch, twice, world, **options)
     run(twice, world, **options)
     assert sqlite.ids("A") == Counter({f"frame/0/{n}/red": 2 for n in range(10)})
 
 
+@pytest.mark.slow
 def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(world, numbers, monkeypatch):
     world.publish(1, red=RED)
     killed_before_the_commit(monkeypatch, numbers(40), world)
@@ -276,6 +272,7 @@ def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(wor
     assert report.counts.routed == 20
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_replay_stops_the_batch_before_more_is_put(
     world, sqlite, numbers, monkeypatch, tmp_path
 ):
@@ -292,24 +289,26 @@ def test_a_source_that_does_not_replay_stops_the_batch_before_more_is_put(
     assert sum(sqlite.ids("A").values()) == 20
 
 
-def test_a_full_queue_holds_back_only_its_own_and_gets_the_rest(world, sqlite, numbers):
+def test_a_full_queue_holds_back_only_its_own_and_gets_the_rest(world, sqlite, arriving):
     sqlite.create("A", max_depth=5)
     sqlite.create("B")
     sqlite.publish(1, red=(RED, A), all=("", {"kind": "queue", "name": "B"}))
-    (report,) = run(numbers(40), world, queues=sqlite.url, destination_wait=0.5)
+    (report,) = run(arriving(*ROWS), world, queues=sqlite.url, destination_wait=0.5)
     assert (report.counts.queued, report.counts.refused) == (45, 15)
     assert {row["reason"] for row in world.rows("dead-letters")} == {"destination-full"}
     assert sum(sqlite.ids("A").values()) == 5 and sum(sqlite.ids("B").values()) == 40
 
 
-def test_the_policy_to_fail_judges_before_anything_is_put(world, sqlite, numbers):
+@pytest.mark.slow
+def test_the_policy_to_fail_judges_before_anything_is_put(world, sqlite, arriving):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
     with pytest.raises(sr.SelectRouteError, match="20 unrouted messages, and the policy is to fail"):
-        run(numbers(40), world, queues=sqlite.url, unrouted="fail")
+        run(arriving(*ROWS), world, queues=sqlite.url, unrouted="fail")
     assert not sqlite.ids("A")
 
 
+@pytest.mark.slow
 def test_a_queued_message_has_topic_body_id_and_every_property(world, sqlite, arriving):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
@@ -335,6 +334,7 @@ def test_a_queued_message_has_topic_body_id_and_every_property(world, sqlite, ar
     assert world.rows("deliveries")[0]["message_id"] == "m-1"
 
 
+@pytest.mark.slow
 def test_no_queue_can_hold_a_message_with_a_list_and_no_other_delivery_is_affected(world, sqlite, arriving):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A), all=("", None))
@@ -345,62 +345,43 @@ def test_no_queue_can_hold_a_message_with_a_list_and_no_other_delivery_is_affect
     assert (letter["reason"], letter["subscription"]) == ("not-for-queues", "red")
 
 
-def test_a_position_that_is_null_is_a_dead_letter_with_the_row(world, numbers):
+def test_a_position_that_is_null_is_a_dead_letter_with_the_row(world, arriving):
     world.publish(1, all="")
-    null = numbers(4).withColumn("n", F.when(F.col("n") != 2, F.col("n")))
+    null = arriving((0, "red"), (1, "red"), (None, "blue"), (3, "red"))
     (report,) = run(null, world, position=Position(offset="n"), name="telemetry")
     assert (report.counts.routed, report.counts.dead_lettered) == (3, 1)
     (letter,) = world.rows("dead-letters")
     assert (letter["stage"], letter["reason"], letter["source"]) == ("read", "no-position", "telemetry")
-    assert letter["offset"] is None and json.loads(letter["raw"]) == {
-        "topic": "t",
-        "part": 2,
-        "color": "blue",
-    }
+    assert letter["offset"] is None and json.loads(letter["raw"]) == {"color": "blue"}
     assert delivered(world) == {("all", n): 1 for n in (0, 1, 3)}
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        (
-            {"position": {"offset": "nr"}},
-            "the position's offset is column 'nr', but the frame has no such column",
-        ),
-        (
-            {"position": {"offset": "color"}},
-            "'color' of type string: it must be a bigint, or a smaller integer",
-        ),
-        (
-            {"position": {"partition": "n", "offset": "n"}},
-            "'n' of type bigint: it must be an int, a smallint",
-        ),
-        (
-            {"position": {"source": "part"}},
-            "the position's source is column 'part' of type int: it must be a str",
-        ),
-        ({"position": {"partition": "part"}}, "has a partition, 'part', but no offset"),
-        (
-            {"binding": ["color=colour"]},
-            "'color' is bound to column 'colour', but the frame has no such column",
-        ),
-        ({"binding": ["n:string=cast(color)"]}, "with a cast to string, but the column has type string"),
-        ({"binding": ["@body=part"]}, "column 'part' has type int: the body must be a string or binary"),
-        ({"name": "a/b"}, "'a/b' is not a valid name of an input"),
-    ],
-)
-def test_what_is_wrong_with_a_frame_is_one_sentence_before_the_stream_starts(world, numbers, given, sentence):
+WRONG = {
+    "the position's offset is column 'nr', but the frame has no such column": {"position": {"offset": "nr"}},
+    "'color' of type string: it must be a bigint, or a smaller integer": {"position": {"offset": "color"}},
+    "'n' of type bigint: it must be an int, a smallint": {"position": {"partition": "n", "offset": "n"}},
+    "the position's source is column 'part' of type int: it must be a str": {"position": {"source": "part"}},
+    "has a partition, 'part', but no offset": {"position": {"partition": "part"}},
+    "'color' is bound to column 'colour', but the frame has no such column": {"binding": ["color=colour"]},
+    "with a cast to string, but the column has type string": {"binding": ["n:string=cast(color)"]},
+    "column 'part' has type int: the body must be a string or binary": {"binding": ["@body=part"]},
+    "'a/b' is not a valid name of an input": {"name": "a/b"},
+}
+
+
+def test_what_is_wrong_with_a_frame_is_one_sentence_before_the_stream_starts(world, numbers):
     world.publish(1, all="")
-    with pytest.raises(sr.SelectRouteError) as error:
-        run(
-            numbers(4),
-            world,
-            binding=Binding.of(given.get("binding", ())),
-            position=Position(**given.get("position", {})),
-            name=given.get("name", "frame"),
-        )
-    assert sentence in str(error.value) and "\n" not in str(error.value)
-    assert not world.output.exists()
+    for sentence, wrong in WRONG.items():
+        with pytest.raises(sr.SelectRouteError) as error:
+            run(
+                numbers(4),
+                world,
+                binding=Binding.of(wrong.get("binding", ())),
+                position=Position(**wrong.get("position", {})),
+                name=wrong.get("name", "frame"),
+            )
+        assert sentence in str(error.value) and "\n" not in str(error.value)
+        assert not world.output.exists()
 
 
 def test_a_frame_that_does_not_stream_or_comes_with_a_job_is_refused(spark, world, numbers):
@@ -420,19 +401,22 @@ def test_a_frame_that_does_not_stream_or_comes_with_a_job_is_refused(spark, worl
         start_fanout()
 
 
-def test_a_job_of_a_frame_is_a_job(spark, world, numbers):
+@pytest.mark.slow
+def test_a_job_of_a_frame_is_a_job(spark, world, arriving):
     world.publish(1, red=RED)
-    job = Job.of(FrameInput(numbers(10), name="telemetry"), world.snapshots, world.output)
+    frame = arriving(*ROWS[:10])
+    job = Job.of(FrameInput(frame, name="telemetry"), world.snapshots, world.output)
     check(job)
     start_fanout(spark, job, available_now=True).wait()
     assert job.source == "frame:telemetry" and "DataFrame" not in repr(job)
     assert sum(delivered(world).values()) == 5
     with pytest.raises(OtherJobError, match="its input is frame:telemetry, not frame:other"):
-        check(Job.of(FrameInput(numbers(10), name="other"), world.snapshots, world.output))
+        check(Job.of(FrameInput(frame, name="other"), world.snapshots, world.output))
     with pytest.raises(sr.SelectRouteError, match="give that of a FrameInput to the FrameInput"):
-        Job.of(FrameInput(numbers(1)), world.snapshots, world.output, binding=Binding.of(["a=b"]))
+        Job.of(FrameInput(frame), world.snapshots, world.output, binding=Binding.of(["a=b"]))
 
 
+@pytest.mark.slow
 def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers, arriving, tmp_path):
     from selectroute.testing.world import World
 
@@ -456,6 +440,7 @@ def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers
         assert len(report["offsets"]) == 2
 
 
+@pytest.mark.slow
 def test_columns_are_warned_of_once_with_the_bind_that_mends_them(world, arriving):
     world.publish(1, later="at > 0", gone="wheels = 4")
 
@@ -473,6 +458,7 @@ def test_columns_are_warned_of_once_with_the_bind_that_mends_them(world, arrivin
     assert delivered(world) == {("later", 0): 1}
 
 
+@pytest.mark.slow
 def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arriving, tmp_path):
     world.publish(1, red=RED)
     job = Job.of(FrameInput(arriving((1, "red"))), world.snapshots, world.output)
@@ -487,9 +473,10 @@ def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arri
     )
 
 
-def test_dead_letters_that_are_asked_for_are_named_as_gone(world, numbers):
+@pytest.mark.slow
+def test_dead_letters_that_are_asked_for_are_named_as_gone(world, arriving):
     world.publish(1, all="")
-    null = numbers(4).withColumn("n", F.when(F.col("n") != 2, F.col("n")))
+    null = arriving((0, "red"), (None, "blue"))
     run(null, world, position=Position(offset="n"))
     made = make_request(world.output, ReplayFilterSpec())
     (report,) = run(null, world, position=Position(offset="n"))
@@ -499,6 +486,7 @@ def test_dead_letters_that_are_asked_for_are_named_as_gone(world, numbers):
     assert audit(world.output).findings == []
 
 
+@pytest.mark.slow
 def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, tmp_path):
     red, everything = SubscriptionSpec(RED), SubscriptionSpec("")
     with sr.Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, RegistryPublisher(registry) as publisher:
@@ -535,6 +523,7 @@ def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, t
     assert audit(world.output).findings == []
 
 
+@pytest.mark.slow
 def test_empty_files_of_any_source_in_the_checkpoint_are_removed(world, numbers, arriving):
     world.publish(1, red=RED)
     frame = (
@@ -549,7 +538,8 @@ def test_empty_files_of_any_source_in_the_checkpoint_are_removed(world, numbers,
     assert repair(checkpoint, lambda _: True) == []  # it is part of a plan
 
 
-@pytest.mark.parametrize("damage", [b"\xff" * 40, b"v9\n{}\n{}"])
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", after_first(pytest.mark.nightly, b"v9\n{}\n{}", b"\xff" * 40))
 def test_a_damaged_plan_stops_the_job_with_one_sentence(world, arriving, damage):
     world.publish(1, red=RED)
     run(arriving((1, "red")), world)
@@ -561,8 +551,10 @@ def test_a_damaged_plan_stops_the_job_with_one_sentence(world, arriving, damage)
     assert ["offsets/0" in one.sentence for one in audit(world.output).findings] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("source", "option", "least"), [("rate-micro-batch", "rowsPerBatch", 25), ("rate", "rowsPerSecond", 1)]
+    ("source", "option", "least"),
+    after_first(pytest.mark.nightly, ("rate-micro-batch", "rowsPerBatch", 25), ("rate", "rowsPerSecond", 1)),
 )
 def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world, source, option, least):
     world.publish(1, even="value >= 0")
@@ -582,28 +574,4 @@ def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world, source, option
         fan.wait()
     found = delivered(world)
     assert found == {("even", n): 1 for n in range(len(found))} and len(found) >= least
-    assert audit(world.output).findings == []
-
-
-def test_lines_of_a_socket_are_routed(spark, world):
-    world.publish(1, red="color = 'red'")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        source = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port)
-        frame = source.load().selectExpr("value AS color")
-        messages, done = Counter(), threading.Event()
-
-        def count(report):
-            messages["read"] += report.counts.messages
-            if messages["read"] == 3:
-                done.set()
-
-        fan = start_fanout(frame=frame, snapshots=world.snapshots, output=world.output, on_batch=count)
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(b"red\nblue\nred\n")
-            assert done.wait(300)
-            fan.stop()
-            fan.wait()
-    assert Counter(row["subscription"] for row in world.rows("deliveries")) == {"red": 2}
     assert audit(world.output).findings == []

@@ -15,6 +15,7 @@ import selectroute as sr
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark import Binding, BindingError, deliveries, route
 from selectroute.spark.columns.binding import bind
+from tests.support.components import after_first
 
 # Spark's own parser makes the schemas.
 pytestmark = pytest.mark.spark
@@ -50,43 +51,48 @@ def test_names_are_found_in_structs_of_any_depth_and_in_columns_with_dots():
     places = [(one.identifier, one.path) for one in bound]
     assert places == [("Root.MQMD.MsgId", (0, 0, 0)), ("x.y", (1,)), ("m", (2,)), ("@a", (3,))]
 
-
-def test_a_binding_takes_nested_columns():
-    nested = schema("meta struct<kind: string>")
-    (bound,) = bind(nested, ("JMSType",), Binding({"JMSType": "meta.kind"}))
-    assert (bound.column, bound.path) == ("meta.kind", (0, 0))
-    with pytest.raises(BindingError, match=r"'JMSType' is bound to column 'meta\.Kind'.*no such column"):
-        bind(nested, ("JMSType",), Binding({"JMSType": "meta.Kind"}))
+    (nested,) = bind(schema("meta struct<kind: string>"), ("JMSType",), Binding({"JMSType": "meta.kind"}))
+    assert (nested.column, nested.path) == ("meta.kind", (0, 0))
 
 
 @pytest.mark.parametrize(
-    "twice", ["`a.b` int, a struct<b: int>", "a struct<b: int>, a struct<b: int>", "a struct<b: int, b: int>"]
+    ("columns", "binding", "sentence"),
+    [
+        (
+            "meta struct<kind: string>",
+            {"a.b": "meta.Kind"},
+            r"'a\.b' is bound to column 'meta\.Kind'.*no such",
+        ),
+        ("`a.b` int, a struct<b: int>", {}, r"2 columns named 'a\.b'"),
+        ("a struct<b: int>, a struct<b: int>", {}, r"2 columns named 'a\.b'"),
+        ("a struct<b: int, b: int>", {}, r"2 columns named 'a\.b'"),
+    ],
 )
-def test_a_name_that_is_there_twice_is_an_error(twice):
-    with pytest.raises(BindingError, match=r"2 columns named 'a\.b'"):
-        bind(schema(twice), ("a.b",), None)
+def test_a_name_that_is_not_there_or_is_there_twice_is_an_error(columns, binding, sentence):
+    with pytest.raises(BindingError, match=sentence):
+        bind(schema(columns), ("a.b",), Binding(binding))
 
 
-def test_nested_and_dotted_columns_are_properties(spark):
-    snapshot = snapshot_of(inner="a.b = 1", deep="a.c.d = 'x'", dotted="x.y.z IS NOT NULL", mixed="a.m = 2")
-    ddl = f"a struct<b: int, c: struct<d: string>, m: {MIXED}>, `x.y` struct<z: boolean>"
+def test_nested_and_dotted_columns_are_properties_by_their_exact_names(spark):
+    snapshot = snapshot_of(
+        inner="a.b = 1", deep="a.c.d = 'x'", dotted="x.y.z IS NOT NULL", mixed="a.m = 2",
+        small="e.b = 1", large="e.B = 1", smaller="e.c.d = 1", larger="e.c.D = 1",
+    )  # fmt: skip
+    ddl = (
+        f"a struct<b: int, c: struct<d: string>, m: {MIXED}>, `x.y` struct<z: boolean>, "
+        "e struct<b: int, B: int, c: struct<D: int, d: int>>, `the group` struct<`b.c`: int>"
+    )
     rows = [
-        ((1, ("x",), (4, 2, None)), (True,)),
-        ((None, ("y",), (8, 0, "2")), (None,)),
-        (None, None),
-        ((1, None, None), None),
+        ((1, ("x",), (4, 2, None)), (True,), (1, 2, (2, 1)), None),
+        ((None, ("y",), (8, 0, "2")), (None,), (2, 1, (1, 2)), None),
+        (None, None, None, None),
+        ((1, None, None), None, None, None),
     ]
-    df = spark.createDataFrame(rows, ddl)
-    assert found(df, snapshot) == [{"inner", "deep", "dotted", "mixed"}, set(), set(), {"inner"}]
+    wanted = [{"inner", "deep", "dotted", "mixed", "small", "smaller"}, {"large", "larger"}, set(), {"inner"}]
+    assert found(spark.createDataFrame(rows, ddl), snapshot) == wanted
 
 
-def test_fields_of_structs_are_found_by_their_exact_names(spark):
-    snapshot = snapshot_of(small="a.b = 1", large="a.B = 1", inner="a.c.d = 1", other="a.c.D = 1")
-    ddl = "a struct<b: int, B: int, c: struct<D: int, d: int>>, `the group` struct<`b.c`: int>"
-    df = spark.createDataFrame([((1, 2, (2, 1)), None), ((2, 1, (1, 2)), None)], ddl)
-    assert found(df, snapshot) == [{"small", "inner"}, {"large", "other"}]
-
-
+@pytest.mark.slow
 def test_a_group_of_properties_is_no_property(spark):
     df = spark.sql("SELECT named_struct('b', named_struct('c', 1)) AS a")
     for name in ("a", "a.b"):
@@ -120,23 +126,24 @@ SYNONYMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("sql", "wanted"),
-    [
-        (f"'ID:{ID}' AS JMSMessageID", {"id", "mqmd"}),
-        (f"unhex('{ID}') AS JMSMessageID", {"id", "mqmd"}),
-        (f"unhex('{ID}') AS `Root.MQMD.MsgId`", {"id", "mqmd"}),
-        (f"named_struct('MQMD', named_struct('MsgId', unhex('{ID}'))) AS Root", {"id", "mqmd"}),
-        ("7Y AS JMSPriority", {"priority", "pri"}),
-        ("named_struct('Pri', 7) AS jms", {"priority", "pri"}),
-        ("7 AS `Root.MQMD.Priority`, 6 AS JMSPriority", set()),
-        ("CAST(NULL AS INT) AS JMSPriority, 7 AS `jms.Pri`", {"priority", "pri"}),
-    ],
-)
+BY_NAME = [
+    (f"unhex('{ID}') AS JMSMessageID", {"id", "mqmd"}),
+    (f"'ID:{ID}' AS JMSMessageID", {"id", "mqmd"}),
+    (f"unhex('{ID}') AS `Root.MQMD.MsgId`", {"id", "mqmd"}),
+    (f"named_struct('MQMD', named_struct('MsgId', unhex('{ID}'))) AS Root", {"id", "mqmd"}),
+    ("7Y AS JMSPriority", {"priority", "pri"}),
+    ("named_struct('Pri', 7) AS jms", {"priority", "pri"}),
+    ("7 AS `Root.MQMD.Priority`, 6 AS JMSPriority", set()),
+    ("CAST(NULL AS INT) AS JMSPriority, 7 AS `jms.Pri`", {"priority", "pri"}),
+]
+
+
+@pytest.mark.parametrize(("sql", "wanted"), after_first(pytest.mark.slow, *BY_NAME))
 def test_a_field_is_read_under_any_of_its_names(spark, sql, wanted):
     assert found(spark.sql(f"SELECT {sql}"), snapshot_of(**SYNONYMS)) == [wanted]
 
 
+@pytest.mark.slow
 def test_ids_compare_as_24_bytes_whatever_their_column_is(spark):
     snapshot = snapshot_of(
         "ibm-jms", same=f"JMSMessageID = 'ID:{ID.lower()}'", any=f"JMSMessageID = 'ID:{'0' * 48}'"
@@ -149,32 +156,31 @@ def test_ids_compare_as_24_bytes_whatever_their_column_is(spark):
 BREACHES = {"one": "color = 'red'", "all": ""}
 
 
-@pytest.mark.parametrize(
-    ("ddl", "rows", "broken"),
-    [
-        ("color string, JMSFoo int", [("red", 1), ("red", None)], [True, False]),
-        ("color string, `in` struct<x: int>", [("red", (1,))], [False]),
-        ("color string, `in` int, `mq.a.b` array<int>", [("red", None, [1]), ("red", 1, None)], [True, True]),
-        ("color string, x int, `x.y` int",
-         [("red", 1, 1), ("red", 1, None), ("red", None, 1)], [True, False, False]),
-        ("color struct<a: int>, `usr.JMSx` int, JMSDeliveryTime int", [((1,), 1, 1)], [True]),
-        (f"color string, a {MIXED}, a struct<b: {MIXED}>",
-         [("red", LONG, (LONG,)), ("red", (0, 0, None), (LONG,)), ("red", LONG, None)], [True, False, False]),
-        (f"color string, `in` {MIXED}",  # a string without text is NULL, as the matcher takes it
-         [("red", (8, 0, None)), ("red", (9, 0, None)), ("red", (8, 0, "")), ("red", LONG)],
-         [False, False, True, True]),
-        ("color string, `` int, JMSType string, `@frame` int",
-         [("red", 1, "x", 1), ("red", None, "y", 1)], [True, False]),
-    ],
-)  # fmt: skip
+NAMES = [
+    ("color string, x int, `x.y` int",
+     [("red", 1, 1), ("red", 1, None), ("red", None, 1)], [True, False, False]),
+    ("color string, JMSFoo int", [("red", 1), ("red", None)], [True, False]),
+    ("color string, `in` struct<x: int>", [("red", (1,))], [False]),
+    ("color string, `in` int, `mq.a.b` array<int>", [("red", None, [1]), ("red", 1, None)], [True, True]),
+    ("color struct<a: int>, `usr.JMSx` int, JMSDeliveryTime int", [((1,), 1, 1)], [True]),
+    (f"color string, a {MIXED}, a struct<b: {MIXED}>",
+     [("red", LONG, (LONG,)), ("red", (0, 0, None), (LONG,)), ("red", LONG, None)], [True, False, False]),
+    (f"color string, `in` {MIXED}",  # a string without text is NULL, as the matcher takes it
+     [("red", (8, 0, None)), ("red", (9, 0, None)), ("red", (8, 0, "")), ("red", LONG)],
+     [False, False, True, True]),
+    ("color string, `` int, JMSType string, `@frame` int",
+     [("red", 1, "x", 1), ("red", None, "y", 1)], [True, False]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ddl", "rows", "broken"), after_first(pytest.mark.slow, *NAMES))
 def test_the_rules_on_names_are_judged_by_the_names_of_columns_that_are_not_null(spark, ddl, rows, broken):
     df = spark.createDataFrame(rows, ddl)
-    plain = snapshot_of(all="")
     strict = snapshot_of(missing="nothing IS NULL", all="")
-    assert found(df, plain) == [{"all"}] * len(rows)
     assert found(df, strict) == [{"all"} if bad else {"all", "missing"} for bad in broken]
 
 
+@pytest.mark.slow
 def test_a_column_that_says_who_breaks_the_rules_is_believed(spark):
     df = spark.createDataFrame(
         [("red", True), ("red", False), ("red", None)], f"color string, `{INVALID_NAMES}` boolean"
@@ -186,8 +192,11 @@ def test_a_column_that_says_who_breaks_the_rules_is_believed(spark):
     ]  # fmt: skip
     with pytest.raises(sr.ColumnTypeError, match="boolean"):
         route(df.withColumn(INVALID_NAMES, F.lit(1)), snapshot_of(**BREACHES))
+    with pytest.raises(BindingError, match="2 columns named 'in'"):
+        route(df.select("color", F.lit(1).alias("in"), F.lit(2).alias("in")), snapshot_of(**BREACHES))
 
 
+@pytest.mark.slow
 def test_a_bound_column_counts_under_its_identifier(spark):
     snapshot = snapshot_of(**BREACHES)
     df = spark.createDataFrame([("red",)], "JMSColor string")
@@ -195,12 +204,6 @@ def test_a_bound_column_counts_under_its_identifier(spark):
     df = spark.createDataFrame([("red", 1)], "color string, fine int")
     assert found(df, snapshot, Binding({"color": "color", "in": "fine"})) == [{"all"}]
     assert found(df, snapshot, Binding({"@id": "fine", "absent": "gone"})) == [{"one", "all"}]
-
-
-def test_a_breach_that_stands_twice_is_an_error(spark):
-    df = spark.createDataFrame([("red", 1, 2)], "color string, `in` int, `in` int")
-    with pytest.raises(BindingError, match="2 columns named 'in'"):
-        route(df, snapshot_of(**BREACHES))
 
 
 def inputs(df, snapshot):

@@ -70,16 +70,12 @@ def named(snapshot, ordinals):
     return {snapshot.ids[ordinal].as_py() for ordinal in ordinals}
 
 
-def test_every_row_goes_where_the_reference_sends_it(spark, snapshot):
-    routed = route(spark.createDataFrame(ROWS, SCHEMA), snapshot)
-    assert routed.schema["subscriptions"].dataType.simpleString() == "array<int>"
-    found = [named(snapshot, row.subscriptions) for row in routed.collect()]
-    assert found == reference(ROWS)
-
-
-def test_deliveries_are_the_same_with_and_without_route(spark, snapshot):
+def test_every_row_goes_where_the_reference_sends_it_and_deliveries_are_the_same(spark, snapshot):
     df = spark.createDataFrame(ROWS, SCHEMA).withColumn("@offset", F.expr("cast(weight as bigint)"))
     df = df.withColumn("JMSMessageID", F.expr("unhex(repeat('0a', 24))"))
+    routed = route(df, snapshot)
+    assert routed.schema["subscriptions"].dataType.simpleString() == "array<int>"
+    assert [named(snapshot, row.subscriptions) for row in routed.collect()] == reference(ROWS)
     direct = deliveries(df, snapshot)
     assert direct.columns == [
         "subscription",
@@ -91,7 +87,7 @@ def test_deliveries_are_the_same_with_and_without_route(spark, snapshot):
         "message_id",
     ]
     rows = sorted(map(tuple, direct.collect()), key=str)
-    assert rows == sorted(map(tuple, deliveries(route(df, snapshot), snapshot).collect()), key=str)
+    assert rows == sorted(map(tuple, deliveries(routed, snapshot).collect()), key=str)
     message_id = "ID:" + "0A" * 24
     expected = [
         (name, None, 1, None, None, row[1], message_id)
@@ -101,6 +97,7 @@ def test_deliveries_are_the_same_with_and_without_route(spark, snapshot):
     assert rows == sorted(expected, key=str)
 
 
+@pytest.mark.slow
 def test_streaming_frames_are_routed_alike(spark, snapshot, tmp_path):
     spark.createDataFrame(ROWS, SCHEMA).repartition(2).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
@@ -119,6 +116,7 @@ def test_streaming_frames_are_routed_alike(spark, snapshot, tmp_path):
     assert sorted(row.subscription for row in spelled) == sorted(name for names in expected for name in names)
 
 
+@pytest.mark.slow
 def test_names_are_exact_where_spark_itself_is_not(spark):
     snapshot = index_of({"red": "color = 'red'", "blue": "Color = 'blue'"}).freeze()
     both = spark.createDataFrame([("red", "red"), ("blue", "blue")], "color string, Color string")
@@ -130,6 +128,7 @@ def test_names_are_exact_where_spark_itself_is_not(spark):
     assert [row.subscription for row in deliveries(both, snapshot).collect()] == ["red", "blue"]
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_reads_no_column_works_on_any_frame(spark):
     snapshot = index_of({"all": None}).freeze()
     df = spark.range(3)
@@ -140,6 +139,7 @@ def test_a_snapshot_that_reads_no_column_works_on_any_frame(spark):
     assert deliveries(df, nobody).count() == 0
 
 
+@pytest.mark.slow
 def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_path, monkeypatch):
     # Each call of the matcher in a worker leaves a file.
     from selectroute.spark.columns import matches
@@ -184,30 +184,6 @@ def test_mixed_types_and_topics_cross(spark):
     assert pa.types.is_struct(MIXED)
 
 
-@pytest.mark.parametrize(
-    ("spark_type", "shown"),
-    [
-        ("timestamp", "timestamp"),
-        ("decimal(10,2)", "decimal(10,2)"),
-        ("array<int>", "array<int>"),
-        ("map<string,int>", "map<string,int>"),
-        ("binary", "binary"),
-        ("interval day to second", "interval"),
-        ("variant", "variant"),
-    ],
-)
-def test_a_type_that_no_property_can_have_is_named_before_any_job(spark, spark_type, shown):
-    snapshot = index_of({"s": "weight = 1"}).freeze()
-    df = spark.range(1).select(F.lit(None).cast(spark_type).alias("weight"))
-    for function in (route, deliveries):
-        with pytest.raises(sr.ColumnTypeError) as error:
-            function(df, snapshot, strict=True)
-        assert "'weight'" in str(error.value) and shown in str(error.value) and "\n" not in str(error.value)
-        with pytest.warns(UserWarning, match="the one subscription that reads it") as warned:
-            function(df, snapshot)
-        assert [str(error.value) in str(one.message) for one in warned] == [True]
-
-
 UNLIKE_ALL = {
     "timestamp": "current_timestamp()",
     "timestamp_ntz": "current_timestamp()::timestamp_ntz",
@@ -234,60 +210,70 @@ def test_a_column_that_is_no_property_concerns_only_those_who_read_it(spark):
         index.add(f"{name}-ibm", f"NOT ({name} = 'x') OR color = 'red'", dialect="ibm-jms")
         wanted |= {f"{name}-there", f"{name}-not"}
     snapshot = index.freeze()
-    full = spark.sql(
-        f"SELECT 'red' AS color, {', '.join(f'{sql} AS {name}' for name, sql in UNLIKE_ALL.items())}"
-    )
-    null = full.select("color", *(F.when(F.lit(False), F.col(name)).alias(name) for name in UNLIKE_ALL))
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in UNLIKE_ALL.items())
+    full = spark.sql(f"SELECT 1 AS row, 'red' AS color, {columns}")
+    null = [F.when(F.lit(False), F.col(name)).alias(name) for name in UNLIKE_ALL]
+    df = full.unionByName(full.select(F.lit(2).alias("row"), "color", *null))
     gone = {"red"} | {f"{name}-gone" for name in UNLIKE_ALL} | {f"{name}-ibm" for name in UNLIKE_ALL}
-    for df, expected in ((full, wanted), (null, gone)):
+    for way in ({}, {"partitions": 2}):
         with pytest.warns(UserWarning) as warned:
-            routed = route(df, snapshot)
+            routed = route(df, snapshot, **way)
         assert len(warned) == len(UNLIKE_ALL)
-        assert all("the 5 subscriptions that read it" in str(one.message) for one in warned)
-        assert [named(snapshot, row.subscriptions) for row in routed.collect()] == [expected]
-        with pytest.warns(UserWarning):
-            assert {row.subscription for row in deliveries(df, snapshot).collect()} == expected
-            assert [
-                named(snapshot, row.subscriptions) for row in route(df, snapshot, partitions=2).collect()
-            ] == [expected]
+        assert way or all("the 5 subscriptions that read it" in str(one.message) for one in warned)
+        found = {row.row: named(snapshot, row.subscriptions) for row in routed.collect()}
+        assert found == {1: wanted, 2: gone}
+    with pytest.warns(UserWarning):
+        spelled = deliveries(df, snapshot, keep=["row"]).collect()
+    assert {(row.row, row.subscription) for row in spelled} == {
+        (row, name) for row, names in ((1, wanted), (2, gone)) for name in names
+    }
 
 
 # A call of `F`, perhaps with others behind it.
 ADVICE = re.compile(r"F(?:\.\w+\((?:[^()]|\([^()]*\))*\))+")
 
 
-@pytest.mark.parametrize("name", [*sorted(UNLIKE_ALL.keys() - {"struct"}), "year_month_interval"])
-def test_what_it_says_to_cast_a_column_to_is_a_property(spark, name):
-    snapshot = index_of({"s": "weight = 1"}).freeze()
-    df = spark.sql(f"SELECT {UNLIKE_ALL.get(name, 'interval 1 year')} AS weight")
-    with pytest.raises(sr.ColumnTypeError) as error:
-        route(df, snapshot, strict=True)
-    if binds := re.findall(r"'(weight:\w+=cast)'", str(error.value)):
-        assert name in ("timestamp", "timestamp_ntz", "date", "decimal")
-        assert len(binds) == (1 if name == "date" else 2)
-        for text in binds:
-            assert len(route(df, snapshot, Binding.of([text]), strict=True).collect()) == 1
-        return
-    assert "route df.withColumn('weight', …) with F." in str(error.value)
-    advice = ADVICE.findall(str(error.value))
-    assert len(advice) == (2 if name == "array" else 1)
-    for expression in advice:
-        cast = df.withColumn("weight", eval(expression, {"F": F}))  # noqa: S307  # it is ours
-        assert len(route(cast, snapshot, strict=True).collect()) == 1
+def test_a_type_that_no_property_can_have_is_named_and_what_it_says_to_cast_to_is_a_property(spark):
+    """All errors come before any job; each way that they name is then tried in one of two jobs."""
+    types = {**UNLIKE_ALL, "year_month_interval": "interval 1 year", "binary": "X'00'"}
+    # The key and the path that the sentence has for an example.
+    types |= {"map": "map('key', 1)", "variant": "parse_json('{\"path\": 1}')"}
+    df = spark.sql(f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in types.items())}")
+    ways: list[dict[str, str]] = [{}, {}]
+    for name in types:
+        one = index_of({"s": f"{name} IS NOT NULL AND ({name} > 1 OR {name} LIKE '%')"}).freeze()
+        with pytest.raises(sr.ColumnTypeError) as error:
+            route(df, one, strict=True)
+        sentence = str(error.value)
+        shown = df.schema[name].dataType.simpleString().partition(" ")[0].partition("<")[0]
+        assert sentence.startswith(f"column '{name}' ") and "\n" not in sentence
+        assert f"has type {shown}" in sentence or name == "struct"
+        for function in (route, deliveries):
+            with pytest.warns(UserWarning, match="the one subscription that reads it") as warned:
+                function(df, one)
+            assert [sentence in str(each.message) for each in warned] == [True]
+        if name in ("struct", "binary"):
+            assert "selectors read its fields" in sentence or name == "binary"
+            continue
+        binds = re.findall(rf"'({name}:\w+=cast)'", sentence)
+        advice = binds or ADVICE.findall(sentence)
+        bound = {"timestamp": 2, "timestamp_ntz": 2, "date": 1, "decimal": 2}
+        assert len(binds) == bound.get(name, 0) and len(advice) == bound.get(
+            name, 2 if name == "array" else 1
+        )
+        assert binds or f"route df.withColumn('{name}', …) with F." in sentence
+        for way in (0, -1):
+            ways[way][name] = advice[way]
+    there = "{0} > 1 OR {0} LIKE '%' OR {0} OR NOT {0}"
+    snapshot = index_of({name: there.format(name) for name in ways[0]}).freeze()
+    for way in ways:
+        binding = Binding.of([text for text in way.values() if "=cast" in text])
+        calls = {name: text for name, text in way.items() if "=cast" not in text}
+        cast = df.withColumns({name: eval(text, {"F": F}) for name, text in calls.items()})  # noqa: S307  # ours
+        assert named(snapshot, route(cast, snapshot, binding, strict=True).first().subscriptions) == {*way}
 
 
-def test_a_struct_is_a_group_of_fields(spark):
-    df = spark.sql(f"SELECT {UNLIKE_ALL['struct']} AS weight")
-    with pytest.raises(sr.ColumnTypeError, match="selectors read its fields"):
-        route(df, index_of({"s": "weight = 1"}).freeze(), strict=True)
-
-
-def test_columns_that_no_selector_reads_may_have_any_type(spark):
-    snapshot = index_of({"s": "weight = 1"}).freeze()
-    df = spark.range(1).select(F.lit(1).alias("weight"), F.current_timestamp().alias("when"))
-    assert [row.subscriptions for row in route(df, snapshot).collect()] == [[0]]
-
-
+@pytest.mark.slow
 def test_a_header_of_another_type_is_unlike_everything(spark):
     snapshot = index_of({"s": "JMSPriority = 1", "not": "NOT (JMSPriority = 1)", "all": ""}).freeze()
     df = spark.range(1).select(F.lit("1").alias("JMSPriority"), F.lit(b"a").alias("@topic"))
@@ -298,6 +284,7 @@ def test_a_header_of_another_type_is_unlike_everything(spark):
         route(df, snapshot, strict=True)
 
 
+@pytest.mark.slow
 def test_a_binding_renames(spark):
     snapshot = index_of({"red": "color = 'red'"}).freeze()
     df = spark.createDataFrame([("red", "blue"), ("blue", "red")], "`the colour` string, color string")
@@ -333,6 +320,7 @@ def test_a_published_snapshot_is_opened_once_and_only_as_it_was_pinned(snapshot,
         open_once(forged)
 
 
+@pytest.mark.slow
 def test_a_workers_collections_leave_out_what_it_has_loaded_and_no_other_processs(spark, snapshot):
     ref = refer(snapshot)
 

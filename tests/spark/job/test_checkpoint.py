@@ -11,6 +11,7 @@ import pytest
 from selectroute.spark import start_fanout
 from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.sources.files.stream import SourceError
+from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark
 
@@ -55,25 +56,20 @@ def forget(world, batch):
         shutil.rmtree(folder)
 
 
-def test_a_batch_whose_end_is_empty_is_done_again_and_skipped(spark, routed):
-    empty(routed, "commits/1")
-    [again], [warning] = run(spark, routed)
-    assert again.skipped and again.batch == 1
-    assert "commits/1" in warning and "\n" not in warning
-    assert delivered(routed, ["a.jsonl", "b.jsonl"])
-    assert run(spark, routed) == ([], [])
-
-
 def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
     empty(routed, "commits/0", "commits/1")
     routed.drop_json("c.jsonl", RED)
     reports, warnings = run(spark, routed)
-    assert len(warnings) == 2
+    assert len(warnings) == 2 and "\n" not in "".join(warnings)
+    assert all(any(f"commits/{batch}" in one for one in warnings) for batch in range(2))
     assert [one.batch for one in reports if not one.skipped] == [2]
     assert delivered(routed, ["a.jsonl", "b.jsonl", "c.jsonl"])
+    assert run(spark, routed) == ([], [])
 
 
-@pytest.mark.parametrize("files", [["offsets/2"], ["sources/0/2"], ["offsets/2", "sources/0/2"]])
+@pytest.mark.parametrize(
+    "files", after_first(pytest.mark.slow, ["offsets/2", "sources/0/2"], ["offsets/2"], ["sources/0/2"])
+)
 def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed, files):
     routed.drop_json("c.jsonl", RED)
     run(spark, routed)
@@ -89,6 +85,7 @@ def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, rou
     assert delivered(routed, ["a.jsonl", "b.jsonl", "c.jsonl"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "files", [["metadata"], ["sources/0/0"], ["offsets/0"], ["offsets/0", "sources/0/0"]]
 )

@@ -11,11 +11,7 @@ from selectroute.spark.job.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
 from selectroute.storage.local import LocalStorage
 
-FILES = {
-    "metadata": '{"id": "x"}',
-    "sources/0/0": "v1\n{}",
-    "offsets/0": "v1\n{}\n0",
-}
+FILES = {"metadata": '{"id": "x"}', "sources/0/0": "v1\n{}", "offsets/0": "v1\n{}\n0"}
 
 
 class Killed(BaseException):

@@ -24,10 +24,12 @@ from selectroute.spark.partitions import exchange as choice
 from selectroute.spark.partitions.publish import partitioned
 from selectroute.spark.partitions.steps import Tasks, address, gather, match
 from tests.spark import agreement
+from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark
 
-BOTH = pytest.mark.parametrize("exchange", ["never", "always"])
+BOTH = pytest.mark.parametrize("exchange", after_first(pytest.mark.nightly, "always", "never"))
+"""Mark of tests of both ways; by day generated messages alone are routed without an exchange, too."""
 
 
 @agreement.spark_jobs(2)
@@ -74,7 +76,9 @@ BINDING = Binding({"color": "Color"})
 
 
 @BOTH
-def test_the_frame_comes_back_whole_with_the_same_subscriptions(spark, snapshot, tmp_path, exchange):
+def test_the_frame_comes_back_whole_with_the_same_subscriptions_and_deliveries(
+    spark, snapshot, tmp_path, exchange
+):
     parts = publish_partitions(snapshot, tmp_path, 3)
     df = frame(spark).repartition(5)
     by_parts = route(df, parts, BINDING, exchange=exchange)
@@ -86,20 +90,14 @@ def test_the_frame_comes_back_whole_with_the_same_subscriptions(spark, snapshot,
         return sorted(([*row[:-1], sorted(row.subscriptions)] for row in routed.collect()), key=repr)
 
     assert sorted_rows(by_parts) == sorted_rows(whole)
-
-
-@BOTH
-def test_deliveries_are_the_same_too(spark, snapshot, tmp_path, exchange):
-    parts = publish_partitions(snapshot, tmp_path, 3)
-    expected = sorted(map(tuple, deliveries(frame(spark), snapshot, BINDING).collect()), key=repr)
-    at_once = deliveries(frame(spark), parts, BINDING, exchange=exchange)
-    assert sorted(map(tuple, at_once.collect()), key=repr) == expected
-    kept = deliveries(frame(spark), parts, BINDING, keep=["weight"], exchange=exchange)
-    assert sorted(map(tuple, kept.drop("weight").collect()), key=repr) == expected
-    spelled = deliveries(route(frame(spark), parts, BINDING, exchange=exchange), parts, BINDING)
+    expected = sorted(map(tuple, deliveries(df, snapshot, BINDING).collect()), key=repr)
+    kept = deliveries(df, parts, BINDING, keep=["weight"], exchange=exchange).collect()
+    assert sorted((tuple(row)[:-1] for row in kept), key=repr) == expected
+    spelled = deliveries(by_parts, parts, BINDING)
     assert sorted(map(tuple, spelled.collect()), key=repr) == expected
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_registry_that_reads_no_column_and_an_empty_frame_are_routed(spark, exchange):
     index = sr.Index()
@@ -111,6 +109,7 @@ def test_a_registry_that_reads_no_column_and_an_empty_frame_are_routed(spark, ex
     assert [row.subscriptions for row in found] == [[], []]
 
 
+@pytest.mark.slow
 @BOTH
 def test_names_that_spark_confuses_stay_apart(spark, exchange):
     index = sr.Index()
@@ -122,6 +121,7 @@ def test_names_that_spark_confuses_stay_apart(spark, exchange):
     assert sorted((row[0], row[2]) for row in routed.collect()) == [("blue", [1]), ("red", [0])]
 
 
+@pytest.mark.slow
 @BOTH
 def test_what_spark_infers_of_a_wide_frame_grows_with_its_columns_and_not_exponentially(spark, exchange):
     index = sr.Index()
@@ -149,6 +149,7 @@ def test_what_spark_infers_of_a_wide_frame_grows_with_its_columns_and_not_expone
     ]
 
 
+@pytest.mark.slow
 def test_a_stream_is_routed_with_one_revision_and_so_are_the_frames_of_foreach_batch(
     spark, snapshot, tmp_path, caplog
 ):
@@ -180,6 +181,7 @@ def test_a_stream_is_routed_with_one_revision_and_so_are_the_frames_of_foreach_b
         )
 
 
+@pytest.mark.slow
 @BOTH
 def test_each_message_of_a_frame_of_chance_has_the_subscriptions_of_its_own_values(spark, snapshot, exchange):
     @F.udf("string")
@@ -196,6 +198,7 @@ def test_each_message_of_a_frame_of_chance_has_the_subscriptions_of_its_own_valu
     assert all(sorted(row.subscriptions) == expected[row.color] for row in found)
 
 
+@pytest.mark.slow
 @BOTH
 def test_columns_of_any_type_come_back_as_they_were(spark, snapshot, exchange):
     df = spark.sql(
@@ -212,6 +215,7 @@ def test_columns_of_any_type_come_back_as_they_were(spark, snapshot, exchange):
     assert sorted(map(repr, routed.drop("subscriptions").collect())) == sorted(map(repr, df.collect()))
 
 
+@pytest.mark.slow
 def test_a_column_that_spark_cannot_send_to_python_is_refused_by_an_exchange_alone(spark, snapshot):
     df = spark.sql("SELECT 'c1' AS color, 50 AS weight, make_interval(1) AS pause")
     with pytest.raises(PartitionError, match="column 'pause' has type interval"):
@@ -220,8 +224,9 @@ def test_a_column_that_spark_cannot_send_to_python_is_refused_by_an_exchange_alo
     assert sorted(found[0].subscriptions) == [1, 11, 21, 31, 40, 41, 42]
 
 
+@pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("output", ["packed", "ids", "auto"])
+@pytest.mark.parametrize("output", after_first(pytest.mark.nightly, "ids", "packed", "auto"))
 def test_the_forms_of_output_are_those_without_partitions(spark, snapshot, output, exchange):
     df = frame(spark)
     found = [
@@ -231,6 +236,7 @@ def test_the_forms_of_output_are_those_without_partitions(spark, snapshot, outpu
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_subscription_of_several_parts_comes_once_also_where_others_are_in_none(spark, exchange):
     index = sr.Index()
@@ -302,12 +308,14 @@ def test_the_choice_by_itself_looks_at_the_memory_and_the_number_of_partitions(s
     assert shuffles()
 
 
+@pytest.mark.slow
 def test_on_a_cluster_the_memory_is_what_an_executor_has_beside_its_jvm(spark, monkeypatch):
     assert choice._memory(spark) == choice.machine_memory() > 1 << 28
     monkeypatch.setattr(choice, "_is_local", lambda _: False)
     assert choice._memory(spark) == 384 << 20
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_damaged_partition_fails_the_job_with_the_same_error(spark, snapshot, tmp_path, exchange):
     parts = publish_partitions(snapshot, tmp_path, 3)
@@ -317,6 +325,7 @@ def test_a_damaged_partition_fails_the_job_with_the_same_error(spark, snapshot, 
         route(frame(spark), parts, BINDING, exchange=exchange).collect()
 
 
+@pytest.mark.slow
 @BOTH
 def test_extended_subscriptions_get_nothing_without_a_provider_and_a_warning_says_so(spark, exchange):
     index = sr.Index()

@@ -75,6 +75,7 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     assert audit(pipe.world.output).findings == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("come_as", ["records", "files"])
 def test_a_batch_waits_for_three_round_trips(pipe, s3, tmp_path, monkeypatch, come_as):
     out = pipe.broker.create(pipe.name + "-out", 2)

@@ -20,7 +20,7 @@ from tests.support.servers.faulty_proxy import faulty_proxy
 from tests.support.servers.gcs import PRIVATE_KEY
 from tests.support.servers.s3 import SECRET, store_at
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 PROGRAM = """
 import sys
@@ -41,11 +41,7 @@ print(job, spark.conf.getAll, audit(base / "out", recount=True).findings)
 
 @pytest.mark.parametrize(
     ("name", "secret", "refusal"),
-    [
-        ("s3", SECRET, "deny"),
-        pytest.param("azure", KEY, "forbid", marks=pytest.mark.nightly),
-        pytest.param("gcs", PRIVATE_KEY, "forbid", marks=pytest.mark.nightly),
-    ],
+    [("s3", SECRET, "deny"), ("azure", KEY, "forbid"), ("gcs", PRIVATE_KEY, "forbid")],
 )
 def test_no_output_of_the_driver_the_jvm_and_the_workers_has_it(request, tmp_path, name, secret, refusal):
     found = request.getfixturevalue(name)

@@ -131,6 +131,7 @@ def test_a_running_job_reads_each_commit_once(read, monkeypatch):
     assert [one.split(" (")[0] for one in said] == ["c.jsonl was changed after batch 2 had read it"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_stream_warns_of_a_file_that_was_replaced_under_its_name(spark, world):
     world.publish(1, red="color = 'red'")

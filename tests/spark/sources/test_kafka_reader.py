@@ -275,7 +275,7 @@ def test_rows_come_by_partition_with_their_offsets_and_the_rows_themselves():
     )
     found = list(KafkaReader(("weight",), BINDING, MOST).read(batch))
     assert [(one.topic, one.partition, one.rows.column("offset").to_pylist()) for one in found] == [
-        *(("a", 0, [5, 9]), ("a", 1, [2]), ("b", 1, [3]), ("b", 1, [3]), ("a", 0, [10])),
+        *(("a", 0, [5, 9]), ("a", 1, [2]), ("b", 1, [3]), ("b", 1, [3]), ("a", 0, [10]))
     ]
     (part,) = found[0].parts
     assert found[0].of(part.rows[1:]).column("value").to_pylist() == [b"1"]
@@ -382,11 +382,7 @@ SELECTORS = {
         *("yes = TRUE", "JMSPriority >= 4", "JMSDeliveryMode = 'PERSISTENT'", "kind = 'car'"),
         *("color IN ('red', '')", "type IS NOT NULL", "JMSMessageID LIKE 'ID:%'", "price > 2", "item = 'a'"),
         *("count = 3", "ok = TRUE", "customer = 'me'", "JMSTimestamp > 1600000000000", "f <> f"),
-        *(
-            "partition = 1 AND offset > 5",
-            "b IS NULL OR kind = 'truck'",
-            "weight = 1 AND color = 'blue'",
-        ),
+        *("partition = 1 AND offset > 5", "b IS NULL OR kind = 'truck'", "weight = 1 AND color = 'blue'"),
         "JMSCorrelationID IS NOT NULL",
     ],
     "ibm-mq": ["weight > 0", "color = 'red'", "TRUE", 'raw = "0xFF00"', "count IS NULL"],
@@ -454,7 +450,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_record(spark, kafka):
     """Also a hundred megabytes, a hundred thousand headers, names that stand twice, and no headers at all."""
     index = sr.Index()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -60,12 +59,6 @@ def test_help_teaches():
 
 
 @pytest.mark.slow
-def test_wrong_usage_is_exit_code_2():
-    assert ran("--input", "x").returncode == 2
-    assert ran("--cores", "many").returncode == 2
-
-
-@pytest.mark.slow
 def test_a_missing_snapshot_is_one_sentence_at_once(world):
     done = ran(*folders(world), "--available-now")
     assert done.returncode == 3 and done.stdout == ""
@@ -94,19 +87,14 @@ def test_a_job_from_its_first_start_until_it_is_routed_again(world):
         run_once(world, url)
 
         folders = "--input", world.input, "--snapshots", registry.snapshots_folder, "--output", world.output
-        again = ran("all", *folders, "--into", world.root / "again", verb="rerun")
-        assert again.returncode == 0, again.stderr
-        start, *lines = again.stderr.splitlines()
-        assert start.startswith("routing all batches of") and lines == [
-            "batch 0  revision 1  same files",
-            "batch 1  revision 2  same files",
-        ]
         republished(world, "unrouted", lambda table: table.slice(1))
-        again = ran("0-0", *folders, "--into", world.root / "other", "--log", "json", verb="rerun")
-        assert again.returncode == 1
-        start, line = map(json.loads, again.stderr.splitlines())
-        assert start["event"] == "start"
-        assert (line["event"], line["batch"], line["verdict"]) == ("rerun", 0, "other rows")
+        again = ran("all", *folders, "--into", world.root / "again", verb="rerun")
+        assert again.returncode == 1, again.stderr
+        start, *lines = again.stderr.splitlines()
+        assert start.startswith("routing all batches of") and [one.split("  ")[:3] for one in lines] == [
+            ["batch 0", "revision 1", "other rows"],
+            ["batch 1", "revision 2", "same files"],
+        ]
 
         (world.input / "1.jsonl").unlink()
         registry.resume("red", from_="last-processed")

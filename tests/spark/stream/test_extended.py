@@ -139,6 +139,7 @@ def run(spark, world):
     return report.counts
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_stream_refuses_without_a_provider(spark, world):
     publish(world)

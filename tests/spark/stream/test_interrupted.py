@@ -108,6 +108,7 @@ def test_while_it_waits_for_a_queue_that_is_full(started, world):
     assert job.ended() == 0, job.shown
 
 
+@pytest.mark.nightly
 def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(started, world):
     world.drop_json("a.jsonl", *([RED] * MANY))
     job = started("--trigger-seconds", "0")

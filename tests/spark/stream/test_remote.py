@@ -19,6 +19,7 @@ from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
 from tests.spark.queue_world import A, Queues
 from tests.spark.store_job import BLUE, RED, deliveries, drop, job_of, publish, run
+from tests.support.components import after_first
 from tests.support.remote_world import RemoteWorld
 from tests.support.servers.azure import ACCOUNT
 from tests.support.servers.faulty_proxy import (
@@ -86,6 +87,7 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, store, base
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("remote", ["input", "snapshots", "output", "checkpoint"])
 def test_one_folder_may_be_in_a_store_and_the_others_urls_of_this_machine(
     spark, store, base, tmp_path, remote
@@ -103,7 +105,7 @@ def test_one_folder_may_be_in_a_store_and_the_others_urls_of_this_machine(
     assert audit(urls["output"], recount=True).findings == []
 
 
-@pytest.mark.parametrize("has_queue", [False, True], ids=["files", "queue"])
+@pytest.mark.parametrize("has_queue", after_first(pytest.mark.nightly, True, False))
 def test_a_batch_waits_for_three_round_trips(spark, store, base, tmp_path, has_queue):
     queues = Queues(RemoteWorld(base), f"sqlite:///{tmp_path}/queues.db")
     queues.create("A")
@@ -123,7 +125,7 @@ def test_a_batch_waits_for_three_round_trips(spark, store, base, tmp_path, has_q
     assert min(answers_between_commits(requests, range(1, 6))) == 3
 
 
-@pytest.mark.parametrize("begin", ["", "2.jsonl", "/part-"])
+@pytest.mark.parametrize("begin", after_first(pytest.mark.nightly, "2.jsonl", "", "/part-"))
 @pytest.mark.parametrize(
     "store, answers, cause",
     [
@@ -198,11 +200,12 @@ def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, store, bas
 
 @pytest.mark.parametrize(
     ("held", "error", "sentence"),
-    [
-        ("deny", DeniedError, "can't be read: the credentials have expired"),
+    after_first(
+        pytest.mark.nightly,
         ("no-writes", DeniedError, "out.* can't be written: the credentials do not allow it"),
+        ("deny", DeniedError, "can't be read: the credentials have expired"),
         ("skew", StorageError, "the clock of this machine is wrong"),
-    ],
+    ),
 )
 def test_what_a_store_refuses_is_one_sentence_before_the_start(
     spark, store, base, tmp_path, held, error, sentence
@@ -224,7 +227,7 @@ def test_what_a_store_refuses_is_one_sentence_before_the_start(
     assert {one.key: (base.storage.read(one.key)) for one in base.entries(deep=True)} == before
 
 
-@EVERY_STORE
+@pytest.mark.nightly
 def test_small_files_of_many_batches_are_merged(spark, store, base):
     job = job_of(base, max_files=1, compact_every=4)
     publish(base, red="color = 'red'")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 
 import pyarrow as pa
@@ -69,6 +68,7 @@ def test_a_batch_that_spark_repeats_is_skipped(spark, world):
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
 
 
+@pytest.mark.slow
 def test_a_job_that_was_killed_while_spark_planned_its_first_batch_starts(spark, world):
     world.publish(1, red="color = 'red'")
     assert run(spark, world) == []
@@ -99,23 +99,6 @@ def test_a_replay_after_a_crash_uses_its_pin_and_the_next_batch_the_new_revision
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1), ("b.jsonl", 0, "crimson", 2)])
 
 
-def test_a_revision_published_while_the_stream_runs_is_used_from_the_next_batch_on(spark, world):
-    world.publish(1, red="color = 'red'")
-    world.drop_json("a.jsonl", RED)
-    routed = threading.Semaphore(0)
-    fan = start_fanout(spark, world.job(), on_batch=lambda _: routed.release())
-    assert routed.acquire(timeout=300)
-    world.publish(5, crimson="color = 'red'")
-    world.drop_json("b.jsonl", RED)
-    assert routed.acquire(timeout=300)
-    fan.stop()
-    fan.wait()
-    # The folder is free again. Spark may have been stopped before it wrote down that the batch is done: it
-    # comes again.
-    assert all(report.skipped for report in run(spark, world))
-    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1), ("b.jsonl", 0, "crimson", 5)])
-
-
 def test_an_error_in_a_worker_is_one_sentence_and_the_job_goes_on_when_it_is_mended(spark, world):
     world.publish(1, red="color = 'red'")
     world.drop_json("a.jsonl", RED)
@@ -131,7 +114,9 @@ def test_an_error_in_a_worker_is_one_sentence_and_the_job_goes_on_when_it_is_men
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
 
 
-def test_the_file_list_is_found_behind_compacted_logs(spark, world):
+def test_the_file_list_is_found_behind_compacted_logs_and_no_file_has_a_checksum_beside_it(spark, world):
+    """Each checksum would cost a process of its own (`runtime.checkpoint_files`), in the source's log too."""
+    before = dict(spark.conf.getAll)
     world.publish(1, red="color = 'red'")
     names = [f"{number:02}.jsonl" for number in range(12)]
     for name in names:
@@ -139,26 +124,14 @@ def test_the_file_list_is_found_behind_compacted_logs(spark, world):
     reports = run(spark, world, max_files=1)
     assert len(reports) == 12
     checkpoint = world.job().checkpoint.path
-    assert any(path.suffix == ".compact" for path in (checkpoint / "sources" / "0").iterdir())
+    assert (checkpoint / "sources" / "0" / "9.compact").exists()
+    assert not list(checkpoint.rglob("*.crc")) and dict(spark.conf.getAll) == before
     found = [batch_files(checkpoint, batch) for batch in range(12)]
     assert all(len(files) == 1 for files in found)
     assert sorted(path.name for files in found for path in files) == names
     audited = audit(world.output, recount=True)
     assert (audited.findings, audited.pending) == ([], [])
     assert (audited.batches, audited.inputs, audited.recounted, audited.files) == (12, 12, 12, 12)
-
-
-def test_no_file_of_the_checkpoint_has_a_checksum_beside_it_and_the_session_is_as_before(spark, world):
-    """Each would cost a process of its own (`runtime.checkpoint_files`), in the log of the source, too."""
-    before = dict(spark.conf.getAll)
-    world.publish(1, red="color = 'red'")
-    for number in range(12):  # the tenth entry of the source's log is a compaction
-        world.drop_json(f"{number:02}.jsonl", RED)
-    assert len(run(spark, world, max_files=1)) == 12
-    checkpoint = world.job().checkpoint.path
-    assert (checkpoint / "sources" / "0" / "9.compact").exists()
-    assert not list(checkpoint.rglob("*.crc"))
-    assert dict(spark.conf.getAll) == before
 
 
 def late_worker(monkeypatch, times, then=lambda: None):
@@ -180,6 +153,7 @@ def late_worker(monkeypatch, times, then=lambda: None):
     monkeypatch.setattr(StreamingQuery, "awaitTermination", await_termination)
 
 
+@pytest.mark.slow
 def test_a_query_whose_python_worker_was_late_is_started_again(spark, world, monkeypatch):
     def drop():
         for number in range(3):
@@ -196,6 +170,7 @@ def test_a_query_whose_python_worker_was_late_is_started_again(spark, world, mon
     assert "within ten seconds, because this machine is busy: the query is started again" in warning
 
 
+@pytest.mark.slow
 def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world, monkeypatch):
     late_worker(monkeypatch, 6)
     world.publish(1, red="color = 'red'")

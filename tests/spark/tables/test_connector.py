@@ -20,15 +20,6 @@ pytestmark = pytest.mark.spark
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 
 
-def test_spark_without_a_connector_reads_the_table_of_a_job_by_arrow(spark, delta):
-    delta.publish(1, red="color = 'red'")
-    delta.drop_json("a.jsonl", RED, BLUE, RED)
-    delta.route("a.jsonl")
-    table = DeltaTable(delta.output / "deliveries").to_pyarrow_table()
-    rows = spark.createDataFrame(table).select("batch", "offset", "subscription").collect()
-    assert sorted(map(tuple, rows)) == [(0, 0, "red"), (0, 2, "red")]
-
-
 @pytest.mark.nightly
 def test_spark_reads_the_table_of_a_job_as_a_batch_as_it_was_and_as_a_stream(delta):
     delta.publish(1, red="color = 'red'", any="color IS NOT NULL")

@@ -12,7 +12,6 @@ refuses, because the snapshot folder has the later one.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -30,7 +29,7 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from tests.crash.programs.long_run import counted, long_run
+from tests.crash.programs.long_run import counted, long_run, options
 
 CHANGES = 40
 FOLDER = "snapshots"
@@ -204,11 +203,7 @@ def run(root: Path, flips: int, seed: int, table_format: str) -> dict[str, Count
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="damage every persisted file")
-    parser.add_argument("--flips", type=int, default=300, help="turned bits of each file")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    given = parser.parse_args()
+    given = options("damage every persisted file", formats=True, flips=300).parse_args()
     total: Counter[str] = Counter()
     with long_run() as frame:
         for kind, counts in run(frame.folder, given.flips, given.seed, given.table_format).items():

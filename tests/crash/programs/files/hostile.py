@@ -10,7 +10,6 @@ matches. It never ends the process, never goes on for ever, and no other excepti
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import hashlib
 import json
@@ -30,7 +29,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.arrays import tables as t
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 
 _fork = multiprocessing.get_context("fork")
 
@@ -316,10 +315,7 @@ def run(folder: Path, copies: int, chance: random.Random) -> tuple[Counter[str],
 
 def main() -> int:
     """The command line: exit code 0 if every copy was refused or matched."""
-    parser = argparse.ArgumentParser(description="hostile copies of a snapshot folder")
-    parser.add_argument("--copies", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = options("hostile copies of a snapshot folder", copies=1_000).parse_args()
     with long_run() as frame:
         counts, faults = run(frame.folder, arguments.copies, random.Random(arguments.seed))
     print(*faults, sep="\n")

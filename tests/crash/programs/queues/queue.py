@@ -14,7 +14,6 @@ journal. Then everything is accounted for:
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import multiprocessing
@@ -32,7 +31,7 @@ from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.programs.command import let_work
-from tests.crash.programs.long_run import Journal, long_run
+from tests.crash.programs.long_run import Journal, long_run, options
 
 NAME = "CRASH"
 PROCESSES = 4
@@ -199,11 +198,7 @@ def sqlite_in(home: Path) -> str:
 
 
 def run(
-    kills: int,
-    seed: int,
-    root: Path,
-    most: int = 25,
-    database_in: Callable[[Path], str] = sqlite_in,
+    kills: int, seed: int, root: Path, most: int = 25, database_in: Callable[[Path], str] = sqlite_in
 ) -> Counter[str]:
     """At least so many kills, each before `most` more puts are done; returns what was counted.
 
@@ -239,9 +234,7 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill processes while they put to a queue and get from it")
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = options("kill processes while they put to a queue and get from it", kills=200)
     parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
     given = parser.parse_args()
     with long_run() as frame, ExitStack() as opened:

@@ -14,7 +14,6 @@ knows to be an old one. Then
 
 from __future__ import annotations
 
-import argparse
 import random
 import threading
 from collections import Counter, defaultdict
@@ -23,7 +22,7 @@ from typing import Any
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import SUBSCRIPTIONS, Answer, Connection, Threads, command
-from tests.crash.programs.long_run import counted, long_run
+from tests.crash.programs.long_run import counted, long_run, options
 
 COUNTERS = 24
 """Subscriptions: fewer than clients, so that they get in each other's way."""
@@ -171,11 +170,8 @@ def run(operations: int, clients: int, seed: int, folder: Path) -> Counter[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="many clients change the same subscriptions over HTTP")
-    parser.add_argument("--operations", type=int, default=100_000)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    numbers = {"operations": 100_000, "clients": 64}
+    given = options("many clients change the same subscriptions over HTTP", **numbers).parse_args()
     with long_run() as frame:
         counts = run(given.operations, given.clients, given.seed, frame.folder)
         said = counted(dict(sorted(counts.items())))

@@ -13,7 +13,6 @@ acknowledged, stands in a file. Then another process checks that
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -33,7 +32,7 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import let_work
-from tests.crash.programs.long_run import Journal, long_run
+from tests.crash.programs.long_run import Journal, long_run, options
 
 CLIENTS = 4
 KILLS_A_DATABASE = 40
@@ -238,10 +237,7 @@ def run(kills: int, seed: int, root: Path, most: int = 40) -> Counter[str]:
 
 def kill_command(what: str, killed: Callable[[int, int, Path], Counter[str]]) -> None:
     """A command line of kills and a seed: runs `killed` on them in an empty folder, and says what held."""
-    parser = argparse.ArgumentParser(description=what)
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = options(what, kills=500).parse_args()
     with long_run() as frame:
         frame.held(killed(given.kills, given.seed, frame.folder))
 

@@ -13,7 +13,6 @@ killed (SIGKILL), and else any of them; it is started again. Then
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import random
@@ -28,7 +27,7 @@ from urllib.request import urlopen
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import LOST, Connection, let_work, wait_until
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.registry.registry import check_log, check_published
 from tests.crash.programs.registry.service import PRELOADED, START_SECONDS, Round, answers, free_port, serve
 
@@ -175,9 +174,7 @@ def run(kills: int, seed: int, root: Path, url: str | None = None, most: int = 4
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="kill one of several services on one database")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = options("kill one of several services on one database", kills=100)
     parser.add_argument("--url", help="an empty database; SQLite in a temporary folder by default")
     parser.add_argument("--postgresql", action="store_true", help="start a PostgreSQL for it")
     given = parser.parse_args()

@@ -10,7 +10,6 @@ exactly once and not have been got, and be recorded exactly once.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -35,7 +34,7 @@ from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.storage import Location
 from selectroute.testing.world import World
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, B, Queues, numbered
 
 FILES = 12
@@ -212,11 +211,8 @@ def in_sqlite(home: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill a stream while it delivers to queues")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = options("kill a stream while it delivers to queues", formats=True, kills=100)
     parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with long_run() as frame, ExitStack() as opened:
         database_in: Callable[[Path], str] = in_sqlite

@@ -10,7 +10,6 @@ how many tasks really were lost, and how many copies really ran.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
@@ -189,11 +188,7 @@ def run(root: Path, broker: Broker, seed: int, times: int, table_format: str = "
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill parts of a cluster under a stream")
-    parser.add_argument("--times", type=int, default=10, help="each fault, so often")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    given = parser.parse_args()
+    given = options("kill parts of a cluster under a stream", formats=True, times=10).parse_args()
     with long_run() as frame, running_broker(frame.folder / "broker") as broker:
         frame.held(run(frame.folder, broker, given.seed, given.times, given.table_format))
 

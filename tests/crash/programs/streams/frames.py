@@ -9,7 +9,6 @@ has tables that are compacted every three batches.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -30,7 +29,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, Cycle, fail_at, kill_in
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, Queues
 
 BATCH = 400
@@ -197,12 +196,7 @@ def main() -> int:
         home, table_format, end, *failpoint = sys.argv[2:]
         job(Path(home), table_format, int(end), failpoint)
         return 0
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20, help="kills at random instants")
-    parser.add_argument("--failpoints", type=int, default=1, help="kills before and after each step")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    given = parser.parse_args()
+    given = options("kill a stream of rows", formats=True, kills=20, failpoints=1).parse_args()
     with long_run() as frame:
         killed = Killed(frame.folder, given.seed, given.table_format)
         points = [(step, moment) for step in STEPS for moment in MOMENTS] * given.failpoints

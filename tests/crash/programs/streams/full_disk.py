@@ -9,7 +9,6 @@ its name: that leaves an empty one.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import subprocess
@@ -21,7 +20,7 @@ from random import Random
 from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
 """Files of Spark's checkpoint."""
@@ -108,11 +107,7 @@ def run(root: Path, times: int, seed: int, table_format: str) -> Counter[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="a streaming job whose disk is full")
-    parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    given = parser.parse_args()
+    given = options("a streaming job whose disk is full", formats=True, times=10).parse_args()
     with long_run() as frame:
         frame.held(run(frame.folder, given.times, given.seed, given.table_format))
 

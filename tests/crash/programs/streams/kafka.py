@@ -10,7 +10,6 @@ nothing twice. It reads topics as any consumer with ``read_committed`` does.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -27,7 +26,7 @@ from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS, Cycle, kill_in
-from tests.crash.programs.long_run import counted, long_run
+from tests.crash.programs.long_run import counted, long_run, options
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
 
@@ -228,12 +227,8 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill a stream of Kafka's records")
-    parser.add_argument("--kills", type=int, default=100, help="at random instants")
-    parser.add_argument("--failpoints", type=int, default=0, help="before and after each step, so often")
+    parser = options("kill a stream of Kafka's records", formats=True, kills=100, failpoints=0)
     parser.add_argument("--without-queue", action="store_true", help="deliver to folders and topics only")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with long_run() as frame, running_broker(frame.folder / "broker") as broker:
         home, has_queue = frame.folder / "stream", not given.without_queue

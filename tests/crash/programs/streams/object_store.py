@@ -11,7 +11,6 @@ and right after each write of a run, from its first to its last, in turn.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from tests.crash.programs.command import ROOT, wait_until
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.support.remote_world import numba_cache
 from tests.support.servers.azure import azure_server
 from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
@@ -307,11 +306,7 @@ def _in_batch(store: StoreJob) -> bool:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.crash.programs.streams.object_store", description="A job in a store that fails."
-    )
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = options("a job in a store that fails", kills=20)
     parser.add_argument("--rate", type=float, default=0.05, help="the share of requests that fail")
     parser.add_argument("--two", action="store_true", help="two drivers, one of which stands still, instead")
     parser.add_argument("--each-write", type=int, metavar="N", help="kill at each N-th write, instead")

@@ -10,7 +10,6 @@ Everything that clients and messages do is made from the seed; which revision me
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import signal
@@ -32,7 +31,7 @@ from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from tests.crash.programs.command import ROOT
-from tests.crash.programs.long_run import long_run
+from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.streams.storm_check import KINDS, Tally, check_storm, kinds
 
 BEGINNING = 60
@@ -271,26 +270,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.crash.programs.streams.storm", description="A storm of changes."
-    )
-    parser.add_argument("--changes", type=int, default=1_000)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--files", type=int, default=200, help="a batch takes one")
-    parser.add_argument("--kills", type=int, default=3, help="of the stream, and of the publisher")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    given = parser.parse_args()
+    numbers = {"changes": 1_000, "messages": 1_000_000, "files": 200, "kills": 3}
+    given = options("a storm of changes", formats=True, **numbers).parse_args()
     with long_run() as frame:
-        storm = Storm(
-            frame.folder,
-            given.seed,
-            given.changes,
-            given.messages,
-            given.files,
-            given.kills,
-            given.table_format,
-        )
+        storm = Storm(frame.folder, **vars(given))
         tally = storm.run()
         frame.held(f"{tally}; {storm.restarts} kills")
     return 0

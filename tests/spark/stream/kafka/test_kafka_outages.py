@@ -30,7 +30,7 @@ from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.spark.kafka_world import Pipe, answer_within, cars, headers_of
-from tests.support.components import KAFKA, missing
+from tests.support.components import KAFKA, after_first, missing
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 
@@ -121,12 +121,13 @@ def once_each(pipe, topic, count):
 
 @pytest.mark.parametrize(
     "end, step",
-    [
+    after_first(
+        NIGHTLY,
         (Broker.kill, "produce"),
-        pytest.param(Broker.kill, "commit", marks=NIGHTLY),
-        pytest.param(Broker.stop, "begin", marks=NIGHTLY),
-        pytest.param(Broker.stop, "produce", marks=NIGHTLY),
-    ],
+        (Broker.kill, "commit"),
+        (Broker.stop, "begin"),
+        (Broker.stop, "produce"),
+    ),
 )
 def test_a_broker_that_ends_in_the_middle_of_a_batch_and_comes_back(own, in_process, monkeypatch, step, end):
     comes_back(own, monkeypatch, step, end)
@@ -196,13 +197,13 @@ def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own,
 
 @pytest.mark.parametrize(
     "owner, step",
-    [
-        pytest.param(commit_tokens, "tokens_of", marks=NIGHTLY),
+    after_first(
+        NIGHTLY,
         (Transactions, "produce"),
-        pytest.param(commit_tokens, "write_token", marks=NIGHTLY),
-        pytest.param(Transactions, "flush", marks=NIGHTLY),
-    ],
-    ids=["nothing sent before", "produced", "token", "flushed"],
+        (Transactions, "flush"),
+        (commit_tokens, "tokens_of"),  # nothing was sent before
+        (commit_tokens, "write_token"),
+    ),
 )
 def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(own, monkeypatch, owner, step):
     out = own.broker.create(own.name + "-out", 2)
@@ -256,7 +257,7 @@ def token_topic(pipe):
     return disk.read_json(pipe.world.output / "_job.json")["tokens"]
 
 
-@pytest.mark.parametrize("again", [pytest.param(False, marks=NIGHTLY), True], ids=["gone", "empty"])
+@pytest.mark.parametrize("again", after_first(NIGHTLY, True, False))
 def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job(
     own, in_process, monkeypatch, again
 ):
@@ -364,27 +365,15 @@ def rights(pipe, out):
 
 @pytest.mark.parametrize(
     "user, lacking, instead, said",
-    [
-        pytest.param("user0", "input", None, r"needs the right Read on the topic in-", marks=NIGHTLY),
-        pytest.param("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-", marks=NIGHTLY),
-        (
-            "user2",
-            "transactions",
-            None,
-            r"needs the right Write on the transactional ids that begin with sele",
-        ),
+    after_first(
+        NIGHTLY,
         ("user3", "create", None, r"needs the rights? Create.* on the topic selectroute-\S+-tokens"),
-        pytest.param(
-            "user4", "read", None, r"needs the right Read on the topic selectroute-\S+-tokens", marks=NIGHTLY
-        ),
-        pytest.param(
-            "user5",
-            "write",
-            None,
-            r"needs the right Write on the topic selectroute-\S+-tokens",
-            marks=NIGHTLY,
-        ),
-    ],
+        ("user0", "input", None, r"needs the right Read on the topic in-"),
+        ("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-"),
+        ("user2", "transactions", None, r"needs the right Write on the transactional ids that begin with"),
+        ("user4", "read", None, r"needs the right Read on the topic selectroute-\S+-tokens"),
+        ("user5", "write", None, r"needs the right Write on the topic selectroute-\S+-tokens"),
+    ),
 )
 def test_a_right_that_is_missing_is_named_before_the_stream_starts(
     own, in_process, monkeypatch, user, lacking, instead, said

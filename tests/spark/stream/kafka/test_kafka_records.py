@@ -33,31 +33,7 @@ def test_what_is_no_message_is_a_dead_letter_with_key_value_and_headers_as_they_
     assert audit(pipe.world.output).findings == []
 
 
-def test_of_a_header_that_stands_twice_the_last_one_counts(pipe):
-    pipe.publish(1, two="weight = 2", one="weight = 1", null="weight IS NULL")
-    headers = [("weight", b"1"), ("a", b"a"), ("weight", b"2")]
-    pipe.broker.produce(
-        pipe.name,
-        [
-            (0, None, None, headers),
-            (0, None, None, headers[::-1]),
-            (0, None, None, [*headers, ("weight", None)]),
-        ],
-    )
-    pipe.run()
-    assert set(pipe.delivered()) == {(0, 0, "two"), (0, 1, "one"), (0, 2, "null")}
-
-
-def test_a_hundred_thousand_headers_are_one_dead_letter_among_messages(pipe):
-    pipe.publish(1, all="weight >= 0")
-    many = [(f"h{n}", b"x") for n in range(100_000)]
-    pipe.broker.produce(pipe.name, [*cars(3), (0, b"k", b"v", many), *cars(3)])
-    (report,) = pipe.run()
-    assert report.counts.reasons == {"too-many-headers": 1} and report.counts.routed == 6
-    (row,) = pipe.world.rows("dead-letters")
-    assert (row["offset"], row["raw"], len(row["headers"])) == (1, b"v", len(many))
-
-
+@pytest.mark.nightly
 @pytest.mark.parametrize("most", [None, LARGEST_MESSAGE])
 def test_a_record_of_a_hundred_megabytes_is_judged_or_a_dead_letter(pipe, most):
     large = b"x" * 100_000_000

@@ -12,6 +12,7 @@ from selectroute.durable import disk
 from selectroute.spark import Job, KafkaCluster, KafkaInput
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.storage import Location
+from selectroute.testing.broker import CLUSTER
 from tests.spark.kafka_world import answer_within, cars
 from tests.support.components import KAFKA
 
@@ -116,7 +117,9 @@ def test_another_cluster_and_a_job_that_runs(pipe, refused):
     record = pipe.world.output / "_job.json"
     written = disk.read_json(record)
     Location.of(record).put_json(written | {"system": "another"})
-    assert "Kafka cluster another" in refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)
+    assert written["system"] == CLUSTER
+    said = refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)
+    assert f"Kafka cluster another, and this cluster is {CLUSTER}" in said
     Location.of(record).put_json(written)
     running = OutputFolder(
         Job.of(KafkaInput(KafkaCluster(servers), (pipe.name,)), pipe.world.snapshots, pipe.world.output)

@@ -95,6 +95,7 @@ def test_a_batch_that_is_repeated_decides_on_a_schema_as_before(pipe):
     assert not [one.key for one in noted if ".schemas" in one.key]
 
 
+@pytest.mark.nightly
 def test_a_stream_waits_for_a_registry_that_does_not_answer(pipe):
     pipe.publish(1, dear="price > 10")
     with RegistryServer() as server:

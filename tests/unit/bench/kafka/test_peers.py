@@ -146,7 +146,7 @@ def committed(streamed, topic, delivered):
     """The offsets that the group of these deliveries has committed."""
     from confluent_kafka import Consumer, TopicPartition
 
-    [group] = {Place.of(dict(record.headers())["selectroute-batch"]).job for record in delivered}
+    [group] = {dict(record.headers())["selectroute-batch"].decode().split("/")[0] for record in delivered}
     consumer = Consumer({"bootstrap.servers": streamed.broker.address, "group.id": group})
     offsets = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], 30)
     consumer.close()
