@@ -24,7 +24,7 @@ from selectroute.queues.memory import id_table as ids_of_queue
 from selectroute.queues.memory import postings as listed
 from selectroute.queues.memory.queue import MemoryQueue
 from selectroute.queues.message.selector_view import FIELDS
-from tests.support.components import NIGHTLY
+from tests.support.components import NIGHTLY, POSTGRES
 from tests.support.linear_queue import NONE, Entry, LinearQueue, Place
 from tests.support.queue_calls import EVERY_KIND, hex_of, id_of
 from tests.support.queue_invariants import check
@@ -311,8 +311,16 @@ def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     )
 
 
-@EVERY_KIND
-@pytest.mark.parametrize("mask", range(64))
+def _kinds_and_masks():
+    """All masks in memory; in databases by day those of at most two fields, and the one of all."""
+    for mask in range(64):
+        day = [] if mask.bit_count() <= 2 or mask == 63 else [pytest.mark.nightly]
+        yield "memory", mask
+        yield pytest.param("sqlite", mask, marks=[pytest.mark.slow, *day])
+        yield pytest.param("postgresql", mask, marks=[*POSTGRES, *day])
+
+
+@pytest.mark.parametrize(("make", "mask"), _kinds_and_masks(), indirect=["make"])
 def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
     """Many messages with few ids, so that lists are long, and indexes of several fields are made."""
     chance = random.Random(mask)

@@ -31,9 +31,8 @@ def permission(registry, **filters):
 
 
 class TestNames:
-    @pytest.mark.parametrize(
-        ("filters", "kind", "name", "may"),
-        [
+    def test_a_destination_is_permitted_by_its_whole_name(self, registry):
+        for filters, kind, name, may in (
             ({}, "queue", "ANY", True),
             ({}, "mail", "any", True),
             ({"topics": ["cars/#"]}, "none", None, True),
@@ -57,28 +56,23 @@ class TestNames:
             ({"queues": ["CARS.*"]}, "queue", "CARS.IN", True),
             ({"queues": ["CARS.*"]}, "queue", "PAYROLL", False),
             ({"queues": ["CARS.*"]}, "kafka", "any", False),
-        ],
-    )
-    def test_a_destination_is_permitted_by_its_whole_name(self, registry, filters, kind, name, may):
-        by, _ = permission(registry, **filters)
-        assert by.may_name(kind, name) is may
+        ):
+            by, _ = permission(registry, **filters)
+            assert by.may_name(kind, name) is may
 
-    @pytest.mark.parametrize(
-        ("filters", "pointer"),
-        [
+    def test_a_pattern_has_no_letters_but_those_of_names(self, registry):
+        for filters, pointer in (
             ({"queues": ["A", "[AB]"]}, "/queues/1"),
             ({"queues": [""]}, "/queues/0"),
             ({"queues": ["A" * 49]}, "/queues/0"),
             ({"queues": ["A\n"]}, "/queues/0"),
             ({"kafka": ["a/b"]}, "/kafka/0"),
             ({"kafka": ["a!"]}, "/kafka/0"),
-        ],
-    )
-    def test_a_pattern_has_no_letters_but_those_of_names(self, registry, filters, pointer):
-        with pytest.raises(InvalidSpecError) as caught:
-            registry.add_token("writer", **filters)
-        assert caught.value.pointer == pointer
-        assert registry.tokens() == []
+        ):
+            with pytest.raises(InvalidSpecError) as caught:
+                registry.add_token("writer", **filters)
+            assert caught.value.pointer == pointer
+            assert registry.tokens() == []
 
 
 WRITES = {

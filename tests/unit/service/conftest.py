@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from contextlib import contextmanager
 
 import pytest
 
+from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
 
@@ -32,8 +34,20 @@ def service(registry, **options):
         yield client
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """A database with all tables and no rows. A copy takes a tenth of the time of a new one."""
+    path = tmp_path_factory.mktemp("empty") / "subscriptions.db"
+    Registry.open(f"sqlite:///{path}").close()
+    with SqlQueues(f"sqlite:///{path}") as queues:
+        queues.create("Q")
+        queues.delete("Q")
+    return path
+
+
 @pytest.fixture
-def registry(tmp_path):
+def registry(tmp_path, empty_database):
+    shutil.copy(empty_database, tmp_path)
     with Registry.open(f"sqlite:///{tmp_path}/subscriptions.db") as opened:
         yield opened
 
@@ -42,6 +56,15 @@ def registry(tmp_path):
 def client(registry):
     with service(registry) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def shared(empty_database, tmp_path_factory):
+    """A client of an empty service that tests of a module share: those of requests that change nothing."""
+    path = shutil.copy(empty_database, tmp_path_factory.mktemp("shared"))
+    with Registry.open(f"sqlite:///{path}") as registry, service(registry) as client:
+        yield client
+        assert registry.revision == 0 and not registry.streams()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.store.errors import ReadOnlyError, StoreError
+from tests.support.components import NIGHTLY
 
 _numbers = itertools.count()
 
@@ -100,7 +101,11 @@ def state(registry: Registry, prefix: str, before: int) -> list[Any]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60 if NIGHTLY else 20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=8), st.integers(0, 4))
 def test_a_group_has_the_outcome_of_its_changes_one_after_the_other(registry, tmp_path, units, first):
     prefix = f"x{next(_numbers)}-"

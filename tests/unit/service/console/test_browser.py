@@ -140,75 +140,51 @@ def test_a_subscription_is_registered_changed_paused_resumed_and_removed(url, pe
     assert [row.split("\t")[2] for row in rows] == ["remove", "resume", "pause", "replace", "add"]
 
 
-def test_subscriptions_are_searched_and_listed_page_by_page(url, person, filled):
-    filled.import_(f'{{"id": "n{number:03}", "selector": "weight = {number}"}}' for number in range(120))
+def test_subscriptions_are_searched_and_who_gets_a_message_is_asked(url, person):
     page = person()
     page.goto(f"{url}subscriptions")
     rows = page.locator("tbody tr")
-    expect(rows).to_have_count(50)
-    page.get_by_role("link", name="Next page").click()
-    page.get_by_role("link", name="Next page").click()
-    expect(rows).to_have_count(23)
-    expect(page.get_by_role("link", name="Next page")).to_have_count(0)
     page.get_by_label("Search for").fill("CAR")
-    page.get_by_role("button", name="Search").click()
-    expect(rows.locator("th")).to_have_text(["heavier", "heavy"])
     page.get_by_label("In", exact=True).select_option("topic")
     page.get_by_role("button", name="Search").click()
     expect(rows.locator("th")).to_have_text(["heavy"])
     expect("text=CAR&field=topic" in page.url and page.get_by_label("Search for")).to_have_value("CAR")
-    page.get_by_label("Search for").fill("<b>nothing</b>")
-    page.get_by_role("button", name="Search").click()
-    expect(page.locator("main")).to_contain_text("There are none with “<b>nothing</b>” in their topic")
     page.get_by_label("Search for").fill("")
     page.get_by_text("Only those with exact values").click()
     page.get_by_label("Label").fill("team=eu")
     page.get_by_role("button", name="Search").click()
     expect(rows.locator("th")).to_have_text(["heavy"])
-    page.get_by_label("Label").fill("team")
-    page.get_by_role("button", name="Search").click()
-    expect(page.locator("main")).to_contain_text("label")
-    assert "NAME=VALUE" not in page.url
     page.goto(f"{url}subscriptions")
     page.get_by_label("In the order of").select_option("newest")
     page.get_by_role("button", name="Search").click()
-    expect(rows.locator("th").first).to_have_text("n119")
-    assert "order=newest" in page.url
+    expect(rows.locator("th")).to_have_text(["scanned", "heavier", "heavy"])
+    page.goto(f"{url}who-gets")
+    page.get_by_text("Pick a recent message").click()
+    expect(page.locator(".recent li")).to_have_count(10)
+    page.locator(".recent a").first.click()
+    page.get_by_role("heading", name="1 subscription gets it").wait_for()
+    expect(page.get_by_label("Message, as JSON")).to_have_value(re.compile('"weight": 3900'))
+    page.get_by_label("Message, as JSON").fill(CAR)
+    page.get_by_label("Explain it for the subscription").fill("heavier")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="heavier does not get it: its selector is false").wait_for()
+    near = page.get_by_role("region", name="Table of near misses").inner_text()
+    assert "heavier" in near and "weight > 4000 is false" in near and "weight is" in near
+    expect(page.locator(".tree")).to_contain_text("long 3000")
+    page.get_by_role("button", name="Explain heavy", exact=True).click()
+    page.get_by_role("heading", name="heavy gets it").wait_for()
+    assert page.url.endswith("#why")
+    page.get_by_label("Message, as JSON").fill('{"properties": {"long": "' + "x" * 20_000 + '"}}')
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="0 subscriptions get it").wait_for()
 
 
-def test_a_person_sees_and_changes_only_what_the_token_may(url, person, filled):
-    filled.register(SubscriptionSpec("weight > 1", topic="boats/secret"), id="hidden")
-    filled.add_token("admin")
+def test_who_is_signed_out_while_writing_signs_in_elsewhere_and_loses_nothing(url, person, filled):
     token, secret = filled.add_token("writer", topics=["cars/#"], name="desk")
     page = person()
-    page.goto(f"{url}subscriptions")
+    page.goto(f"{url}subscriptions/heavy/edit")
     page.get_by_label("Token").fill(secret)
     page.get_by_role("button", name="Sign in").click()
-    rows = page.locator("tbody tr")
-    expect(rows.locator("th")).to_have_text(["heavy"])
-    for path in ("subscriptions?text=weight", "subscriptions?order=newest", "bulk?action=remove&text=weight"):
-        page.goto(url + path)
-        expect(page.locator("main")).to_contain_text("heavy")
-        assert "hidden" not in page.inner_text("main")
-        assert "boats" not in page.content() and "scanned" not in page.content()
-    page.goto(f"{url}subscriptions/hidden")
-    assert "Not found" in page.title() or "no subscription" in page.inner_text("main")
-    boat = '{"topic": "boats/secret", "properties": {"weight": 2}}'
-    page.goto(f"{url}who-gets")
-    page.get_by_label("Message, as JSON").fill(boat)
-    page.get_by_role("button", name="Ask").click()
-    expect(page.locator("main")).to_contain_text("0 subscriptions get it")
-    assert "hidden" not in page.inner_text("main")
-    page.goto(f"{url}subscriptions/new")
-    page.get_by_label("Topic filter").fill("boats/#")
-    page.get_by_label("Selector").fill("weight = 5")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("topic")
-    expect(page.get_by_label("Selector")).to_have_value("weight = 5")
-    for path in ("overview", "queues", "jobs"):
-        page.goto(url + path)
-        assert "870" not in page.inner_text("main") and "orders" not in page.inner_text("main")
-    page.goto(f"{url}subscriptions/heavy/edit")
     page.get_by_label("Selector").fill("weight > 9")
     filled.revoke_token(token.id)
     page.get_by_role("button", name="Save").click()
@@ -230,25 +206,6 @@ def test_the_page_of_a_change_tells_from_which_batch_it_holds(url, person, fille
     filled.note_query("q", source="/in", can_replay=True)
     filled.note_batch("q", 31, filled.revision)
     page.get_by_text("in the stream q from batch 31 on").wait_for()
-
-
-def test_a_stream_leads_to_its_busiest_subscriptions_and_these_to_the_stream(url, person, filled):
-    page = person()
-    page.goto(f"{url}streams/q")
-    busiest = page.get_by_role("region", name="Table of the busiest subscriptions")
-    assert busiest.locator("tbody tr").all_inner_texts() == ["heavy\t435", "scanned\t30"]
-    busiest.get_by_role("link", name="heavy").click()
-    main = page.locator("main")
-    expect(main).to_contain_text("2026-11-25 00:00:29 UTC: 29 deliveries in batch 29 of the stream q")
-    expect(main).to_contain_text("deliveries a second in the newest batches")
-    page.get_by_role("link", name="Subscriptions", exact=True).click()
-    page.wait_for_url("**/subscriptions")
-    cells = {row.split("\t")[1]: row.split("\t")[-2:] for row in page.locator("tbody tr").all_inner_texts()}
-    assert cells["heavier"][0] == "none known" and cells["heavy"][0] == "2026-11-25 00:00:29"
-    assert float(cells["heavy"][1].replace(",", "")) > float(cells["scanned"][1].replace(",", "")) > 0
-    page.get_by_role("link", name="heavy", exact=True).click()
-    page.get_by_role("link", name="q", exact=True).click()
-    page.wait_for_url("**/streams/q")
 
 
 def test_the_overview_tells_what_needs_attention_and_leads_to_the_batches(url, person):
@@ -351,22 +308,6 @@ def test_a_change_is_tried_on_recent_messages_before_it_is_saved(url, person, fi
     expect(page.locator("#found")).to_contain_text("gets it")
 
 
-def test_many_are_paused_in_two_steps(url, person, filled):
-    page = person()
-    page.goto(f"{url}subscriptions?text=weight")
-    page.get_by_label("Choose heavy", exact=True).check()
-    page.get_by_role("button", name="Pause …").click()
-    page.get_by_role("heading", name="Pause 1 subscription?").wait_for()
-    page.get_by_role("link", name="Back to the list").click()
-    page.get_by_role("button", name="Pause …").click()
-    page.get_by_role("heading", name="Pause 2 subscriptions?").wait_for()
-    assert filled.get("heavy").status == "active"
-    page.get_by_role("button", name="Pause 2 subscriptions").click()
-    expect(status(page)).to_have_text("2 subscriptions paused.")
-    assert {filled.get(id).status for id in ("heavy", "heavier")} == {"paused"}
-    expect(page.get_by_label("Search for")).to_have_value("weight")
-
-
 def test_of_two_people_the_second_sees_both_versions_before_one_is_lost(url, person, filled):
     first, second = person(), person()
     for page in (first, second):
@@ -393,64 +334,16 @@ def test_of_two_people_the_second_sees_both_versions_before_one_is_lost(url, per
     assert filled.get("heavy")
 
 
-def test_who_gets_a_message_and_who_nearly_does(url, person):
+def test_messages_of_a_queue_are_browsed_put_got_moved_and_purged(url, person, filled):
+    with SqlQueues(filled.url) as queues:
+        queues.create("backout")
     page = person()
-    page.goto(f"{url}who-gets")
-    page.get_by_label("Message, as JSON").fill(CAR)
-    page.get_by_label("Explain it for the subscription").fill("heavier")
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="1 subscription gets it").wait_for()
-    assert page.locator(".ids a").all_inner_texts() == ["heavy"]
-    near = page.get_by_role("region", name="Table of near misses").inner_text()
-    assert "heavier" in near and "weight > 4000 is false" in near and "weight is" in near
-    assert page.get_by_role("heading", name="heavier does not get it: its selector is false").count() == 1
-    expect(page.locator(".tree")).to_contain_text("long 3000")
-    again = person()
-    again.goto(page.url)
-    assert again.locator(".ids a").all_inner_texts() == ["heavy"], "the page stands in its URL"
-    again.get_by_role("button", name="Explain heavy", exact=True).click()
-    again.get_by_role("heading", name="heavy gets it").wait_for()
-    assert again.url.endswith("#why")
-    page.get_by_label("Message, as JSON").fill('{"properties": {"long": "' + "x" * 20_000 + '"}}')
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="0 subscriptions get it").wait_for()
-    page.get_by_label("Message, as JSON").fill('{"properties": {"a": [1]}}')
-    page.get_by_role("button", name="Ask").click()
-    expect(page.get_by_role("alert")).to_contain_text("/message/properties/a")
-
-
-def test_a_recent_message_is_picked(url, person):
-    page = person()
-    page.goto(f"{url}who-gets")
-    page.get_by_text("Pick a recent message").click()
-    expect(page.locator(".recent li")).to_have_count(10)
-    page.locator(".recent a").first.click()
-    page.get_by_role("heading", name="1 subscription gets it").wait_for()
-    expect(page.get_by_label("Message, as JSON")).to_have_value(re.compile('"weight": 3900'))
-
-
-def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
-    page = person()
-    page.goto(f"{url}queues")
-    page.get_by_role("link", name="orders").click()
+    page.goto(f"{url}queues/orders")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(2)
-    page.get_by_label("Selector").fill("color = 'red'")
-    page.get_by_role("button", name="Browse").click()
-    expect(rows).to_have_count(1)
-    expect(rows).to_contain_text("color=red")
-    rows.locator("th a").click()
-    assert page.locator("pre.body").inner_text() == "hello"
-    page.get_by_role("link", name="To the queue").click()
-    page.get_by_label("Selector").fill("color = ")
-    page.get_by_role("button", name="Browse").click()
-    expect(page.get_by_role("alert")).to_contain_text("the selector ends too early")
-    page.goto(f"{url}queues/orders")
-    expect(page.locator("main")).to_contain_text("The oldest was put")
     page.get_by_role("link", name="Put a message…").click()
     page.get_by_label("Body, as text").fill("\ngrüß\ndich")
     page.get_by_label("Priority").fill("12")
-    expect(page.locator("main")).to_contain_text("1 message will be put on orders, which has 2 messages.")
     page.get_by_role("button", name="Put 1 message").click()
     expect(page.get_by_role("alert")).to_have_count(1)
     expect(page.get_by_label("Body, as text")).to_have_value("\ngrüß\ndich")
@@ -458,97 +351,31 @@ def test_messages_of_a_queue_are_browsed_put_and_taken(url, person):
     page.get_by_label("Properties").fill('"weight";3000;integer')
     page.get_by_role("button", name="Put 1 message").click()
     expect(rows).to_have_count(3)
-    expect(status(page)).to_have_text("The message is on the queue.")
     page.get_by_role("link", name="Get message").first.click()
-    expect(page.locator("main")).to_contain_text("1 message will leave the queue: this one, of 3 messages")
     with page.expect_download() as loading:
         page.get_by_role("link", name="Download the body, 2 bytes").click()
-    assert loading.value.path().read_bytes() == b"\x00\xff" and loading.value.suggested_filename.endswith(
-        ".bin"
-    )
+    assert loading.value.path().read_bytes() == b"\x00\xff"
+    assert loading.value.suggested_filename.endswith(".bin")
     page.get_by_role("button", name="Get 1 message").click()
     expect(status(page)).to_contain_text("It has left the queue")
     assert page.locator("pre.digits").inner_text() == "00 ff", "no text"
     page.get_by_role("link", name="To the queue").click()
-    expect(rows).to_have_count(2)
     page.get_by_role("link", name="Get message").first.click()
     page.get_by_role("button", name="Get 1 message").click()
     expect(status(page)).to_contain_text("It has left the queue")
     assert page.locator("pre.body").text_content() == "\ngrüß\ndich"
     assert page.locator("tbody tr").inner_text().split() == ["weight", "int", "3000"]
-
-
-@pytest.mark.parametrize("part", [20, pytest.param(1, marks=pytest.mark.nightly)])
-def test_a_message_as_long_as_a_queue_takes_is_got_whole(url, person, filled, part):
-    body = ('zwölf <b> &"' * (300_000 // part)).encode()
-    digits = bytes(range(256)) * (16_384 // part)
-    properties = {"many": "x" * 100_000, "line": "a\nb"}
-    with SqlQueues(filled.url) as queues:
-        queue = queues.create("long")
-        queue.put(body, properties=properties)
-        queue.put(digits)
-        page = person()
-        page.set_default_timeout(300_000)  # a browser may take minutes for a page of twelve megabytes
-        page.goto(f"{url}queues/long")
-        page.locator("tbody th a").first.click()
-        expect(page.locator("main")).to_contain_text(f"The first 20,000 of {3_600_000 // part:,} characters")
-        page.get_by_role("link", name="Get it…").click()
-        page.get_by_role("button", name="Get 1 message").click()
-        expect(status(page)).to_contain_text("It has left the queue")
-        assert page.locator("pre.body").text_content().encode() == body
-        texts = page.locator("tbody pre").all()
-        assert [one.text_content() for one in texts] == list(properties.values())
-        page.get_by_role("link", name="To the queue").click()
-        page.get_by_role("link", name="Get message").click()
-        page.get_by_role("button", name="Get 1 message").click()
-        expect(status(page)).to_contain_text("It has left the queue")
-        assert bytes.fromhex(page.locator("pre.digits").text_content()) == digits
-        assert queue.depth == 0
-
-
-def test_a_queue_is_paged_through(url, person, filled):
-    with SqlQueues(filled.url) as queues:
-        for number in range(70):
-            queues.open("orders").put(str(number).encode(), msg_seq_number=number + 1, priority=0)
-    page = person()
-    page.goto(f"{url}queues/orders")
-    rows = page.locator("tbody tr")
-    expect(rows).to_have_count(50)
-    page.get_by_role("link", name="Next page").click()
-    expect(rows).to_have_count(22)
-    assert "after=" in page.url
-    page.locator("tbody th a").first.click()
     page.get_by_role("link", name="To the queue").click()
-    expect(rows, "the way back leads to the same page").to_have_count(22)
-    page.get_by_role("link", name="First page").click()
-    expect(rows).to_have_count(50)
-    page.get_by_label("Sequence number").fill("70")
-    page.get_by_role("button", name="Browse").click()
-    expect(rows).to_have_count(1)
-    assert "msgSeqNumber=70" in page.url
-
-
-def test_messages_are_moved_and_purged_after_a_second_step(url, person, filled):
-    with SqlQueues(filled.url) as queues:
-        queues.create("backout")
-    page = person()
-    page.goto(f"{url}queues/orders")
     page.get_by_label("Selector").fill("color = 'red'")
     page.get_by_role("button", name="Browse").click()
     page.get_by_role("link", name="Move those that are found…").click()
-    expect(page.locator("main")).to_contain_text("1 message of the queue matches")
-    expect(page.locator("tbody")).to_contain_text("color=red")
     page.get_by_label("To the queue").select_option("backout")
     page.get_by_role("button", name="Move 1 message").click()
     expect(status(page)).to_contain_text("1 message was moved to backout.")
     page.get_by_role("link", name="backout").click()
-    expect(page.locator("tbody tr")).to_have_count(1)
-    page.goto(f"{url}queues/orders")
     page.get_by_role("link", name="Purge all messages…").click()
     page.get_by_role("button", name="Purge 1 message").click()
     expect(status(page)).to_contain_text("1 message was removed.")
-    page.get_by_role("link", name="To the queue").click()
-    expect(page.locator("main")).to_contain_text("No message is found")
 
 
 def test_a_service_that_restarts_under_a_page_does_not_lose_it(filled, person, chromium):
@@ -611,36 +438,6 @@ def test_everything_is_done_with_the_keyboard_alone(url, person, filled):
     assert filled.get("heavy").selector == "weight = 9"
 
 
-def test_dead_letters_are_looked_at_and_replayed_in_two_steps(url_with_jobs, person, jobs):
-    page = person(viewport={"width": 320, "height": 800})
-    page.goto(f"{url_with_jobs}overview")
-    page.get_by_role("link", name="Dead letters", exact=True).click()
-    page.get_by_role("link", name="Look").click()
-    letters = page.get_by_role("article")
-    expect(letters).to_have_count(25)
-    assert page.locator("main img").count() == 0
-    with page.expect_download() as saved:
-        letters.first.get_by_role("link", name="Save the").click()
-    assert saved.value.suggested_filename == "flights-batch0-0-0.bin"
-    page.get_by_role("link", name="Older dead letters").click()
-    expect(letters).to_have_count(5)
-    for step in ("letters", "preview", "replay"):
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320, step
-        assert violations(page) == [], step
-        if step == "letters":
-            letters.first.get_by_role("link", name="Replay this one").click()
-            expect(page.locator("main")).to_contain_text("A replay would take 1 dead letter.")
-        elif step == "preview":
-            assert jobs["flights"].waiting() == []
-            page.get_by_role("button", name="Replay 1 dead letter").click()
-            expect(page.get_by_role("status")).to_contain_text("It waits for the job")
-    (waiting,) = jobs["flights"].waiting()
-    assert page.url.endswith(waiting)
-    page.get_by_role("link", name="Dead letters of all jobs").click()
-    page.get_by_role("link", name=waiting).wait_for()
-    assert violations(page) == []
-
-
 def faults_of(page):
     """What axe-core finds in the answer to a form, which cannot be asked for by its URL."""
     from axe_playwright_python.sync_playwright import Axe
@@ -653,32 +450,47 @@ def faults_of(page):
     return [one["id"] for one in result.response["violations"]]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_replay_is_followed_and_an_audit_read(url_with_jobs, person, world, jobs, scheme):
+@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.nightly)])
+def test_dead_letters_are_replayed_in_two_steps_and_followed_and_an_audit_is_read(
+    url_with_jobs, person, world, jobs, scheme
+):
     from selectroute.spark.replay.replay import Replays
 
     page = person(viewport={"width": 320, "height": 800}, color_scheme=scheme)
-    request, _ = jobs["flights"].replay({"reasons": ["not-json"]}, 30)
-    page.goto(f"{url_with_jobs}jobs/flights/replays/{request}")
-    expect(status(page)).to_contain_text("It asks for 30 dead letters")
+    page.goto(f"{url_with_jobs}jobs/flights/dead-letters")
+    letters = page.get_by_role("article")
+    page.get_by_role("link", name="Older dead letters").click()
+    expect(letters).to_have_count(5)
+    assert page.locator("main img").count() == 0
+    accessible(page)
+    letters.first.get_by_role("link", name="Replay this one").click()
+    expect(page.locator("main")).to_contain_text("A replay would take 1 dead letter.")
+    accessible(page)
+    page.get_by_role("button", name="Replay 1 dead letter").click()
+    expect(status(page)).to_contain_text("It waits for the job")
+    (waiting,) = jobs["flights"].waiting()
+    assert page.url.endswith(waiting)
     table = page.get_by_role("region", name="Batches of the replay")
     assert not table.is_visible()
     page.evaluate("window.same = true")
     replays = Replays(world.router(), print)
     assert len(list(iter(lambda: replays.next("q"), None))) == 1
-    page.get_by_text("It is done. 30 of 30 dead letters taken").wait_for()
+    page.get_by_text("It is done. 1 of 1 dead letter taken").wait_for()
     assert page.evaluate("window.same"), "without loading the page again"
-    assert table.locator("tbody tr").inner_text().split("\t")[:4] == ["-1", "1", "30", "30"]
-    assert violations(page) == []
+    assert table.locator("tbody tr").inner_text().split("\t")[:4] == ["-1", "1", "1", "1"]
+    accessible(page)
     page.goto(f"{url_with_jobs}jobs")
+    accessible(page)
     page.get_by_role("button", name="Audit flights").click()
     page.get_by_role("heading", name="Audit of flights").wait_for()
     assert "Nothing is half done." in page.get_by_role("listitem").all_inner_texts()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert violations(page) == []
-    page.goto(f"{url_with_jobs}jobs/flights/dead-letters?all=1&batch=0")
-    expect(page.get_by_role("article").first).to_contain_text("The replay in batch -1 took it.")
-    assert violations(page) == []
+    accessible(page)
+
+
+def accessible(page):
+    """Check that a page is no wider than its window and that axe-core finds nothing in it."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], page.url
+    assert violations(page) == [], page.url
 
 
 def violations(page):
@@ -740,13 +552,7 @@ def test_markup_that_people_write_is_never_run(url, person, filled):
     one = filled.register(
         SubscriptionSpec(f"a = '{markup.replace(chr(39), chr(39) * 2)}'", name=markup[:60], topic="a<b>c")
     )
-    queues = SqlQueues(filled.url)
-    queues.open("orders").put(markup.encode(), properties={"p": markup})
-    queues.close()
     page = person()
-    for path in ("subscriptions", f"subscriptions/{one.id}", f"subscriptions/{one.id}/edit", "queues/orders"):
-        page.goto(url + path)
-        assert "hit" not in page.title() and "onerror" in page.content()
     page.goto(f"{url}subscriptions/new")
     page.get_by_label("Selector").fill(f"a == '{markup.replace(chr(39), chr(39) * 2)}'")
     page.locator("#verdict").get_by_role("button").wait_for()

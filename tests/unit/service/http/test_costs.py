@@ -37,8 +37,8 @@ JSON = {"Content-Type": "application/json"}
     ],
     ids=["explain", "batch", "labels of a batch", "members", "labels", "topics"],
 )
-def test_a_large_wrong_body_is_refused_at_its_first_faults(client, path, body):
-    found = problem(client.post(path, content=body, headers=JSON), 422, "invalid-body")
+def test_a_large_wrong_body_is_refused_at_its_first_faults(shared, path, body):
+    found = problem(shared.post(path, content=body, headers=JSON), 422, "invalid-body")
     assert 1 <= len(found["errors"]) <= 2
 
 

@@ -220,10 +220,15 @@ def test_what_failed_again_last_comes_first(client, world):
     assert (rest["more"], rest["next_cursor"]) == (False, None)
 
 
-@pytest.mark.parametrize("cursor", ["x", "1", "1.0.0", "١.٢"])
-def test_a_cursor_of_another_list_is_refused(client, cursor):
-    found = problem(client.get(f"{PATH}/dead-letters", params={"cursor": cursor}), 400, "invalid-request")
-    assert found["detail"] == "the cursor is not one of this list: begin without it"
+def test_a_cursor_of_another_list_is_refused(client):
+    for cursor in (
+        "x",
+        "1",
+        "1.0.0",
+        "١.٢",
+    ):
+        found = problem(client.get(f"{PATH}/dead-letters", params={"cursor": cursor}), 400, "invalid-request")
+        assert found["detail"] == "the cursor is not one of this list: begin without it"
 
 
 def test_replayed_letters_are_marked_or_left_out(client, world):
@@ -375,11 +380,14 @@ def test_a_number_that_has_changed_requests_nothing(client, world):
     assert carried_out(world) == []
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"expected": 0}, {"expected": 1, "batch": [1]}, {"expected": 1, "offsets": ["1"]}]
-)
-def test_a_wrong_request_is_refused(client, body):
-    problem(client.post(f"{PATH}/replays", json=body), 422, "invalid-body")
+def test_a_wrong_request_is_refused(client):
+    for body in (
+        {},
+        {"expected": 0},
+        {"expected": 1, "batch": [1]},
+        {"expected": 1, "offsets": ["1"]},
+    ):
+        problem(client.post(f"{PATH}/replays", json=body), 422, "invalid-body")
 
 
 def test_unknown_jobs_and_requests_are_not_there(client):

@@ -14,6 +14,7 @@ from selectroute.queues.rest.list_items import item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.registry import Registry
+from tests.support.components import NIGHTLY
 from tests.support.queue_calls import hex_of, id_of
 from tests.unit.service.conftest import service
 
@@ -72,7 +73,7 @@ def client(tmp_path_factory):
         yield client
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40 if NIGHTLY else 15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, order=st.sampled_from(["priority", "fifo"]))
 def test_random_requests_give_what_a_queue_in_memory_does(client, steps, order):
     name = f"Q{next(_NUMBERS)}"

@@ -58,10 +58,10 @@ def test_a_name_may_have_what_ibm_mq_allows(client, name):
 
 
 @pytest.mark.parametrize("name", ["a b", "ä", "a'b", "x" * 49, "a%00b", "%2B"])
-def test_what_is_no_name_is_refused_when_it_is_made_and_else_not_there(client, name):
-    assert problem(client.put(f"{PATH}/{name}"), 422, "invalid-queue")["mqrc"] == 2152
-    assert problem(client.get(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
-    assert problem(client.delete(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
+def test_what_is_no_name_is_refused_when_it_is_made_and_else_not_there(shared, name):
+    assert problem(shared.put(f"{PATH}/{name}"), 422, "invalid-queue")["mqrc"] == 2152
+    assert problem(shared.get(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
+    assert problem(shared.delete(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_what_is_no_name_is_refused_when_it_is_made_and_else_not_there(client, n
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused(client, body):
-    problem(client.put(f"{PATH}/A", json=body), 422, "invalid-body")
-    assert client.get(PATH).json() == {"items": []}
+def test_settings_that_cannot_be_are_refused(shared, body):
+    problem(shared.put(f"{PATH}/A", json=body), 422, "invalid-body")
+    assert shared.get(PATH).json() == {"items": []}
 
 
 def test_a_queue_with_messages_is_deleted_only_when_they_may_go_too(client):

@@ -81,8 +81,8 @@ class TestPages:
             ("cursor=AAAA", 422, "invalid-subscription"),
         ],
     )
-    def test_a_query_that_cannot_be_is_refused(self, client, query, status, kind):
-        problem(client.get(f"{PATH}?{query}"), status, kind)
+    def test_a_query_that_cannot_be_is_refused(self, shared, query, status, kind):
+        problem(shared.get(f"{PATH}?{query}"), status, kind)
 
     def test_a_cursor_of_other_filters_is_refused(self, client):
         send(client, lines({"id": "a"}, {"id": "b"}))
@@ -134,10 +134,10 @@ class TestBatch:
             ({"op": "explode", "id": "x"}, 422, "invalid-body", "/operations/1/op"),
         ],
     )
-    def test_one_that_cannot_be_undoes_all(self, client, registry, operation, status, kind, pointer):
+    def test_one_that_cannot_be_undoes_all(self, shared, operation, status, kind, pointer):
         operations = [{"op": "add", "id": "x"}, operation]
-        found = problem(client.post(f"{PATH}:batch", json={"operations": operations}), status, kind)
-        assert registry.revision == 0
+        found = problem(shared.post(f"{PATH}:batch", json={"operations": operations}), status, kind)
+        assert shared.app.state.service.registry.revision == 0
         assert found["errors"][0]["pointer"] == pointer
 
     def test_a_batch_is_done_once_for_its_key(self, client, registry):
@@ -170,14 +170,12 @@ class TestImport:
             ("\xff", 422, "invalid-subscription", "/1"),
         ],
     )
-    def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(
-        self, client, registry, line, status, kind, pointer
-    ):
+    def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(self, shared, line, status, kind, pointer):
         content = lines({"id": "a"}).encode() + line.encode("latin-1") + b"\n"
-        found = problem(send(client, content), status, kind)
+        found = problem(send(shared, content), status, kind)
         assert found["errors"][0]["pointer"] == pointer
         assert found["detail"].startswith("line 2: ")
-        assert registry.revision == 0
+        assert shared.app.state.service.registry.revision == 0
 
     def test_an_import_is_read_as_it_comes_whatever_its_size(self, client, registry):
         def parts():

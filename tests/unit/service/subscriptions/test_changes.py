@@ -100,14 +100,14 @@ def test_so_many_wait_and_no_more(registry):
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "wait=-1", "wait=nan"]
 )
-def test_a_query_that_cannot_be_is_refused(client, query):
-    problem(client.get(f"{PATH}?{query}"), 400, "invalid-request")
+def test_a_query_that_cannot_be_is_refused(shared, query):
+    problem(shared.get(f"{PATH}?{query}"), 400, "invalid-request")
 
 
 @pytest.mark.parametrize("path", ["a b", "q:x/batches", "x" * 129])
-def test_a_query_of_another_name_is_told_what_a_name_is(client, path):
+def test_a_query_of_another_name_is_told_what_a_name_is(shared, path):
     body = {"source": "x", "can_replay": True} if "/" not in path else {"batch": 1, "revision": 1}
-    found = problem(client.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
+    found = problem(shared.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
     assert found["errors"][0]["pointer"] == "/query"
     assert "subscription" not in found["detail"]
 
@@ -123,8 +123,8 @@ def test_a_query_of_another_name_is_told_what_a_name_is(client, path):
         ("q/batches", {"batch": 2**63, "revision": 1}, 422),
     ],
 )
-def test_a_report_that_cannot_be_is_refused(client, path, body, status):
-    problem(client.post(f"/v1/queries/{path}", json=body), status, "invalid-body")
+def test_a_report_that_cannot_be_is_refused(shared, path, body, status):
+    problem(shared.post(f"/v1/queries/{path}", json=body), status, "invalid-body")
 
 
 def test_a_subscription_has_its_history_newest_first_even_after_it_is_gone(client, add):

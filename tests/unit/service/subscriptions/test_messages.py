@@ -145,9 +145,9 @@ def test_the_service_says_what_the_reference_evaluator_says(tmp_path_factory, gi
         ({"body": {"type": "bytes", "value": "0"}}, "/message/body"),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_place(client, message, pointer):
+def test_what_is_no_message_is_refused_with_its_place(shared, message, pointer):
     for path, more in ((MATCH, {}), (EXPLAIN, {"subscriptions": ["x"]})):
-        found = problem(client.post(path, json={"message": message, **more}), 422, "invalid-message")
+        found = problem(shared.post(path, json={"message": message, **more}), 422, "invalid-message")
         assert found["errors"][0]["pointer"] == pointer
 
 
@@ -174,9 +174,9 @@ def test_what_a_subscription_was_while_it_was_hidden_is_not_explained(registry, 
 
 
 @pytest.mark.parametrize("id", ["", "a/b", "\x00", "\ud800"])
-def test_no_subscription_has_an_id_that_cannot_be(client, id):
+def test_no_subscription_has_an_id_that_cannot_be(shared, id):
     body = json.dumps({"message": CAR, "subscriptions": [id]})
-    answer = client.post("/v1/messages:explain", content=body, headers={"Content-Type": "application/json"})
+    answer = shared.post("/v1/messages:explain", content=body, headers={"Content-Type": "application/json"})
     problem(answer, 404, "subscription-not-found")
 
 
@@ -213,8 +213,8 @@ class TestCheck:
             ("a + b > 1", ["not-indexable"]),
         ],
     )
-    def test_what_is_probably_a_mistake_is_said(self, client, selector, kinds):
-        found = client.post(CHECK, json={"selector": selector}).json()
+    def test_what_is_probably_a_mistake_is_said(self, shared, selector, kinds):
+        found = shared.post(CHECK, json={"selector": selector}).json()
         assert [one["kind"] for one in found["warnings"]] == kinds
 
     def test_what_is_no_selector_is_an_answer_too(self, client):

@@ -57,10 +57,10 @@ def test_the_newest_messages_come_first_and_without_their_bodies(client):
         ([car(1, text="x" * samples.MAX_SAMPLED)], "invalid-subscription", "/messages"),
     ],
 )
-def test_a_wrong_report_is_refused_whole(client, messages, kind, pointer):
-    found = problem(client.post(ADD, json={"messages": messages}), 422, kind)
+def test_a_wrong_report_is_refused_whole(shared, messages, kind, pointer):
+    found = problem(shared.post(ADD, json={"messages": messages}), 422, kind)
     assert pointer in str(found)
-    assert client.get("/v1/messages").json() == {"items": []}
+    assert shared.get("/v1/messages").json() == {"items": []}
 
 
 def test_identifiers_are_listed_with_types_and_values(client):

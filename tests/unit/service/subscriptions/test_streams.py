@@ -65,9 +65,9 @@ def test_what_is_reported_is_read_page_by_page_the_newest_first(client):
         {"state": {"ended": "well"}},
     ],
 )
-def test_a_wrong_report_is_refused_whole(client, wrong):
-    problem(client.post(PATH, json=wrong), 422, "invalid-body")
-    assert client.get("/v1/streams").json() == {"items": []}
+def test_a_wrong_report_is_refused_whole(shared, wrong):
+    problem(shared.post(PATH, json=wrong), 422, "invalid-body")
+    assert shared.get("/v1/streams").json() == {"items": []}
 
 
 def test_streams_are_seen_and_reported_with_tokens_for_all_topics(registry):
