@@ -56,8 +56,8 @@ from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.protocol import Progress
-from selectroute.registry.reports import queries, samples
 from selectroute.registry.reports import reports as report_rows
+from selectroute.registry.reports import samples
 from selectroute.registry.reports.reports import Activity, ReportPage, StreamState
 from selectroute.registry.reports.samples import SampledMessage
 from selectroute.registry.specification import Budget, Checks, is_id, patched
@@ -290,7 +290,7 @@ class Registry:
 
         def resume(revision: Revision) -> Resumed:
             one = revision.resume(id, from_, expected)
-            known = queries.backfills(revision.connection) if from_ == "last-processed" else []
+            known = report_rows.backfills(revision.connection) if from_ == "last-processed" else []
             return Resumed(one, known)
 
         return self._changed(resume, by=by)
@@ -559,22 +559,22 @@ class Registry:
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
         """Announce a query: its source, and whether it can replay (if not, the reason)."""
         with self._store.writing() as connection:
-            queries.note_query(connection, query, source, can_replay, reason)
+            report_rows.note_query(connection, query, source, can_replay, reason)
 
     def queries(self) -> Sequence[Backfill]:
         """Return the known queries, ordered by name, and whether each can replay."""
         with self._store.reading() as connection:
-            return queries.backfills(connection)
+            return report_rows.backfills(connection)
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision."""
         with self._store.writing() as connection:
-            queries.note_batch(connection, query, batch, revision)
+            report_rows.note_batch(connection, query, batch, revision)
 
     def effective_from(self, revision: int) -> Sequence[EffectiveFrom]:
         """Return the first batch of each query that used this revision or a later one, as far as reported."""
         with self._store.reading() as connection:
-            return queries.effective_from(connection, revision)
+            return report_rows.effective_from(connection, revision)
 
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
@@ -594,7 +594,7 @@ class Registry:
     def newest_used(self) -> int:
         """Return the newest revision that a batch of any query used, 0 before the first."""
         with self._store.reading() as connection:
-            return queries.newest_used(connection)
+            return report_rows.newest_used(connection)
 
     def note_reports(
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]

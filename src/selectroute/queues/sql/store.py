@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,8 @@ from selectroute.queues.errors import (
     MQRC_MSG_TOKEN_ERROR,
     MQRC_NO_MSG_AVAILABLE,
     MQRC_OBJECT_NAME_ERROR,
+    MQRC_Q_FULL,
+    MQRC_UNKNOWN_OBJECT_NAME,
     MQError,
     failed,
 )
@@ -25,19 +27,30 @@ from selectroute.queues.lookup.groups import Lookup, position_after
 from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
-from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in
-from selectroute.queues.message.record import Record, current_message_of, descriptor_of
+from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in, queue_key_of
+from selectroute.queues.message.record import (
+    Record,
+    arrived,
+    current_message_of,
+    descriptor_of,
+    new_id_prefix,
+)
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import Defined, QueueDatabase
-from selectroute.queues.sql.lookup import SqlIndexes, SqlLookup
-from selectroute.queues.sql.put import Arrivals
-from selectroute.queues.sql.rows import record_of
+from selectroute.queues.sql.lookup import SqlIndexes, SqlLookup, keys_of
+from selectroute.queues.sql.rows import bare_record_of, record_of, row_of
 from selectroute.queues.sql.statements import (
+    ARRIVE,
     AT,
+    BETWEEN,
     CHANGES,
     DEPTH,
     FIRST,
+    HELD,
     INDEXES,
+    PUT,
+    PUT_KEY,
     shape_of,
     take,
     take_at,
@@ -46,6 +59,7 @@ from selectroute.queues.sql.unit_endings import UnitEndings
 from selectroute.queues.sql.watch import WaitingCall, Watch
 from selectroute.queues.unit import UnitOfWork
 from selectroute.queues.waiting import Waiter
+from selectroute.selector.explain.sentences import counted
 
 
 @dataclass(slots=True)
@@ -381,3 +395,46 @@ class SqlStore:
             return None
         self._begin()
         return None if self._find(waiter.lookup) is None else self._take(waiter.lookup, waiter.unit)
+
+
+class Arrivals:
+    """Puts to one queue, in the caller's transaction."""
+
+    def __init__(self, queue: int, settings: QueueSettings) -> None:
+        self._queue = queue
+        self._settings = settings
+        self._by_priority = settings.order == "priority"
+        self._id_prefix = new_id_prefix()
+
+    def add(
+        self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int], now: Mapping[str, int]
+    ) -> Record:
+        """Insert a message. Raises MQError 2053 for a full queue, 2085 for a deleted one.
+
+        Args:
+            connection: of the transaction.
+            message: the validated put.
+            marks: columns that mark the message as in a unit; empty without a unit.
+            now: the queue and the time, as parameters.
+        """
+        counter = connection.execute(ARRIVE, now).one_or_none()
+        if counter is None:
+            raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
+        limit = self._settings.max_depth
+        if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
+            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
+        arrival, indexes = counter
+        record = arrived(message, arrival, self._by_priority, self._id_prefix, now["now_ms"])
+        connection.execute(PUT, row_of(record, self._queue, marks))
+        keys = keys_of(record, self._queue, indexes)
+        if keys:
+            connection.execute(PUT_KEY, keys)
+        return record
+
+    def between(self, connection: Connection, after: int, upto: int, now: Mapping[str, int]) -> list[Record]:
+        """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
+        records: list[Record] = []
+        for priority in range(10) if self._by_priority else (None,):
+            ends = {"after": queue_key_of(after, priority), "upto": queue_key_of(upto, priority)}
+            records += map(bare_record_of, connection.execute(BETWEEN, {**now, **ends}))
+        return records

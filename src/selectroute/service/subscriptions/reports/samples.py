@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.index.dry_run import dry_run
 from selectroute.index.index import Index
 from selectroute.index.verdicts import index_of_one
+from selectroute.match.columns.from_messages import from_messages
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Status, SubscriptionSpec, sampled_form
@@ -125,7 +126,7 @@ def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
     return JsonAnswer({**data, "oldest": None, "newest": None, **times, **kinds})
 
 
-def _of_kind(recent: Sequence[Recent], numbers: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
+def _of_kind(recent: Sequence[Recent], numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Return the count of messages of a kind, and the newest ones as examples."""
     newest = numbers[-EXAMPLES:][::-1].tolist()
     return {"count": len(numbers), "examples": [recent[number].to_json() for number in newest]}
@@ -137,3 +138,34 @@ def _check_seltype(seltype: str | None) -> None:
         raise InvalidSpecError(
             "/seltype", "a dry run cannot judge EXTENDED selectors: the sample has no bodies of messages"
         )
+
+
+class DryRun(NamedTuple):
+    """Messages by their numbers, int64: those that a subscription gets only after a change, only before it,
+    and before and after it.
+    """
+
+    gained: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64]
+    unchanged: npt.NDArray[np.int64]
+
+
+def dry_run(before: Index, after: Index, messages: Sequence[Message]) -> DryRun:
+    """Judge messages by two versions of a subscription, each an index of one; an empty one matches nothing.
+    O(messages x identifiers), by the delivery kernel. Not for extended selection, which needs bodies.
+
+    >>> before, after = Index(), Index()
+    >>> before.add("s", "weight > 10")
+    >>> after.add("s", "weight > 20")
+    >>> dry_run(before, after, [Message(properties={"weight": weight}) for weight in (5, 15, 25)]).lost
+    array([1])
+    """
+    was, now = (_matched(one, messages) for one in (before, after))
+    return DryRun(*(np.flatnonzero(mask) for mask in (now & ~was, was & ~now, was & now)))
+
+
+def _matched(index: Index, messages: Sequence[Message]) -> npt.NDArray[np.bool_]:
+    """Return which messages the subscription of an index matches."""
+    snapshot = index.freeze()
+    found = snapshot.match(from_messages(messages, snapshot.reads), missing="ignore")
+    return np.diff(found.offsets) > 0

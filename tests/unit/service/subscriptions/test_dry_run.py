@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectroute.index.dry_run import dry_run
 from selectroute.index.index import Index
+from selectroute.service.subscriptions.reports.samples import dry_run
 from tests.support.strategies import checked_selectors, messages
 
 
