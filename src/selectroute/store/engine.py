@@ -154,7 +154,8 @@ class Store:
         finally:
             engine.dispose()
             for suffix in ("", "-wal", "-shm"):
-                Path(f"{new}{suffix}").unlink(missing_ok=True)
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    Path(f"{new}{suffix}").unlink()
 
     @property
     def path(self) -> str:

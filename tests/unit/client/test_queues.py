@@ -117,7 +117,7 @@ def test_an_invalid_selector_is_shown_as_where_it_was_found():
         if request.url.path == "/v1/queues/Q":
             settings = QueueSettings(dialect="ibm-mq")
             found = {field: getattr(settings, field) for field in settings.__slots__}
-            return httpx.Response(200, json={"name": "Q", **found, "depth": 0})
+            return httpx.Response(200, json={"name": "Q", **found, "depth": 0, "oldest": None, "waiting": 0})
         return refused(422, "invalid-selector", mqrc=2551, errors=[fault])(request)
 
     with pytest.raises(InvalidSelectorError) as caught:
