@@ -440,7 +440,7 @@ def test_the_configuration_shown_is_read(tmp_path, monkeypatch, capsys):
 
 def test_a_snapshot_folder_has_the_files_shown(tmp_path):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     code = _line(DOCS / "reference/formats.md", "text", "folder")
     shown = [line.split()[0].removeprefix("folder/") for line in code.splitlines()]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
+from tests.support.index_invariants import verify_index
 from tests.support.strategies import checked_selectors, table_of, table_rows
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
-from selectroute.testing.world import World
 from tests.support.components import POSTGRES
 from tests.support.remote_world import RemoteWorld, remote_folder
+from tests.support.world import World
 
 
 @pytest.fixture

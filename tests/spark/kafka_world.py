@@ -20,7 +20,7 @@ from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from selectroute.testing.broker import Broker
-from selectroute.testing.world import World
+from tests.support.world import World
 
 _OF_INPUT = ("starting", "max_offsets", "min_partitions", "pattern", "topics")
 

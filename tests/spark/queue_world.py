@@ -16,7 +16,7 @@ from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
 from selectroute.spark.senders.queues import JobQueues
-from selectroute.testing.world import World
+from tests.support.world import World
 
 A, B = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}
 

@@ -26,8 +26,8 @@ from selectroute.spark.sources.files.remote_stream import PlannedFile
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from selectroute.storage.owned import begin, owned
-from selectroute.testing.world import World, run_here
 from tests.support.servers.s3 import BUCKET, clients_of, environment
+from tests.support.world import World, run_here
 
 
 def numba_cache() -> str:

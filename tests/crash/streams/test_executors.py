@@ -32,8 +32,8 @@ def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_nex
 ):
     from selectroute.spark import start_fanout
     from selectroute.spark.stream.fan_out import StreamError
-    from selectroute.testing.world import World
     from tests.crash.programs.streams.executors import workers_of
+    from tests.support.world import World
 
     world = World(tmp_path)
     world.input.mkdir()

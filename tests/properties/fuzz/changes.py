@@ -24,12 +24,13 @@ from selectroute.index.change.delta import Add, Change, Remove, Replace
 from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.subscription import KEEP
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated, seeds
 from tests.properties.fuzz.selectors import VALUES
+from tests.support.index_invariants import verify_index
 from tests.support.strategies import NAMES
 from tests.unit.index.changing import TOPICS, random_messages, selector
 

@@ -24,7 +24,7 @@ from typing import Final
 
 import selectroute as sr
 from selectroute.index.build import build, hot_keys
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.match import match
 from selectroute.match.single.one_message import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
@@ -33,6 +33,7 @@ from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated
 from tests.properties.fuzz.selectors import VALUES
+from tests.support.index_invariants import verify_index
 from tests.support.merging import merge
 from tests.support.strategies import DOTTED, INVALID, PROPERTIES, STRINGS, SYNONYMS, TableRow, table_of
 

@@ -357,7 +357,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_factory, after):
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     for at in range(1, 200):
         world = World(tmp_path_factory.mktemp("crash"))

@@ -244,7 +244,7 @@ def crash(monkeypatch, at, after):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_path_factory, after):
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     for at in range(1, 200):
         world = World(tmp_path_factory.mktemp("crash"))

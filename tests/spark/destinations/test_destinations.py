@@ -20,11 +20,11 @@ from selectroute.spark.job.job import JobError
 from selectroute.spark.senders.patience import Waiting
 from selectroute.storage import Location
 from selectroute.store.engine import Store
-from selectroute.testing.world import World
 from tests.spark.destinations.test_queue_writer import Crash, crash_at
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.replay.test_replay import ask, begin, replay
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
+from tests.support.world import World
 
 WAIT = 0.1
 

@@ -27,11 +27,11 @@ from selectroute.spark.worker.task import SplitReader
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
-from selectroute.testing.world import World, files_of
 from tests.crash.programs.streams.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
+from tests.support.world import World, files_of
 
 WAITS = (
     "the queue A is full: it holds {}: its deliveries wait, and so does the stream, without a limit; all "

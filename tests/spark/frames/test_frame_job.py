@@ -418,7 +418,7 @@ def test_a_job_of_a_frame_is_a_job(spark, world, arriving):
 
 @pytest.mark.slow
 def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers, arriving, tmp_path):
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     other = World(tmp_path / "other")
     world.publish(1, red=RED)

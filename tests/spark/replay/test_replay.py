@@ -358,7 +358,7 @@ def test_a_backfill_of_a_batch_whose_letters_were_replayed_gives_each_message_on
 
 @pytest.mark.nightly
 def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factory):
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     for at in range(1, 250):
         world = World(tmp_path_factory.mktemp("crash"))

@@ -155,7 +155,7 @@ def test_values_that_do_not_convert_affect_only_their_readers(world):
 
 def warnings_of(world, **options):
     from selectroute.spark.batch.router import Router
-    from selectroute.testing.world import files_of
+    from tests.support.world import files_of
 
     job, said = world.job(**options), []
     router = Router(job, files_of(job, 1), warn=said.append)

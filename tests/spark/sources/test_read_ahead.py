@@ -14,7 +14,7 @@ from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.sources.files.readers import Messages, read
 from selectroute.spark.sources.files.remote_stream import PlannedFile
 from selectroute.storage import Location
-from selectroute.testing.world import run_here
+from tests.support.world import run_here
 
 LINE = b'{"properties": {"a": 1}}\n'
 

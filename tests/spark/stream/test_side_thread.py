@@ -144,7 +144,7 @@ def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     for at in range(1, 20):
         world = World(tmp_path_factory.mktemp("crash"))

@@ -31,7 +31,7 @@ from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.sink_writer import Sinks
 from selectroute.storage import Location
-from selectroute.testing.world import World
+from tests.support.world import World
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 

@@ -25,7 +25,7 @@ from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import REASONS
 from selectroute.storage import Location
-from selectroute.testing.world import run_here
+from tests.support.world import run_here
 
 LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS, dialect
 from tests.support.corpus_rows import rows
+from tests.support.index_invariants import verify_index
 
 CASES = [
     (name, row) for row in rows() for name in DIALECTS if row.verdict[name] in ("true", "false", "unknown")

@@ -15,9 +15,9 @@ from selectroute.index.errors import (
     UnknownSubscriptionError,
 )
 from selectroute.index.plan.access_key import MAX_ENTRIES
-from selectroute.index.verify.verify import verify_index
 from selectroute.selector.limits import UNLIMITED
 from selectroute.topics import InvalidTopicFilterError
+from tests.support.index_invariants import verify_index
 
 CAR = sr.Message(headers={"JMSType": "car"}, properties={"color": "blue", "weight": 3000}, topic="cars/eu")
 

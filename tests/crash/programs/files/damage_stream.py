@@ -18,9 +18,9 @@ from selectroute.index.folder.retention import collect
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs import files as file_intake
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.testing.world import World
 from tests.crash.programs.files.damage import each_damage, put_back
 from tests.spark.registry_log import Log, Run, delivered
+from tests.support.world import World
 
 QUERY = "q"
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}

@@ -33,9 +33,9 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.storage import Location
-from selectroute.testing.world import World
 from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, B, Queues, numbered
+from tests.support.world import World
 
 FILES = 12
 MESSAGES = 150

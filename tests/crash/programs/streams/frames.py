@@ -26,11 +26,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from selectroute.spark import Position, local_session, start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, Cycle, fail_at, kill_in
 from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, Queues
+from tests.support.world import World
 
 BATCH = 400
 STEPS = ("offsets", "pin", "plan", PUT, "match", "commit", "publish", "return")

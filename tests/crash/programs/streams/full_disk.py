@@ -17,10 +17,10 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from selectroute.testing.world import World
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.crash.programs.long_run import long_run, options
+from tests.support.world import World
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
 """Files of Spark's checkpoint."""

@@ -32,11 +32,11 @@ from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.worker import task
-from selectroute.testing.world import World, files_of
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import VARIABLE, Fault, Shim, compiled, faults
 from tests.crash.programs.long_run import counted, long_run
 from tests.spark.queue_world import A, Queues, numbered
+from tests.support.world import World, files_of
 
 BATCHES, FILES, MESSAGES = 5, 2, 20
 TOPIC = "out"

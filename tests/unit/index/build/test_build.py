@@ -24,13 +24,14 @@ from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
 from selectroute.index.shapes.template import clauses_by_shape, seen_template, template_of
 from selectroute.index.snapshot import build_snapshot
 from selectroute.index.subscription import check, literal_count, prepare
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.topics import InvalidTopicFilterError
 from tests.properties.test_engines import TOPICS, expected
 from tests.support.corpus_rows import rows
+from tests.support.index_invariants import verify_index
 from tests.support.strategies import checked_selectors, messages
 
 LITERALS = st.sampled_from(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import selectroute as sr
 from selectroute.index.describe import statistics
-from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
+from tests.support.index_invariants import verify_index
 
 
 def tuples(index):

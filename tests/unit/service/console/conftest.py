@@ -45,7 +45,7 @@ def world(tmp_path, registry):
     """A job with thirty dead letters, which have markup in them."""
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark.job.output_folder import OutputFolder
-    from selectroute.testing.world import World
+    from tests.support.world import World
 
     registry.register(SubscriptionSpec("color = 'red'"), id="red")
     made = World(tmp_path / "job")

@@ -21,8 +21,8 @@ from selectroute.spark.replay.replay import Replays
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.serving import job_folder
 from selectroute.spark.serving.job_folder import JobFolder
-from selectroute.testing.world import World
 from tests.support.replays import make_request
+from tests.support.world import World
 from tests.unit.service.conftest import problem, service
 
 RED = {"properties": {"color": "red"}}

@@ -1,14 +1,4 @@
-"""Folders of a job, and its batches without Spark.
-
->>> from tempfile import TemporaryDirectory
->>> with TemporaryDirectory() as folder:
-...     world = World(Path(folder))
-...     _ = world.publish(1, red="color = 'red'")
-...     _ = world.drop_json("a.jsonl", {"properties": {"color": "red"}}, {"properties": {"x": 1}})
-...     _ = world.route("a.jsonl")
-...     [row["subscription"] for row in world.rows("deliveries")]
-['red']
-"""
+"""Folders of a job, and its batches without Spark: messages are dropped, selectors published, output read."""
 
 from __future__ import annotations
 
