@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 from selectroute.selector import DIALECTS, KINDS, InvalidSelectorError, Selector, SelectRouteError, errors
 from selectroute.selector.limits import UNLIMITED, Limits
@@ -280,7 +280,7 @@ def test_a_long_or_unprintable_suggestion_is_data_only():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=150)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(text=texts())
 def test_no_text_raises_anything_but_an_error_with_its_place_inside(dialect, text):
     try:

@@ -2,13 +2,11 @@
 found.
 """
 
-import numpy as np
 import pytest
 
-import selectroute as sr
 from bench.definition import sizes
 from bench.matching.engines import KernelEngine, build
-from bench.workloads.oracle import Expected, Oracle
+from bench.workloads.oracle import Oracle
 from bench.workloads.plain import messages, rules, selectors, splitmix64
 
 CHECKED = 2_000
@@ -60,17 +58,3 @@ def test_kernel_gives_the_check_values(size, tmp_path):
     _, batch = messages(CHECKED)
     built = build(lambda: selectors(rules(size.workload, size.rules)), tmp_path)
     assert KernelEngine(built, [batch]).judge() == size.check
-
-
-def test_oracle_agrees_with_the_reference_evaluator():
-    some = rules("Z", 300)
-    triples, batch = messages(200)
-    judged = [sr.Selector(text) for text in selectors(some)]
-    sent = [
-        sr.Message({"JMSType": row["JMSType"]}, {"color": row["color"], "weight": sr.Int(row["weight"])})
-        for row in batch.to_pylist()
-    ]
-    matched = [number for message in sent for number, one in enumerate(judged) if one.matches(message)]
-    assert Oracle(some).expected(triples) == Expected(len(matched), sum(matched))
-    assert Oracle(some).lengths(triples).sum() == len(matched)
-    assert np.all(Oracle(some).lengths(triples) >= 0)

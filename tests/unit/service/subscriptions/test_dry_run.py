@@ -17,7 +17,7 @@ def of_one(selector):
     return index
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.none() | checked_selectors(), st.none() | checked_selectors(), st.lists(messages(), max_size=20))
 def test_it_agrees_with_the_reference(before, after, given_messages):
     found = dry_run(of_one(before), of_one(after), given_messages)
