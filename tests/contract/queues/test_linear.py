@@ -320,7 +320,7 @@ def _kinds_and_masks():
         yield pytest.param("postgresql", mask, marks=[*POSTGRES, *day])
 
 
-@pytest.mark.parametrize(("make", "mask"), _kinds_and_masks(), indirect=["make"])
+@pytest.mark.parametrize(("make", "mask"), list(_kinds_and_masks()), indirect=["make"])
 def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
     """Many messages with few ids, so that lists are long, and indexes of several fields are made."""
     chance = random.Random(mask)

@@ -15,7 +15,7 @@ from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector.message import MAX_NAME_LENGTH, MessageError
 
 LONG = sr.Limits(length=100_000)
-COLORS = ", ".join(f"'color-{i:05}'" for i in range(2_000))
+COLORS = ", ".join(f"'color-{i:05}'" for i in range(800))
 IN_LIST = f"color IN ({COLORS}) AND weight > {{}}"
 CHAIN = " AND ".join(f"NOT (property_{i} = 'x{{0}}')" for i in range(600)) + " AND weight < 7"
 NAME = "n" * (MAX_NAME_LENGTH + 1_000)
@@ -29,8 +29,8 @@ MESSAGES = [
     sr.Message(properties=properties, name_length=len(NAME))
     for properties in (
         {"color": "color-00007", "weight": 20},
-        {"color": "color-01999", "weight": 3.5},
-        {"color": "color-02000", "weight": 100},
+        {"color": "color-00799", "weight": 3.5},
+        {"color": "color-00800", "weight": 100},
         {"weight": 2, **{f"property_{i}": "x1" for i in range(600)}},
         {"weight": 2, **{f"property_{i}": "x3" for i in range(600)}},
         {NAME: 3, "weight": 2},

@@ -48,8 +48,8 @@ def test_a_terminal_is_told_in_short_lines_and_all_else_in_json(
         return
     assert all(len(line) < 80 for line in lines)
     where = "/v1/subscriptions/{id}  anybody"
-    assert re.fullmatch(rf"\d\d:\d\d:\d\d PUT    201 +[\d.]+ ms  {re.escape(where)}", lines[0])
-    assert re.fullmatch(rf"\d\d:\d\d:\d\d GET    404 +[\d.]+ ms  {re.escape(where)}", lines[1])
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d PUT    201 +[\d.,]+ ms  {re.escape(where)}", lines[0])
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d GET    404 +[\d.,]+ ms  {re.escape(where)}", lines[1])
 
 
 def test_what_failed_names_its_request_and_says_why(client, registry, monkeypatch):

@@ -61,6 +61,8 @@ def test_all_that_a_search_finds_are_paused_and_resumed(client, filled):
 
 
 def test_those_that_are_chosen_are_removed(client, filled):
+    listed = client.get("/console/subscriptions?text=car").text
+    assert 'name="id" value="car-01"' in listed and 'name="action" value="remove"' in listed
     page, fields = first_step(client, "id=car-01&id=boat&id=car-01&action=remove&text=car")
     assert "Remove 2 subscriptions" in page.text
     assert "2 subscriptions removed." in second_step(client, "remove", fields).text

@@ -99,8 +99,10 @@ class TestSigningIn:
 
     def test_a_token_for_some_topics_sees_and_changes_no_others(self, client, filled, tokens):
         self.sign_in(client, tokens["writer"])
-        page = client.get("/console/subscriptions").text
-        assert "heavy" in page and "hidden" not in page and "1 subscription," in page
+        for query in ("", "?text=e", "?order=newest"):
+            page = client.get(f"/console/subscriptions{query}").text
+            assert ">heavy</a>" in page and ">hidden<" not in page and "boats" not in page, query
+        assert "1 subscription," in client.get("/console/subscriptions").text
         assert client.get("/console/subscriptions/hidden").status_code == 404
         answer = client.post("/console/subscriptions/hidden/pause", data={"revision": "2"}, headers=OWN)
         assert answer.status_code == 404 and filled.get("hidden").status == "active"
@@ -380,6 +382,10 @@ def test_errors_of_the_api_are_sentences_beside_what_was_written(client, filled)
     assert page.status_code == 422 and "not valid JSON" in page.text
     page = client.get("/console/who-gets", params={"message": '{"propertis": {}}'})
     assert page.status_code == 422 and "propertis" in page.text
+    page = client.get("/console/who-gets", params={"message": '{"properties": {"a": [1]}}'})
+    assert page.status_code == 422 and "/message/properties/a" in page.text
+    page = client.get("/console/queues/orders", params={"selector": "color = "})
+    assert page.status_code == 422 and "the selector ends too early" in page.text
     page = client.get("/console/queues/nothing")
     assert page.status_code == 404 and "There is no such queue" in page.text
     page = client.get("/console/subscriptions", params={"cursor": "bm8"})
@@ -804,6 +810,16 @@ def test_a_search_keeps_the_exact_values_and_a_list_has_an_order(client, filled)
     assert ids("subscriptions?order=newest") == ["w0", "w2", "w1", "heavy"]
     assert ids("subscriptions?order=name") == ["w2", "w1", "w0", "heavy"]
     assert client.get("/console/subscriptions?order=size").status_code == 400
+    page = client.get("/console/subscriptions?text=%3Cb%3Enothing%3C/b%3E&field=topic").text
+    assert "There are none with “&lt;b&gt;nothing&lt;/b&gt;” in their topic" in page
+    filled.import_(f'{{"id": "n{number:03}"}}' for number in range(116))
+    path, sizes = "/console/subscriptions", []
+    while path is not None:
+        page = client.get(path).text
+        sizes.append(len(re.findall('<th scope="row">', page)))
+        following = re.search(r'rel="next" href="([^"]*)"', page)
+        path = html.unescape(following[1]) if following else None
+    assert sizes == [50, 50, 20]
 
 
 def test_a_url_of_any_length_is_no_failure_of_the_console(client):

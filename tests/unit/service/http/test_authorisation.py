@@ -346,9 +346,14 @@ def test_the_table_says_what_comes_of_a_call(filled, documented, who, calls, tab
     filled.add_token("admin")  # nobody is let in without one
     with service(filled) if caller is None else client_of(filled, caller[0], **caller[1]) as client:
         client.app.state.service.jobs["job"] = OneLetter()
+        queues = client.app.state.service.queues
+
+        def state():
+            return filled.revision, queues.open("KEPT").depth, queues.open("CARS.IN").depth
+
         for call, request in calls.items():
             outcome = table[call].replace(" ", "")[column]
-            before = filled.revision, depth(filled, "KEPT"), depth(filled, "CARS.IN")
+            before = state()
             answer = request(client)
             if outcome == "d":
                 # Whether it is ready is nothing to be refused.
@@ -359,7 +364,7 @@ def test_the_table_says_what_comes_of_a_call(filled, documented, who, calls, tab
                 kinds = {"u": (401, "unauthorised"), "f": (403, "forbidden")}
                 found = problem(answer, *kinds[outcome])
                 assert outcome == "u" or found["mqrc"] == 2035
-                assert (filled.revision, depth(filled, "KEPT"), depth(filled, "CARS.IN")) == before, call
+                assert state() == before, call
             if call == ("delete", f"{PATH}/{{id}}") and answer.status_code == 200:
                 filled.import_([json.dumps({"id": "seen", "topic": "cars/+/de"})])
 
