@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,15 @@ MEMORY = Path("/dev/shm")
 
 MEMORY_BYTES = 8 << 30
 """Free bytes there from which on the temporary files of a run are kept there."""
+
+PASSED = pytest.StashKey[bool]()
+FOLDERS = itertools.count()
+
+WITHOUT_KERNEL = tuple(
+    f"tests/{room}/"
+    for room in ("contract/queues", "docs", "unit/cli", "unit/queues", "unit/selector", "unit/service")
+)
+"""Rooms whose tests go first, because few of them wait for the compiled kernel."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         compiling = subprocess.Popen([sys.executable, "-m", "selectroute", "warm"], stdout=subprocess.DEVNULL)
         config.add_cleanup(compiling.kill)
+    if not config.option.markexpr and hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # in the order of collection, not the largest group first
 
 
 def _fits_in_memory() -> bool:
@@ -64,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         selected[(_tier(item) or "") in config.option.markexpr].append(item)
     config.hook.pytest_deselected(items=selected[False])
-    items[:] = selected[True]
+    items[:] = sorted(selected[True], key=lambda item: not item.nodeid.startswith(WITHOUT_KERNEL))
     for item in items:
         for name in ("spark", "application"):
             if item.get_closest_marker(name):
@@ -74,6 +88,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _tier(item: pytest.Item) -> str | None:
     """Return the mark that must be named for this test to run; None if it always runs."""
     return next((name for name in ("nightly", "slow") if item.get_closest_marker(name)), None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test passed, for its folder."""
+    report = yield
+    if report.when == "call":
+        item.stash[PASSED] = report.passed
+    return report
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that goes when its test has passed, because it may be in memory. Its name does not come again,
+    because processes remember databases and warnings by their paths.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.mktemp(f"{name}_{next(FOLDERS)}", numbered=False)
+    yield path
+    if request.node.stash.get(PASSED, False):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class DemoSubscription:
-    """Subscription, valid from revision ``start`` until before ``end``; None is no end.
+    """Subscription, valid from revision ``start`` until before ``end``, or for ever if that is None.
 
     ``selector`` is empty for "every message of the topic".
     """
