@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(selected[True], key=lambda item: not item.nodeid.startswith(WITHOUT_KERNEL))
     for item in items:
         for name in ("spark", "application"):
-            if item.get_closest_marker(name):
+            if item.get_closest_marker(name) or name in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(name))
 
 
@@ -112,7 +112,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark import JavaError, local_session
     from selectroute.testing.jars import ConnectorError, find_connector
@@ -121,8 +121,10 @@ def spark() -> Iterator[Any]:
     conf: dict[str, str] = {"spark.driver.memory": "4g"}
     try:
         # A JVM starts with its jars or without: all tests share one. Who needs Kafka asks for `kafka`, too.
+        # The default tier has none of them, and does not wait for a download.
         try:
-            conf |= find_connector().conf()
+            if request.config.option.markexpr:
+                conf |= find_connector().conf()
         except ConnectorError as error:
             if required():
                 missing(str(error))

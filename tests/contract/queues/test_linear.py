@@ -353,8 +353,7 @@ def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
             "logical_order": False,
         }
 
-    # In a database each call takes milliseconds.
-    many = 250 if NIGHTLY or isinstance(pair.queue, MemoryQueue) else 100
+    many = 250 if NIGHTLY else 100
     for _ in range(many):
         pair.put(message())
     pair.unit = pair.queue.unit()
