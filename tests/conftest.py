@@ -26,7 +26,7 @@ MEMORY = Path("/dev/shm")
 """File system in memory, where Linux has one."""
 
 MEMORY_BYTES = 8 << 30
-"""Free bytes there from which on the temporary files of a run are kept there."""
+"""Free bytes there from which on the folders of tests are kept there."""
 
 PASSED = pytest.StashKey[bool]()
 FOLDERS = itertools.count()
@@ -46,10 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of processes start here: each module is compiled once.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # No test waits for a disk. The order of fsync is tested by interception, which sees the calls.
-    if _fits_in_memory() and "TMPDIR" not in os.environ:
-        os.environ["TMPDIR"] = str(MEMORY)
-        tempfile.tempdir = None
+    # No test waits for a disk. The order of fsync is tested by interception, which sees the calls. Servers
+    # and the programs that crash stay on the disk: they write gigabytes.
+    if _fits_in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # One process compiles the kernel while workers collect and run what does not match; a test that needs
     # the kernel waits for it.
     if config.getoption("numprocesses", None):
