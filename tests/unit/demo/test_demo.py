@@ -251,7 +251,7 @@ def test_small_demo_runs_to_the_end_and_its_commands_run(tmp_path, monkeypatch):
     changed_from = min(pin["batch"] for pin in pins if pin["revision"] == 2)
     assert changed_from > 0 and f"holds from batch {changed_from} on" in result.output
     _, by_day = deliveries_by_day(folder)
-    assert len(by_day) == 365
+    assert 360 <= len(by_day) <= 365, "a year, from its first delivery to its last"
     assert re.search(rf"^deliveries +│ +{by_day.sum():,} *$", result.output, re.M)
     commands = re.findall("^  (.*selectroute (?:stream|message) .*)", result.output, re.M)
     assert [shlex.split(each)[1:3] for each in commands] == [

@@ -115,8 +115,8 @@ def test_an_open_transaction_holds_back_the_stable_end_and_a_new_producer_aborts
     assert values(wire, topic, committed=True) == [b"mine"]
 
 
-def test_without_a_transactional_id_records_are_there_at_once_and_a_repeat_is_not_written(wire, topic):
-    producer = begun(wire, None)
+def test_a_batch_that_is_sent_again_is_written_once(wire, topic):
+    producer = begun(wire, f"{topic}-t")
     send(producer, topic, b"a", b"b")
     before = dict(producer._sequences)
     send(producer, topic, b"c")

@@ -73,9 +73,11 @@ def jobs(world):
     return {"flights": JobFolder(world.output)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """The Chromium of this machine."""
+    """The Chromium of this machine. It ends with its module: until then Playwright's event loop runs in this
+    thread, where other tests could run none of their own.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if found is None:
