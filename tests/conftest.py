@@ -33,7 +33,14 @@ FOLDERS = itertools.count()
 
 WITHOUT_KERNEL = tuple(
     f"tests/{room}/"
-    for room in ("contract/queues", "docs", "unit/cli", "unit/queues", "unit/selector", "unit/service")
+    for room in (
+        "contract/queues",
+        "contract/registry",
+        "unit/cli",
+        "unit/queues",
+        "unit/selector",
+        "unit/service",
+    )
 )
 """Rooms whose tests go first, because few of them wait for the compiled kernel."""
 

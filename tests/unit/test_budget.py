@@ -12,6 +12,8 @@ import pytest
 
 import selectroute
 
+pytestmark = pytest.mark.xdist_group("budget")  # measured once
+
 ROOT = Path(selectroute.__file__).parent
 BUDGET = tomllib.loads(Path(__file__).with_name("budget.toml").read_text(encoding="utf-8"))
 
