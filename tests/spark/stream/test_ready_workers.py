@@ -19,6 +19,12 @@ from selectroute.spark.stream.ready_workers import ReadyWorkers
 
 CORES = 2
 PATIENCE = 120
+LOOK_SECONDS = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch):
+    monkeypatch.setattr(ready_workers, "_LOOK_SECONDS", LOOK_SECONDS)
 
 
 class Context:
@@ -81,7 +87,7 @@ def test_a_stream_that_has_batches_gives_no_task_besides():
     source = Source()
     workers = started(source)
     workers.note()
-    assert not source.given.acquire(timeout=2.5)  # more than twice the time between two looks
+    assert not source.given.acquire(timeout=10 * LOOK_SECONDS)
     workers.finish()
     assert ends(workers)
 
@@ -90,7 +96,7 @@ def test_executors_that_spark_takes_away_when_they_are_idle_are_not_kept(monkeyp
     monkeypatch.setattr(ready_workers, "_IDLE_SECONDS", 0.0)
     source = Source()
     workers = started(source, spark_dynamicAllocation_enabled="true")
-    assert not source.given.acquire(timeout=2.5)
+    assert not source.given.acquire(timeout=10 * LOOK_SECONDS)
     workers.finish()
     assert ends(workers)
     assert source.numbers == [[0, 1]]

@@ -24,6 +24,9 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 _IDLE_SECONDS: Final = 25.0
 """Time without a batch after which workers get a task: less than half of the minute that Spark waits."""
 
+_LOOK_SECONDS: Final = 1.0
+"""Least time between two looks."""
+
 _FINISH_SECONDS: Final = 10.0
 
 _STAY_SECONDS: Final = 0.1
@@ -67,7 +70,7 @@ class ReadyWorkers:
 
     def _run(self) -> None:
         self._give_task("selectroute: starts the Python workers")
-        while not self._ending.wait(max(1.0, self._last + _IDLE_SECONDS - time.monotonic())):
+        while not self._ending.wait(max(_LOOK_SECONDS, self._last + _IDLE_SECONDS - time.monotonic())):
             if time.monotonic() - self._last >= _IDLE_SECONDS and not self._is_elastic:
                 self._give_task("selectroute: keeps the Python workers")
                 self.note()

@@ -13,10 +13,11 @@ from bench.queues import memory as queue_memory
 
 SIZE = next(size for size in sizes() if size.workload == MESSAGES)
 ENGINES = [
-    pytest.param(benchmark, name, marks=pytest.mark.slow if benchmark == "queue-durable" else ())
+    pytest.param(benchmark, name, marks=pytest.mark.slow if place or benchmark == "queue-durable" else ())
     for benchmark, engines in queue_engines.ENGINES.items()
-    for name in engines
+    for place, name in enumerate(engines)
 ]
+"""All engines; in the default tier the first of each benchmark in memory."""
 
 
 @pytest.fixture
