@@ -69,7 +69,7 @@ def message_of(
         SchemaUnavailableError: the schema is not available, and the registry's policy is to wait.
     """
     if len(record.headers) > MAX_PROPERTIES:
-        raise too_many_headers(len(record.headers))
+        raise too_many_headers()
     headers = dict(record.headers)
     name_length = longest_name(reads or ())
     sources = _Sources(record, headers, binding, reads, schemas)
@@ -221,9 +221,9 @@ def _as_it_is(text: bytes) -> Value:
         return text
 
 
-def too_many_headers(count: int) -> RecordError:
+def too_many_headers() -> RecordError:
     """Return the error of a record with more headers than a message may have properties."""
-    return RecordError("read", "too-many-headers", f"{count:,} headers; the limit is {MAX_PROPERTIES:,}")
+    return RecordError("read", "too-many-headers", f"more than {MAX_PROPERTIES:,} headers")
 
 
 def too_large(size: int, most: int) -> RecordError:

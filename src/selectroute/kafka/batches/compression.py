@@ -100,10 +100,10 @@ def _snappy_block(packed: memoryview, left: int, most: int) -> Any:
         shift += 7
         if byte < 0x80:
             break
-    if size > left:
-        raise _too_long(most)
     if size > _SNAPPY_RATIO * len(packed):
         raise UnpackError("a block of snappy claims more content than it can have")
+    if size > left:
+        raise _too_long(most)
     return pa.decompress(pa.py_buffer(packed), size, "snappy")
 
 

@@ -43,6 +43,12 @@ COLUMNS: Final = pa.schema(
 
 MOST_BATCH_BYTES: Final = 256 << 20
 MOST_PART_BYTES: Final = 64 << 20
+_MOST_RATIO: Final = 1_000
+"""Times its packed size to which a batch may unpack if that is more than a part: a few KB of zstd can claim to
+be all that `MOST_BATCH_BYTES` allows."""
+MOST_HEADERS: Final = 10_000
+"""Headers of a record that are read. No message has so many properties, and an empty header is two bytes in a
+record and some fifty in the columns and what is made from them."""
 _MOST_COLUMN_BYTES: Final = (1 << 31) - 1
 """Bytes of a column of Arrow, whose bounds are int32."""
 
@@ -126,7 +132,7 @@ def decode(
 
     Records of control batches and of aborted transactions are not visible. The last batch may be cut off: it
     is left to the next fetch. The name of a header is as Kafka's Java client reads it: U+FFFD stands for what
-    is not UTF-8.
+    is not UTF-8. Of a record's headers the first `MOST_HEADERS` are read.
 
     Args:
         fetched: the bytes of one partition: ``bytes``, or another contiguous buffer.
@@ -134,7 +140,8 @@ def decode(
         start, end: the wanted offsets; the first batch may begin before ``start``, and there may be gaps.
         aborted: producer id and first offset of each aborted transaction in the response; none to read with
             isolation level ``read_uncommitted``.
-        most_batch_bytes: limit of a batch's bytes, and of its records unpacked; below 2 GiB.
+        most_batch_bytes: limit of a batch's bytes, and of its records unpacked; below 2 GiB. A batch that
+            unpacks to 1,000 times its size is at its limit when it exceeds a part.
         most_part_bytes: a part ends with the batch by which its records, unpacked, exceed this.
 
     At least one part is yielded, without records if there are none. Its columns are copies: the bytes may be
@@ -199,7 +206,7 @@ def _unpack(
         start, stop = own[row, _START : _STOP + 1].tolist()
         try:
             packed = memoryview(pa.foreign_buffer(start, stop - start)).cast("B")
-            content = unpack(int(own[row, _CODEC]), packed, most)
+            content = unpack(int(own[row, _CODEC]), packed, min(most, max(part, _MOST_RATIO * (stop - start))))
         except UnpackError as problem:
             raise error(str(problem), int(own[row, _BASE])) from None
         buffers.append(content)
@@ -461,19 +468,19 @@ def _measure(table: Numbers, low: int, high: int, totals: Numbers, told: Numbers
                 return _RECORD
             if is_wanted:
                 records += 1
-                headers += count
+                headers += min(count, MOST_HEADERS)
                 key_bytes += max(key, 0)
                 value_bytes += max(value, 0)
                 null_keys += key < 0
                 null_values += value < 0
-            for _h in range(count):
+            for number in range(count):
                 name, at = varint_at(at, end)
                 if name < 0:
                     return _RECORD
                 at = _after(at, name, end)
                 content, at = varint_at(at, end)
                 at = _after(at, content, end)
-                if is_wanted:
+                if is_wanted and number < MOST_HEADERS:
                     name_bytes += name
                     content_bytes += max(content, 0)
                     null_headers += content < 0
@@ -527,7 +534,7 @@ def _fill(table: Numbers, low: int, high: int, to: Numbers) -> None:
                 _set(value_bitmap, row)
             count, at = varint_at(at, stop)
             put_int(lists + 4 * row, header)
-            for _h in range(count):
+            for _h in range(min(count, MOST_HEADERS)):
                 size, at = varint_at(at, stop)
                 put_int(name_bounds + 4 * header, name_at - name_bytes)
                 name_at = paste(name_at, at, size, stop)
@@ -539,6 +546,7 @@ def _fill(table: Numbers, low: int, high: int, to: Numbers) -> None:
                     at += size
                     _set(bitmap, header)
                 header += 1
+            at = end
             row += 1
     put_int(key_bounds + 4 * row, key_at - key_bytes)
     put_int(value_bounds + 4 * row, value_at - value_bytes)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.kafka.batches import RecordBatchError
-from selectroute.kafka.batches.decode import COLUMNS, decode
+from selectroute.kafka.batches.decode import COLUMNS, MOST_HEADERS, decode
 from selectroute.spark.sources.kafka.columns import Headers
 from tests.support.record_batches import (
     ABORT,
@@ -329,6 +329,20 @@ def test_what_unpacks_to_too_much_is_refused_before_it_is_in_memory(codec):
     tracemalloc.stop()
     assert said == "cars-3@0: the unpacked records have more than 4,000,000 bytes, the limit"
     assert peak < 12_000_000
+
+
+def test_a_small_batch_unpacks_to_a_part_or_a_thousand_times_its_size():
+    zeros = batch_bytes([Record(0, 0, None, bytes(3_000_000))], attributes=4)
+    assert len(zeros) < 1_000
+    assert len(read(zeros, most_part_bytes=3_100_000)[0]) == 1
+    assert "the unpacked records have more than" in problem(zeros, most_part_bytes=100_000)
+
+
+def test_of_a_million_headers_so_many_are_read_as_no_message_has():
+    many = Record(0, 0, b"k", b"v", ((b"", None),) * 1_000_000)
+    whole = Record(1, 0, b"k", b"v", ((b"name", b"content"),) * MOST_HEADERS)
+    stored = batch_bytes([many, whole, Record(2)])
+    assert read(stored)[0] == [many._replace(headers=many.headers[:MOST_HEADERS]), whole, Record(2)]
 
 
 def test_snappy_that_claims_more_than_it_can_have():

@@ -170,10 +170,7 @@ class KafkaReader:
     def _unreadable(self, batch: pa.RecordBatch) -> Errors:
         """Return the errors of rows that are too large, or have too many headers."""
         headers = Headers(batch.column("headers"))
-        errors = {
-            int(row): too_many_headers(int(headers.counts[row]))
-            for row in np.flatnonzero(headers.counts > MAX_PROPERTIES)
-        }
+        errors = dict.fromkeys(np.flatnonzero(headers.counts > MAX_PROPERTIES).tolist(), too_many_headers())
         if batch.nbytes > self._most:
             sizes = headers.sizes + lengths(batch.column("key")) + lengths(batch.column("value"))
             for row in np.flatnonzero(sizes > self._most):
