@@ -144,8 +144,14 @@ def name_if_absent(new: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
-def open_regular(path: Path) -> int:
-    """Open a regular file for reading and return its descriptor. Raises OSError.
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file as hexadecimal digits. Raises OSError."""
+    with opened_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def opened_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError.
 
     Non-blocking: opening a FIFO would hang for ever.
     """
@@ -153,7 +159,7 @@ def open_regular(path: Path) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor
+    return os.fdopen(descriptor, "rb")
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> str:
@@ -163,8 +169,7 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> str:
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)
 
 
 class DigestingFile(io.RawIOBase):

@@ -1,28 +1,31 @@
-"""Cache of remote files on the local disk, by their SHA-256, shared by the processes of a machine.
+"""Cache of files that are mapped, by their SHA-256: private copies that the processes of a machine share.
 
-A file is downloaded by one process while the others wait, checked, and then mapped by all of them. What was
-not used for longest is removed when the cache is larger than its limit. Mapped files that are removed stay
-readable for the processes that have them open.
+A file is copied by one process while the others wait, checked, and then mapped by all of them. Files of this
+machine are copied, too: somebody who changes or cuts off a mapped file in place ends the process that reads
+it. What was not used for longest is removed when the cache is larger than its limit. Mapped files that are
+removed stay readable for the processes that have them open.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.storage.errors import StorageError
 from selectroute.storage.location import Location
 
 LIMIT_BYTES: Final = 32 << 30
-"""Default size of the cache, in bytes; the variable ``SELECTROUTE_CACHE_BYTES`` sets another one."""
+"""Default size of the cache, in bytes, but at most a quarter of its disk; the variable
+``SELECTROUTE_CACHE_BYTES`` sets another one."""
 
 _DOWNLOAD_SECONDS: Final = 3600.0
 """Time without a write after which a download was given up: its process has ended."""
@@ -31,10 +34,10 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def cached(file: Location, sha256: str, folder: Path | None = None) -> Path:
-    """Return the path of a local copy of a file with this SHA-256; download it if there is none.
+    """Return the path of a private copy of a file with this SHA-256; copy the file if there is none.
 
     Args:
-        file: the file. One on this machine is its own copy, and is not checked here.
+        file: the file.
         sha256: the digest of its content, as 64 hexadecimal digits.
         folder: the folder of the cache; one of the user's unless given.
 
@@ -42,8 +45,6 @@ def cached(file: Location, sha256: str, folder: Path | None = None) -> Path:
         FileNotFoundError: there is no such file.
         StorageError: the storage can't be read, the file has another digest, or there is no room.
     """
-    if file.is_local:
-        return file.path
     if not _SHA256.fullmatch(sha256):
         raise StorageError(f"{file} has no valid SHA-256: {sha256[:80]!r}")
     home = _home() if folder is None else folder
@@ -67,8 +68,7 @@ def _download(file: Location, sha256: str, copy: Path) -> None:
     new = copy.with_name(f"{sha256}-{uuid.uuid4().hex}.tmp")
     try:
         file.storage.download(file.key, new)
-        with new.open("rb") as data:
-            found = hashlib.file_digest(data, "sha256").hexdigest()
+        found = disk.sha256(new)
         if found != sha256:
             raise StorageError(f"{file} is damaged: its SHA-256 is {found[:12]}…, not {sha256[:12]}…")
         os.replace(new, copy)
@@ -87,7 +87,8 @@ def _is_used(copy: Path) -> bool:
 
 def _make_room(home: Path, keep: Path) -> None:
     """Remove the copies that were not used for longest until the cache is within its limit."""
-    limit = int(os.environ.get("SELECTROUTE_CACHE_BYTES", LIMIT_BYTES))
+    default = min(LIMIT_BYTES, shutil.disk_usage(home).total // 4)
+    limit = int(os.environ.get("SELECTROUTE_CACHE_BYTES", default))
     copies = sorted(_copies(home))
     size = sum(one[1] for one in copies)
     for _, bytes_, path in copies:

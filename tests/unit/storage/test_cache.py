@@ -89,9 +89,12 @@ def test_what_another_process_downloads_is_not_removed_and_what_it_gave_up_is(re
     assert [one.name for one in (tmp_path / "cache" / "00").iterdir()] == ["begun.tmp"]
 
 
-def test_a_local_file_is_its_own_copy(tmp_path):
-    (tmp_path / "x").write_bytes(b"1")
-    assert cached(Location.of(tmp_path / "x"), "") == tmp_path / "x"
+def test_a_local_file_has_a_private_copy(tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(b"1" * 10_000)
+    copy = cached(Location.of(file), hashlib.sha256(b"1" * 10_000).hexdigest(), tmp_path / "cache")
+    file.write_bytes(b"2" * 10_000)
+    assert copy.read_bytes() == b"1" * 10_000
 
 
 def test_a_digest_is_no_path(remote, tmp_path):

@@ -88,7 +88,8 @@ MAX_SEGMENTS = 1_000
 """Maximum segments of one revision; a publisher merges them long before there are a hundred."""
 
 _IN_MEMORY = 1 << 20
-"""Bytes of a file up to which it is made in memory: a small one is then written at once."""
+"""Bytes of a file up to which it is made in memory, and read into memory: it is written at once, and needs no
+copy in the cache."""
 
 _entries: WeakKeyDictionary[Segment, dict[Location, Entry]] = WeakKeyDictionary()
 """Folders that have the files of a segment already."""
@@ -456,33 +457,34 @@ def _read(folder: Location, name: str, sha256: str) -> pa.Table:
 
 
 def _content(file: Location, sha256: str) -> pa.Buffer | None:
-    """Return a file with this SHA-256; None if it has another. A damaged copy in the cache is fetched again.
+    """Return a private copy of a file with this SHA-256; None if the file has another. A damaged copy in the
+    cache is made again. A small file of this machine is read into memory.
 
     Raises OSError.
     """
-    tries = 1 if file.is_local else 2
-    while tries:
-        path = cached(file, sha256)
+    if file.is_local:
+        with disk.opened_regular(file.path) as opened:
+            if os.fstat(opened.fileno()).st_size <= _IN_MEMORY:
+                data = opened.read()
+                return pa.py_buffer(data) if hashlib.sha256(data).hexdigest() == sha256 else None
+            if hashlib.file_digest(opened, "sha256").hexdigest() != sha256:
+                return None
+    damaged = 0
+    while damaged < 2:
         try:
-            data = _mapped(path)
+            copy = _mapped(cached(file, sha256))
         except FileNotFoundError:
-            if file.is_local:
+            if file.storage.entry(file.key) is None:
                 raise
             continue  # another process made room in the cache just now
-        if hashlib.sha256(data).hexdigest() == sha256:
-            return data
-        if not file.is_local:
-            forget(sha256)
-        tries -= 1
+        if hashlib.sha256(copy).hexdigest() == sha256:
+            return copy
+        forget(sha256)
+        damaged += 1
     return None
 
 
 def _mapped(path: Path) -> pa.Buffer:
-    """Map a regular file into memory. Raises OSError."""
-    descriptor = disk.open_regular(path)
-    try:
-        if not os.fstat(descriptor).st_size:
-            return pa.py_buffer(b"")
-        return pa.py_buffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-    finally:
-        os.close(descriptor)
+    """Map a file of the cache into memory. Raises OSError."""
+    with path.open("rb") as file:
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -152,7 +152,7 @@ def locked(folder: Where, exclusive: bool = False) -> Iterator[None]:
 def _read(manifest: Location) -> bytes:
     if not manifest.is_local:
         return manifest.read()
-    with os.fdopen(disk.open_regular(manifest.path), "rb") as file:
+    with disk.opened_regular(manifest.path) as file:
         return file.read(MAX_MANIFEST_BYTES + 1)
 
 

@@ -206,7 +206,9 @@ def _unpack(
         start, stop = own[row, _START : _STOP + 1].tolist()
         try:
             packed = memoryview(pa.foreign_buffer(start, stop - start)).cast("B")
-            content = unpack(int(own[row, _CODEC]), packed, min(most, max(part, _MOST_RATIO * (stop - start))))
+            content = unpack(
+                int(own[row, _CODEC]), packed, min(most, max(part, _MOST_RATIO * (stop - start)))
+            )
         except UnpackError as problem:
             raise error(str(problem), int(own[row, _BASE])) from None
         buffers.append(content)

@@ -44,6 +44,8 @@ from selectroute.selector.arguments import check_path
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
+from selectroute.storage import Location
+from selectroute.storage.cache import cached
 
 MAX_PARTITIONS = 4_096
 
@@ -128,17 +130,15 @@ class PartitionedSnapshot:
         return np.load(self._checked("keys"), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     def _checked(self, name: str) -> Path:
-        """Return the path of a file after a check of its digest."""
+        """Return the path of a private copy of a file, after a check of its digest."""
         file = self.files[name]
         path = Path(self.ref.folder) / file["file"]
         try:
-            with path.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            if disk.sha256(path) == file["sha256"]:
+                return cached(Location.of(path), file["sha256"])
         except OSError as error:
             raise SnapshotError(f"{path} can't be read: {error.strerror or error}") from error
-        if digest != file["sha256"]:
-            raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
-        return path
+        raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
 
     def addresses(self, messages: AttributeLanes) -> tuple[Ints, Ints]:
         """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by

@@ -89,6 +89,18 @@ def test_a_truncated_or_missing_file_is_a_named_error(folder):
         path.write_bytes(data)
 
 
+@pytest.mark.parametrize("in_memory", [0, 1 << 20])
+def test_files_that_change_after_they_were_opened_change_nothing(folder, monkeypatch, tmp_path, in_memory):
+    monkeypatch.setattr("selectroute.index.folder.format._IN_MEMORY", in_memory)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    opened = sr.Snapshot.open(folder)
+    for path in (*folder.glob("segments/*"), *folder.glob("ids/*")):
+        with path.open("r+b") as file:
+            file.write(b"\xff" * path.stat().st_size)
+        os.truncate(path, 0)
+    assert pairs(opened) == pairs(small()) and opened.ids.to_pylist() == small().ids.to_pylist()
+
+
 def test_a_missing_folder_says_how_to_make_one(tmp_path):
     with pytest.raises(sr.SnapshotError, match="selectroute index build"):
         sr.Snapshot.open(tmp_path / "none")
