@@ -44,8 +44,8 @@ COLUMNS: Final = pa.schema(
 MOST_BATCH_BYTES: Final = 256 << 20
 MOST_PART_BYTES: Final = 64 << 20
 _MOST_RATIO: Final = 1_000
-"""Times its packed size to which a batch may unpack if that is more than a part: a few KB of zstd can claim to
-be all that `MOST_BATCH_BYTES` allows."""
+"""Times its packed size to which a batch may unpack if that is more than a part: a few KB of zstd can unpack
+to all that `MOST_BATCH_BYTES` allows."""
 MOST_HEADERS: Final = 10_000
 """Headers of a record that are read. No message has so many properties, and an empty header is two bytes in a
 record and some fifty in the columns and what is made from them."""
