@@ -1,4 +1,4 @@
-"""Rows as Spark's Kafka source hands them to a worker."""
+"""Rows of records as a worker reads them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestampType", pa.int32()),
+        ("timestamp", pa.int64()),
         ("headers", HEADERS),
     ]
 )
 
 
 def rows(records: Sequence[Record], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-    """Records as one batch; a record without headers has NULL for them, as Spark has it."""
+    """Records as one batch; a record without headers has NULL for them."""
     return pa.RecordBatch.from_pylist(
         [
             {
@@ -33,8 +32,7 @@ def rows(records: Sequence[Record], schema: pa.Schema = SCHEMA) -> pa.RecordBatc
                 "topic": one.topic,
                 "partition": one.partition,
                 "offset": one.offset,
-                "timestamp": None if one.timestamp is None else one.timestamp * 1000,
-                "timestampType": 0,
+                "timestamp": one.timestamp,
                 "headers": [{"key": key, "value": value} for key, value in one.headers] or None,
             }
             for one in records

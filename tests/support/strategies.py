@@ -90,7 +90,25 @@ STRINGS = (
 )
 BYTES = (b"a", b"\0", b"ab", b"\xff", bytes(24), b"\xab" * 24, b"a".ljust(24, b"\0"))
 EDGES = (0, 1, 2, 3, 7, 2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**53, 2**63)
-INTEGERS = tuple(sorted({sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)}))
+TIME_EDGES = (
+    0,
+    -1,
+    1,
+    2**31,
+    2**53,
+    1_795_908_679_230,
+    1_795_908_679_230_000,
+    1_795_908_679_230_000_000,
+    2**63 - 1,
+    -(2**63),
+)
+"""Numbers where milliseconds since 1970 are expected: among them a day of 2026 in milli-, micro- and
+nanoseconds."""
+INTEGERS = tuple(
+    sorted(
+        {sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)} | set(TIME_EDGES)
+    )
+)
 _POSITIVE = (0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 3.0, 2.0**24, 2.0**24 + 2, 2.0**31, 2.0**53, 2.0**53 + 2, 2.0**63)
 _EXTREME = (5e-324, 1.401298464324817e-45, 1e-40, 3.4028234663852886e38, 1e39, 1.7976931348623157e308)
 FLOATS = tuple(sign * value for value in (*_POSITIVE, *_EXTREME) for sign in (1, -1))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +18,7 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.support.queue_calls import hex_of, id_of
 from tests.support.servers.serving import served
+from tests.support.strategies import TIME_EDGES
 
 
 @pytest.fixture
@@ -129,6 +132,25 @@ def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
     code, out, err = queue("get", "Q")
     assert (code, out) == (1, "")
     assert err == "selectroute: no message matches (MQRC 2033 MQRC_NO_MSG_AVAILABLE)\n"
+
+
+def test_any_time_of_a_message_is_listed_browsed_and_got(queue, database):
+    times = [time for time in TIME_EDGES if time >= 0]
+    expirations = [time if time > 10**14 else 0 for time in times]
+    queue("create", "ORDERS", "--order", "fifo")
+    for both in zip(times, expirations, strict=True):
+        queue("put", "ORDERS", "x")
+        with closing(sqlite3.connect(database.removeprefix("sqlite:///"))) as connection, connection:
+            set_times = "UPDATE queue_message SET timestamp = ?, expiration = ?, expiry = 1"
+            connection.execute(f"{set_times} WHERE rowid = (SELECT max(rowid) FROM queue_message)", both)
+    described = json.loads(queue("depth", "ORDERS", "-o", "json")[1])
+    assert (described["depth"], described["oldest"][:5]) == (len(times), "1970-")
+    assert [one["timestamp"] for one in json.loads(queue("list", "ORDERS", "-o", "json")[1])] == times
+    assert "9999-12-31 23:59:59.999" in queue("list", "ORDERS")[1]
+    assert queue("browse", "ORDERS")[0] == 0
+    for both in zip(times, expirations, strict=True):
+        got = json.loads(queue("get", "ORDERS", "-o", "json")[1])
+        assert (got["timestamp"], got["expiration"], got["expiry"]) == (*both, "unlimited")
 
 
 def test_any_bytes_go_in_by_standard_input_and_out_as_they_were(queue, monkeypatch):

@@ -18,6 +18,7 @@ from selectroute.queues.rest.headers import (
 from selectroute.queues.rest.ids import RestError, lookup_of_text
 from selectroute.queues.rest.properties import header_of, properties_of
 from tests.support.queue_calls import id_of
+from tests.support.strategies import TIME_EDGES
 
 MADE = Descriptor(
     id_of("m"), NO_ID, NO_ID, 1, 0, False, 4, False, UNLIMITED, 1_700_000_000_123, 0, 0, bytes(16)
@@ -105,6 +106,7 @@ def test_what_is_no_property_is_refused(header):
 
 
 NUMBERS = st.integers(1, 999_999_999)
+TIMES = st.sampled_from(TIME_EDGES).filter(lambda time: time >= 0) | st.integers(0, 10**13)
 MESSAGES = st.builds(
     lambda fields, correlation, group, properties, reply_to: QueuedMessage(
         MADE._replace(**fields), b"body", {**properties, **correlation, **group, **reply_to}
@@ -118,8 +120,8 @@ MESSAGES = st.builds(
             "priority": st.integers(0, 9),
             "persistence": st.booleans(),
             "expiry": st.just(UNLIMITED) | NUMBERS,
-            "timestamp": st.integers(0, 10**13),
-            "expiration": st.integers(0, 10**13),
+            "timestamp": TIMES,
+            "expiration": TIMES,
             "backout_count": st.integers(0, 10**6),
             "msg_token": st.binary(min_size=16, max_size=16),
         }

@@ -33,13 +33,14 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()
 COLUMNS: Final = pa.schema(
     [
         ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("timestamp", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("headers", HEADERS),
     ]
 )
-"""Columns of records. Headers are a list, empty if there are none, in the record's order."""
+"""Columns of records. The timestamp is in milliseconds since 1970, any 64-bit number, NULL if the record has
+none; headers are a list, empty if there are none, in the record's order."""
 
 MOST_BATCH_BYTES: Final = 256 << 20
 MOST_PART_BYTES: Final = 64 << 20
@@ -251,13 +252,19 @@ def _columns(table: Numbers, low: int, high: int, error: _Error) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(
         [
             pa.Array.from_buffers(pa.int64(), count, [None, plain[_OFFSETS]]),
-            pa.Array.from_buffers(COLUMNS.field("timestamp").type, count, [None, plain[_TIMESTAMPS]]),
+            _timestamps(plain[_TIMESTAMPS], count),
             pa.Array.from_buffers(pa.binary(), count, keys),
             pa.Array.from_buffers(pa.binary(), count, values),
             pa.Array.from_buffers(HEADERS, count, [None, plain[_LISTS]], children=[pairs]),
         ],
         schema=COLUMNS,
     )
+
+
+def _timestamps(buffer: Any, count: int) -> Any:
+    timestamps = pa.Array.from_buffers(pa.int64(), count, [None, buffer])
+    absent = pc.equal(timestamps, f.NO_TIMESTAMP)
+    return pc.if_else(absent, None, timestamps) if absent.true_count else timestamps
 
 
 def _targets(to: Numbers, column: int, count: int, nulls: int, size: int) -> list[Any]:

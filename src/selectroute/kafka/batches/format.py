@@ -55,6 +55,9 @@ TRANSACTIONAL: Final = 0b010_000
 CONTROL: Final = 0b100_000
 """Bits of the attributes."""
 
+NO_TIMESTAMP: Final = -1
+"""Timestamp of a record that has none (KIP-32)."""
+
 SMALLEST_HEADER: Final = 2
 """Bytes of a header without name and value."""
 

@@ -154,8 +154,7 @@ def records_at(wire: Wire, places: Iterable[tuple[str, int, int]]) -> dict[tuple
         for part in read(wire, [one], may_lack=True, most_bytes=_LOOKUP_BYTES):
             (row,) = part.records.to_pylist()
             headers = tuple((header["key"], header["value"]) for header in row["headers"])
-            timestamp = round(row["timestamp"].timestamp() * 1000)
             found[topic, partition, offset] = Record(
-                topic, partition, offset, timestamp, row["key"], row["value"], headers
+                topic, partition, offset, row["timestamp"], row["key"], row["value"], headers
             )
     return found

@@ -8,7 +8,10 @@ from selectroute.queues.errors import MQRC_MSG_SEQ_NUMBER_ERROR, MQRC_OFFSET_ERR
 from selectroute.selector.fields import ID_BYTES, NO_ID
 
 MAX_NUMBER: Final = 999_999_999
-"""Largest MsgSeqNumber, Offset and Expiry."""
+"""Largest MsgSeqNumber, Offset and Expiry of a put."""
+
+MAX_EXPIRY: Final = (1 << 31) - 1
+"""Largest Expiry that an MQMD can say, an MQLONG."""
 
 
 def id_of(given: bytes, reason: int) -> bytes | None:

@@ -27,11 +27,15 @@ UNLIMITED: Final = -1
 NO_PROPERTIES: Final[Mapping[str, Value]] = MappingProxyType({})
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENTS: Final = (datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC))
+_FIRST_MS, _LAST_MS = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in _MOMENTS)
 
 
 def time_of(timestamp: int) -> datetime:
-    """Return the time of a number of milliseconds since 1970, in UTC."""
-    return _EPOCH + timedelta(milliseconds=timestamp)
+    """Return the time of a number of milliseconds since 1970, in UTC; the first or last one of the years 1000
+    to 9999 for one beyond: a sender may put any 64-bit number there, and a date has a year of four digits.
+    """
+    return _EPOCH + timedelta(milliseconds=min(max(timestamp, _FIRST_MS), _LAST_MS))
 
 
 class Descriptor(NamedTuple):
@@ -77,7 +81,7 @@ class Descriptor(NamedTuple):
 
     @property
     def put_time(self) -> datetime:
-        """PutDate and PutTime in one, in UTC."""
+        """PutDate and PutTime in one, in UTC; see `time_of`."""
         return time_of(self.timestamp)
 
 

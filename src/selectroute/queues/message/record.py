@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from selectroute.queues.message.field_checks import MAX_NUMBER
+from selectroute.queues.message.field_checks import MAX_EXPIRY
 from selectroute.queues.message.message import NO_PROPERTIES, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.queue_key import queue_key_of
@@ -99,13 +99,11 @@ def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: b
 def expiry_at(expiration: int, now_ms: int) -> int:
     """Return the expiry, in tenths of a second, of a message that expires at a time; -1 for never.
 
-    A message that has already expired gets the shortest possible expiry.
+    A message that has already expired gets the shortest possible expiry. One that expires later than an MQMD
+    can say never expires, as in IBM MQ.
     """
-    return UNLIMITED if not expiration else min(_tenths_left(expiration, now_ms), MAX_NUMBER)
-
-
-def _tenths_left(expiration: int, now_ms: int) -> int:
-    return max(1, -(-(expiration - now_ms) // 100))
+    tenths = -(-(expiration - now_ms) // 100)
+    return UNLIMITED if not expiration or tenths > MAX_EXPIRY else max(1, tenths)
 
 
 # ---- read by lookups and callers
@@ -134,7 +132,7 @@ def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], 
     message = message_of(record, token_prefix)
     if record.expiry == UNLIMITED:
         return message
-    left = _tenths_left(record.expiration, int(clock() * 1000))
+    left = expiry_at(record.expiration, int(clock() * 1000))
     return message._replace(descriptor=message.descriptor._replace(expiry=left))
 
 

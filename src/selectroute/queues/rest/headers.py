@@ -67,7 +67,7 @@ AS_DESTINATION: Final = "asDestination"
 """Value of priority and persistence for the queue's default."""
 
 _JMS_REPLY_TO: Final = "JMSReplyTo"
-_NUMBER: Final = re.compile("[0-9]{1,15}")
+_NUMBER: Final = re.compile("[0-9]{1,19}")
 _QUEUE_URI: Final = re.compile("queue://([^/?@]*)/([^?@]+)")
 _CLEAR: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 """Texts that a header carries unchanged."""

@@ -121,7 +121,7 @@ def fetched(wire, topic, end, isolation=1):
         data, aborted = wire.fetch(topic, offset, isolation)
         for part in decode(data, topic, 0, offset, end, aborted):
             part.records.validate(full=True)
-            times = part.records.column("timestamp").cast(pa.int64()).to_pylist()
+            times = part.records.column("timestamp").to_pylist()
             for row, timestamp in zip(part.records.to_pylist(), times, strict=True):
                 headers = [(one["key"], one["value"]) for one in row["headers"]]
                 found.append((row["offset"], timestamp, row["key"], row["value"], headers))

@@ -220,8 +220,6 @@ class KafkaReader:
 
     def _of_record(self, batch: pa.RecordBatch, bound: Bound) -> Any:
         column = batch.column(bound.source.kind)
-        if bound.source.kind == "timestamp":
-            return pc.cast(pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False), pa.int64())
         if bound.source.kind != "topic":
             return pc.cast(column, ARROW_TYPES[bound.type])
         encoded = column.dictionary_encode()
@@ -317,11 +315,8 @@ class FullRecords:
     def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
         """Yield the messages at these rows; for an invalid one, the error text."""
         for row in self.rows.take(pa.array(rows)).to_pylist():
-            timestamp = row.pop("timestamp")
-            row.pop("timestampType", None)
             headers = tuple((one["key"], one["value"]) for one in row.pop("headers") or ())
-            since = None if timestamp is None else round(timestamp.timestamp() * 1000)
-            record = Record(**row, timestamp=since, headers=headers)
+            record = Record(**row, headers=headers)
             try:
                 yield message_of(record, self._binding, None, self._schemas)
             except RecordError as error:
