@@ -5,8 +5,9 @@ The stages, one folder each: ``selector`` (text → checked expression), ``claus
 columns → matches), ``queues`` (delivered messages, got by id or selector), ``spark`` (routing of DataFrames
 and streams).
 
-Importing the package loads nothing; each name is imported on first use. The selector language needs only the
-standard library; `Index`, `Snapshot` and `publish` need NumPy and Arrow.
+Importing the package loads nothing; each name is imported when it is first looked up. A name whose extra is
+not installed says on its first use what to install. The selector language needs only the standard library;
+`Index`, `Snapshot` and `publish` need NumPy and Arrow.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in `typing`, which takes long to import: until then Ctrl-C prints a traceback
 if TYPE_CHECKING:
-    from typing import Any
-
     from selectroute.clauses.analysis import Analysis, check
     from selectroute.client.queues import RemoteQueue
     from selectroute.client.registry import RemoteRegistry, connect
@@ -161,15 +160,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        from selectroute.extras import importing
+if not TYPE_CHECKING:  # a type checker would take any name
 
-        with importing():
-            module = import_module(_LATER[name])
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from selectroute.extras import MissingExtraError, absent, importing
+
+        try:
+            with importing():
+                module = import_module(_LATER[name])
+        except MissingExtraError as error:
+            return absent(name, error)
         value = globals()[name] = getattr(module, name)
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

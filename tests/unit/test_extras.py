@@ -48,6 +48,18 @@ def test_the_extra_spark_is_enough_for_streams():
     assert without(others, f"{code}; import selectroute.cli.commands.stream_run") == ""
 
 
+def test_the_extra_client_is_enough_for_a_service_elsewhere():
+    others = {module for module, extra in EXTRAS.items() if extra != "client"}
+    code = "import selectroute as sr; sr.connect('http://localhost:1', token='srt_x').queues()"
+    assert without(others, code) == ""
+
+
+def test_names_can_be_looked_at_without_any_extra():
+    code = "import inspect, pydoc, selectroute as sr; pydoc.render_doc(sr); from selectroute import *; "
+    looks = "len(inspect.getmembers(sr)) > 40 and hasattr(sr, 'Registry') and not hasattr(sr, 'nope')"
+    assert without(EXTRAS, f"{code}assert {looks} and set(dir(sr)) == set(sr.__all__)") == ""
+
+
 def name(requirement):
     return re.match(r"[\w-]+", requirement)[0].replace("_", "-").lower()
 
@@ -62,9 +74,9 @@ SCHEMAS = "import selectroute.kafka as k; k.SchemaRegistry('http://localhost:1')
     [
         (["pyspark"], "import selectroute.spark", "pyspark", "spark"),
         (["pyspark"], "from selectroute.spark.job.job import Job", "pyspark", "spark"),
-        (["sqlalchemy"], "import selectroute as sr; sr.Registry", "sqlalchemy", "service"),
-        (["sqlalchemy"], "from selectroute import SqlQueue", "sqlalchemy", "service"),
-        (["httpx"], "import selectroute as sr; sr.connect('http://localhost:1')", "httpx", "service"),
+        (["sqlalchemy"], "import selectroute as sr; sr.Registry.open('x')", "sqlalchemy", "service"),
+        (["sqlalchemy"], "from selectroute import SqlQueue; SqlQueue('x', 'Q')", "sqlalchemy", "service"),
+        (["httpx"], "import selectroute as sr; sr.connect('http://localhost:1')", "httpx", "client"),
         (["psycopg"], POSTGRESQL, "psycopg", "service"),
         (["kafka"], KAFKA, "kafka", "kafka"),
         (["confluent_kafka"], SCHEMAS, "confluent_kafka", "schemas"),

@@ -17,7 +17,7 @@ from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
-from selectroute.registry.authorization.tokens import Token
+from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,

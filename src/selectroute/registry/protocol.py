@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
-from selectroute.registry.authorization.tokens import Token
+from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,

@@ -26,7 +26,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import explained, index_of_one, judged
 from selectroute.registry.authorization import tokens as token_rows
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
-from selectroute.registry.authorization.tokens import Token
+from selectroute.registry.authorization.role import Token
 from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import (
     Applied,

@@ -15,7 +15,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_grouping
-from selectroute.registry.authorization.tokens import Token
+from selectroute.registry.authorization.role import Token
 from selectroute.registry.errors import AuthError, ForbiddenError
 from selectroute.registry.log.tables import token
 from selectroute.registry.model import SubscriptionSpec

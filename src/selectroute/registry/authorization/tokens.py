@@ -11,14 +11,13 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
-from selectroute.registry.authorization.role import Role
+from selectroute.registry.authorization.role import Role, Token
 from selectroute.registry.errors import AuthError, InvalidSpecError, NotFoundError
 from selectroute.registry.log.header_rows import read_setting, write_setting
 from selectroute.registry.log.tables import token
@@ -37,42 +36,6 @@ _TOPIC_PATTERN: Final = re.compile("[A-Za-z0-9._*?-]{1,249}")
 
 _HAD_TOKENS: Final = "had-tokens"
 """Setting that records that a token existed; never unset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Token without its secret.
-
-    Without topics it permits every subscription. `queues` and `kafka` are patterns of the permitted
-    destinations of subscriptions: with topics but without patterns none, without all three fields any.
-    """
-
-    id: str
-    name: str
-    role: Role
-    topics: tuple[str, ...]
-    created: datetime
-    queues: tuple[str, ...] = ()
-    kafka: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the token as plain data."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "role": self.role.value,
-            "topics": list(self.topics),
-            "queues": list(self.queues),
-            "kafka": list(self.kafka),
-            "created": time_text(self.created),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Token:
-        """Invert `to_json`; other fields are ignored. Raises KeyError, TypeError, ValueError."""
-        topics, queues, kafka = (tuple(map(str, data[name])) for name in ("topics", "queues", "kafka"))
-        created = time_of(data["created"])
-        return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created, queues, kafka)
 
 
 def add_token(
