@@ -71,7 +71,7 @@ class _Absent(type):
 
 
 def absent(name: str, error: MissingExtraError) -> Any:
-    """Return what stands for a public name until its extra is installed: a call of it or of one of its methods
+    """Return what stands for a public name until its extra is installed: a call of it, or of a method of it,
     raises the error. Completion, ``help`` and ``from selectroute import *`` work without any extra.
     """
     return _Absent(name, (), {"__doc__": str(error), "_module": error.name})

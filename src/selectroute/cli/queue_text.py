@@ -81,7 +81,7 @@ def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
     text = properties.pop("JMSCorrelationID", None)
     if not isinstance(text, str):
         text = "" if descriptor.correl_id == NO_ID else (id_to_text(descriptor.correl_id) or "")
-    shown = ", ".join(f"{name}={_value(value)}" for name, value in properties.items())
+    shown = ", ".join(f"{name}={value_text(value)}" for name, value in properties.items())
     put = f"{descriptor.put_time:%Y-%m-%d %H:%M:%S.%f}"[:-3]
     return (
         id_to_text(descriptor.msg_id) or "",
@@ -114,5 +114,6 @@ def write_body(body: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a value of a property as a text."""
     return str(getattr(value, "value", value))

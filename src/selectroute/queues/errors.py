@@ -56,10 +56,11 @@ class MQError(SelectRouteError):
     """Failed call on a queue; nothing was changed.
 
     ``comp`` is the completion code (2, failed) and ``reason`` one of `REASONS`; ``detail`` is a sentence
-    about this call, or None. The text is that of IBM MQ's own clients:
+    about this call, or None. The text is that of IBM MQ's own clients, and the detail:
 
-    >>> print(MQError(2, 2033))
+    >>> print(MQError(2, 2033), MQError(2, 2050, "must be 0 to 9"), sep="\n")
     MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE
+    MQI Error. Comp 2, Reason 2050: FAILED: MQRC_PRIORITY_ERROR: must be 0 to 9
     """
 
     def __init__(self, comp: int, reason: int, detail: str | None = None) -> None:
@@ -70,7 +71,8 @@ class MQError(SelectRouteError):
 
     def __str__(self) -> str:
         name = REASONS.get(self.reason, "UNEXPECTED_ERROR")
-        return f"MQI Error. Comp {self.comp}, Reason {self.reason}: FAILED: MQRC_{name}"
+        detail = "" if self.detail is None else f": {self.detail}"
+        return f"MQI Error. Comp {self.comp}, Reason {self.reason}: FAILED: MQRC_{name}{detail}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MQError, (self.comp, self.reason, self.detail)

@@ -88,7 +88,8 @@ def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
         "--reply-to", "R@QM", "--sequence", 3,
         "--group-id", "ID:0a", "--offset", 4, "--last-in-group",
     )  # fmt: skip
-    assert (code, err) == (0, "")
+    stored = "weight = 3000 (int), color = light=blue (string), a.b = c (string)"
+    assert (code, err) == (0, f"properties: {stored}\n")
     with SqlQueue(database, "Q") as opened:
         message = opened.browse()
     descriptor = message.descriptor
@@ -331,6 +332,17 @@ def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, 
     assert served_queues() == ("sqlite:///environment.db", "ENVIRONMENT")
     given = ("--queues", "sqlite:///option.db", "--queue-manager", "OPTION")
     assert served_queues(*given) == ("sqlite:///option.db", "OPTION")
+
+
+def test_a_property_without_a_type_is_what_it_would_be_in_json(queue, database):
+    given = ["a=3000", "b=-2.5e1", "c=true", "d=007", "e=order-7", "f=", "g=NaN", "h:string=1", 'i="x"']
+    queue("create", "Q")
+    assert queue("put", "Q", "", *(part for one in given for part in ("-p", one)))[0] == 0
+    with SqlQueue(database, "Q") as opened:
+        assert dict(opened.get().properties) == {
+            "a": sr.Long(3000), "b": sr.Double(-25.0), "c": True, "d": "007", "e": "order-7", "f": "",
+            "g": "NaN", "h": "1", "i": '"x"',
+        }  # fmt: skip
 
 
 def test_a_property_that_cannot_be_says_why(run, database, monkeypatch):

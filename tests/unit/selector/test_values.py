@@ -2,9 +2,11 @@
 
 import math
 import struct
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,9 @@ def test_equality_of_values_is_structural():
 
 def test_coerce_takes_plain_python_values():
     assert coerce(5) == Long(5) and coerce(5.0) == Double(5.0) and coerce(True) is True and coerce("x") == "x"
+    assert coerce(np.int32(5)) == Long(5) and coerce(np.float64(5.0)) == Double(5.0)
+    with pytest.raises(TypeError, match="write milliseconds since 1970"):
+        coerce(datetime.now(UTC))
     assert coerce(None) is None and coerce(Int(5)) == Int(5) and coerce(b"x") == b"x"
     with pytest.raises(ValueError):
         coerce(2**63)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -13,11 +14,19 @@ import typer
 
 from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.output import Output, OutputOption, records
-from selectroute.cli.queue_text import as_data, paragraph, print_messages, stayed_sentences, write_body
+from selectroute.cli.queue_text import (
+    as_data,
+    paragraph,
+    print_messages,
+    stayed_sentences,
+    value_text,
+    write_body,
+)
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.names import identifier_length
 from selectroute.selector.suggestion import nearest
+from selectroute.selector.values.values import type_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -84,11 +93,19 @@ PropertyOption = Annotated[
         "--property",
         "-p",
         metavar="NAME[:TYPE]=VALUE",
-        help="A property, by default a string; types: boolean, byte, short, integer, long, float, "
-        "double, string, bytes. Repeatable.",
+        help="A property. Without a type, true is a boolean, 3000 a long, 2.5 a double, all else a string; "
+        "types: boolean, byte, short, integer, long, float, double, string, bytes. Repeatable.",
         show_default=False,
     ),
 ]
+
+
+_INFERRED: Final = {
+    "boolean": re.compile("true|false"),
+    "long": re.compile("-?(0|[1-9][0-9]*)"),
+    "double": re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"),
+}
+"""Types of properties that are given without one, by what JSON takes for a value of the type."""
 
 
 def properties_of(given: list[str] | None) -> dict[str, Value]:
@@ -101,7 +118,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
         named, sign, text = one.partition("=")
         name, colon, kind = named.partition(":")
         if not colon:
-            kind = "string"
+            kind = next((kind for kind, read in _INFERRED.items() if read.fullmatch(text)), "string")
         if not sign or not name or name in found:
             raise typer.BadParameter(
                 "a property must be NAME[:TYPE]=VALUE, each name once", param_hint="--property"
@@ -231,7 +248,9 @@ def put(
 ) -> None:
     """Put a message, and print its message id.
 
-    selectroute queue put ORDERS shipped --correlation-id order-7 -p weight:integer=3000
+    selectroute queue put ORDERS shipped --correlation-id order-7 -p weight=3000 -p color=blue
+
+    The properties are printed on standard error as they are stored, with their types.
 
     selectroute queue put ORDERS - < order.json
 
@@ -256,11 +275,18 @@ def put(
             rest.REPLY_TO: reply_to,
         }
         headers = {name: str(value) for name, value in given.items() if value is not None}
-        properties = header_of(properties_of(property_))
+        typed = properties_of(property_)
+        properties = header_of(typed)
         fields = rest.put_fields(headers, [properties])
         made = connection.put(queue, _body(body), fields)
         if output is Output.table:
             print(rest.descriptor_headers(made)[rest.MESSAGE_ID])
+            if typed:
+                stored = ", ".join(
+                    f"{name} = {printable(value_text(value))} ({type_name(value)})"
+                    for name, value in typed.items()
+                )
+                print(f"properties: {stored}", file=sys.stderr)
         else:
             from selectroute.queues.message.message import QueuedMessage
 
@@ -486,7 +512,9 @@ def create(
     max_message_length: Annotated[
         int, typer.Option(min=0, metavar="BYTES", help="The largest body.")
     ] = 4_194_304,
-    dialect: Annotated[str, typer.Option(help="The dialect of selectors.")] = "ibm-jms",
+    dialect: Annotated[
+        str, typer.Option(help="The dialect of selectors; that of subscriptions is jms by default.")
+    ] = "ibm-jms",
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
 ) -> None:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral
 from typing import ClassVar, Final, TypeVar
 from typing import Literal as OneOf
 
@@ -163,20 +164,23 @@ def type_name(value: object) -> str:
 
 
 def coerce(thing: object) -> Value | None:
-    """Return the value of a plain Python object: an int becomes a long, a float a double.
+    """Return the value of a plain Python object: an integer becomes a long, a float a double.
 
-    Values and ``None`` stay as they are. Raises ValueError for an int outside 64 bits, TypeError for
+    Values and ``None`` stay as they are. Raises ValueError for an integer outside 64 bits, TypeError for
     another type.
     """
     if thing is None or isinstance(thing, bool | bytes | Byte | Short | Int | Long | Float | Double):
         return thing
     if isinstance(thing, str):
         return str(thing)
-    if isinstance(thing, int):
+    if isinstance(thing, int | Integral):  # those of NumPy, too
         return Long(int(thing))
     if isinstance(thing, float):
         return Double(float(thing))
-    raise TypeError(f"no property can hold a {type(thing).__name__}")
+    name = type(thing).__name__
+    plain = "bool(…), int(…), float(…) or str(…)"
+    remedy = "milliseconds since 1970" if name in ("datetime", "datetime64", "Timestamp") else plain
+    raise TypeError(f"no property can hold a {name}: write {remedy}")
 
 
 def to_float32(number: int | float) -> float:
