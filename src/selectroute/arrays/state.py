@@ -20,7 +20,7 @@ from selectroute.selector.arguments import check_iterable
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.extended import provider_reads
-from selectroute.selector.fields import identifier_of
+from selectroute.selector.fields import PREFIX, identifier_of
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.storage import Location
@@ -108,6 +108,15 @@ class SnapshotState:
                     one.byte_strings and other.byte_strings,
                 )
         return tuple(found.values())
+
+    @cached_property
+    def no_bytes(self) -> frozenset[str]:
+        """Names that selectors of a dialect without byte strings read: their columns can't be bytes. A field
+        with several names may be bytes, since its ids are converted.
+        """
+        return frozenset(
+            one.name for one in self.attributes if not one.byte_strings and not one.name.startswith(PREFIX)
+        )
 
     @property
     def checks_names(self) -> bool:

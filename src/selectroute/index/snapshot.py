@@ -58,7 +58,10 @@ class Snapshot(SnapshotState):
         return cls.of(open_snapshot(folder, revision))
 
     def match(
-        self, messages: pa.RecordBatch | pa.Table, missing: Literal["warn", "error", "ignore"] = "warn"
+        self,
+        messages: pa.RecordBatch | pa.Table,
+        missing: Literal["warn", "error", "ignore"] = "warn",
+        unlike: Literal["warn", "error", "ignore"] = "warn",
     ) -> Matches:
         """Return the subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
@@ -68,13 +71,16 @@ class Snapshot(SnapshotState):
         snapshot, to the logger ``selectroute``; ``error`` raises `MissingColumnError`; ``ignore`` is for
         messages that lack most properties.
 
-        A column of a type that no property has is unlike every type, and only affects the subscriptions that
-        read it. Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are not
-        an Arrow batch or table.
+        A column of a type that no property has, such as a timestamp, is unlike every type, and only affects
+        the subscriptions that read it: ``NOT (at > 5)`` is true for all its values. ``unlike`` is the action
+        for such columns: ``warn`` logs each once, ``error`` raises `ColumnTypeError`.
+
+        Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are not an Arrow
+        batch or table.
         """
         from selectroute.match.match import match  # loads numba, which opening and building never need
 
-        return match(self, messages, missing)
+        return match(self, messages, missing, unlike)
 
     def match_one(self, message: Message) -> MessageMatches:
         """Return the subscriptions of one message: ``ordinals``, int32, and ``ids()``.

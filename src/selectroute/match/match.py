@@ -14,7 +14,16 @@ from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
-from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
+from selectroute.match.columns.columns import ColumnTypeError, check_column, is_bytes
+from selectroute.match.columns.from_messages import BODY
+from selectroute.match.columns.missing import (
+    Missing,
+    check_choice,
+    log_once,
+    missing_columns,
+    report_missing,
+    unlike_sentence,
+)
 from selectroute.match.compiled import compiling_alone
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes, SomeLanes
 from selectroute.match.encoding.short_strings import short_strings
@@ -23,6 +32,7 @@ from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.explain.sentences import counted
+from selectroute.selector.names import INVALID_NAMES
 
 
 class Counters(NamedTuple):
@@ -95,19 +105,24 @@ def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
 
 
 def match(
-    snapshot: SnapshotState, messages: pa.RecordBatch | pa.Table, missing: Missing = "ignore"
+    snapshot: SnapshotState,
+    messages: pa.RecordBatch | pa.Table,
+    missing: Missing = "ignore",
+    unlike: Missing = "ignore",
 ) -> Matches:
     """Match a batch: see `Snapshot.match`."""
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
         batches = messages.combine_chunks().to_batches()
         batches = batches or [pa.RecordBatch.from_pylist([], messages.schema)]
-        return _joined([match(snapshot, batch, missing) for batch in batches])
+        return _joined([match(snapshot, batch, missing, unlike) for batch in batches])
     if not isinstance(messages, pa.RecordBatch):
         check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
     batch = Batch(messages)
     if missing != "ignore":
         _report_missing(snapshot, batch, missing)
+    if unlike != "ignore":
+        _report_unlike(snapshot, batch, messages.schema, unlike)
     offsets, ordinals, counters = match_lanes(snapshot, AttributeLanes(batch))
     offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
     return Matches(offsets, ordinals, counters, refused, snapshot.ids)
@@ -139,6 +154,9 @@ _COMPLETE = "_complete_columns"
 _REPORTED = object()
 """Missing columns were reported."""
 
+_CHECKED = "_checked_schema"
+"""Attribute of a snapshot: the newest schema whose types were checked."""
+
 
 def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:
     """Report the columns that the batch lacks, once for a snapshot. The same columns are checked once."""
@@ -152,6 +170,25 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
     found = missing_columns(snapshot.reads, names)
     report_missing(found, names, "the batch", missing)
     snapshot.__dict__[_COMPLETE] = _REPORTED if found else frozenset(names)
+
+
+def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unlike: Missing) -> None:
+    """Report the columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
+    if schema.equals(snapshot.__dict__.get(_CHECKED)):
+        return
+    check_choice(unlike, "unlike")
+    for name in snapshot.reads:
+        column = None if name in (BODY, INVALID_NAMES) else batch.column(name)
+        if column is None:
+            continue
+        try:
+            check_column(name, column.type, name not in snapshot.no_bytes)
+        except ColumnTypeError as error:
+            if unlike == "error":
+                raise
+            readers = snapshot.readers(name, byte_strings=not is_bytes(column.type))
+            log_once(unlike_sentence(str(error), readers))
+    snapshot.__dict__[_CHECKED] = schema
 
 
 def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.Array, t.Array]:

@@ -55,6 +55,18 @@ def test_it_can_be_an_error_or_be_ignored(caplog):
         snapshot().match(BATCH, missing="no")
 
 
+def test_a_column_of_an_unlike_type_is_named_once_or_an_error(caplog):
+    made = sr.build_snapshot([("a", "NOT (at > 5)"), ("b", "color = 'red'")])
+    batch = pa.record_batch({"at": pa.array([0], pa.timestamp("us")), "color": ["blue"]})
+    for _ in range(3):
+        assert made.match(batch).ids().to_pylist() == [["a"]]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("column 'at' has type timestamp[us]: ")
+    assert "the one subscription that reads it" in record.getMessage()
+    with pytest.raises(sr.ColumnTypeError, match="column 'at' has type timestamp"):
+        sr.build_snapshot([("a", "NOT (at > 5)")]).match(batch, unlike="error")
+
+
 def test_one_name_of_a_field_with_several_will_do():
     reads = ("JMSPriority", "Root.MQMD.Priority", "color", "jms.Pri", "@invalid-names")
     assert missing_columns(reads, {"jms.Pri", "color"}) == []

@@ -120,9 +120,9 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
         type_ = type_.value_type
     if pa.types.is_null(type_) or (is_mixed(type_) and not name.startswith("@")):
         return
-    if _is_binary(type_) and (name in _IDS or (byte_strings and name not in HEADER_TAGS)):
+    if is_bytes(type_) and (name in _IDS or (byte_strings and name not in HEADER_TAGS)):
         return
-    tag = t.STRING if _is_view(type_) and not _is_binary(type_) else TAGS_OF_TYPES.get(type_)
+    tag = t.STRING if _is_view(type_) and not is_bytes(type_) else TAGS_OF_TYPES.get(type_)
     wanted = _wanted(name)
     if tag is None:
         raise ColumnTypeError(name, type_)
@@ -137,7 +137,8 @@ def _wanted(name: str) -> int | None:
     return t.STRING if name.startswith("@") else HEADER_TAGS.get(name)
 
 
-def _is_binary(type_: pa.DataType) -> bool:
+def is_bytes(type_: pa.DataType) -> bool:
+    """Return whether a column of this type has byte strings."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -170,8 +171,8 @@ def _lane(name: str, array: pa.Array) -> Lane:
     except ColumnTypeError:
         return unsupported_lane(array)
     if _is_view(array.type):
-        array = array.cast(pa.large_binary() if _is_binary(array.type) else pa.large_string())
-    if _is_binary(array.type):
+        array = array.cast(pa.large_binary() if is_bytes(array.type) else pa.large_string())
+    if is_bytes(array.type):
         return bytes_lane(array) if name not in _IDS else _id_lane(name, array)
     tag = HEADER_TAGS.get(name, TAGS_OF_TYPES[array.type])
     tags = _tags(array, tag)

@@ -1,7 +1,8 @@
-"""Missing columns: selectors read them and a batch or a frame does not have them.
+"""Columns that selectors read and that a batch or a frame does not have, or has in a type of no property.
 
 A property that no message has is NULL, which is correct; but a column that was renamed, or has a name in
-another case, looks the same and silently matches nothing. So missing columns are reported once.
+another case, looks the same and silently matches nothing. Values of a timestamp are unlike every constant, so
+that ``NOT (at > 5)`` matches every message. Both are reported once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
 
 Missing: TypeAlias = Literal["warn", "error", "ignore"]
-"""Action for missing columns: log a warning, raise an error, or nothing."""
+"""Action for columns that are missing, or of an unlike type: log a warning, raise an error, or nothing."""
 
 _LOGGER = logging.getLogger("selectroute")
 _SHOWN: Final = 20
@@ -35,10 +36,10 @@ class MissingColumnError(SelectRouteError):
         super().__init__(_sentence(self.columns, present, where))
 
 
-def check_choice(missing: object) -> None:
-    """Raise ValueError for a value that is not one of `Missing`."""
-    if not isinstance(missing, str) or missing not in get_args(Missing):
-        raise ValueError(f"missing is {missing!r}: give 'warn', 'error' or 'ignore'")
+def check_choice(choice: object, argument: str = "missing") -> None:
+    """Raise ValueError for a value of an argument that is not one of `Missing`."""
+    if not isinstance(choice, str) or choice not in get_args(Missing):
+        raise ValueError(f"{argument} is {choice!r}: give 'warn', 'error' or 'ignore'")
 
 
 def missing_columns(reads: Iterable[str], present: Collection[str]) -> list[str]:
@@ -72,7 +73,23 @@ def report_missing(columns: Collection[str], present: Iterable[str], where: str,
         return
     if missing == "error":
         raise MissingColumnError(columns, present, where)
-    sentence = _sentence(columns, present, where)
+    log_once(_sentence(columns, present, where))
+
+
+def unlike_sentence(error: str, readers: int | None) -> str:
+    """Return the warning for a column whose type no property has: the error with column, type and advice, and
+    the number of subscriptions that read the column, None if it is not known.
+    """
+    whose = "subscriptions that read it" if readers is None else f"{readers:,} subscriptions that read it"
+    return (
+        f"{error}. Until then, values are of an unlike type to the "
+        f"{'one subscription that reads it' if readers == 1 else whose}: a comparison with them is false (in "
+        "the IBM dialects the whole selector), IS NOT NULL is true. No other subscription is affected"
+    )
+
+
+def log_once(sentence: str) -> None:
+    """Log a warning, each sentence once in this process."""
     if sentence in _logged:
         return
     if len(_logged) >= _SENTENCES:

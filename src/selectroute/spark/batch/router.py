@@ -23,6 +23,7 @@ from typing import Any
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.missing import unlike_sentence
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.ahead import Ahead
 from selectroute.spark.batch.attempts import Attempts
@@ -37,7 +38,6 @@ from selectroute.spark.batch.plans import (
     written_plan,
 )
 from selectroute.spark.batch.revisions import NewestRevision
-from selectroute.spark.columns.column_types import unlike_sentence
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.inputs.source import BatchInput, Outcome, Source
 from selectroute.spark.job.job import CommitError, Job
@@ -234,7 +234,8 @@ class Router:
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
             key = sentence.partition(": ")[0]  # the number of values differs from batch to batch
-            self._warn_once(key, unlike_sentence(sentence, open_once(snapshot), name, binary))
+            readers = open_once(snapshot).readers(name, byte_strings=not binary)
+            self._warn_once(key, unlike_sentence(sentence, readers))
 
     def _warn_once(self, key: str, sentence: str) -> None:
         if key not in self._warned:

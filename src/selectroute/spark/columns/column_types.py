@@ -35,7 +35,7 @@ from selectroute.kafka.binding import fixed_type
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import ColumnTypeError, check_column
 from selectroute.match.columns.from_messages import BODY, MIXED
-from selectroute.selector.fields import PREFIX
+from selectroute.match.columns.missing import unlike_sentence
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed
 from selectroute.spark.columns.casts import casts_of
@@ -122,19 +122,10 @@ _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nu
 
 
 class ReadTypes:
-    """Valid types of the columns that a snapshot reads. ``no_bytes`` are those that can't be bytes."""
+    """Valid types of the columns that a snapshot reads."""
 
     def __init__(self, snapshot: Snapshot | Reads) -> None:
-        if not isinstance(snapshot, Snapshot):
-            self.no_bytes = snapshot.no_bytes
-            return
-        # A field with several names may be bytes, since its ids are converted; a property may be bytes if all
-        # dialects that read it have byte strings.
-        self.no_bytes = frozenset(
-            attribute.name
-            for attribute in snapshot.attributes
-            if not attribute.byte_strings and not attribute.name.startswith(PREFIX)
-        )
+        self.no_bytes = snapshot.no_bytes
 
     def check(self, name: str, type_: pa.DataType) -> None:
         """Raise `ColumnTypeError` if the column that is read as ``name`` cannot have this type."""
@@ -181,29 +172,6 @@ class ReadTypes:
         return name in self.no_bytes
 
 
-def unlike_sentence(sentence: str, snapshot: Snapshot | Reads, name: str, binary: bool) -> str:
-    """Return the warning for a column whose type no property has. O(subscriptions).
-
-    Args:
-        sentence: the error text with column, type and advice.
-        snapshot: the snapshot whose subscriptions read the column.
-        name: the identifier of the column.
-        binary: whether the column is bytes, which dialects with byte strings read.
-    """
-    whose = "the subscriptions that read it"
-    if isinstance(snapshot, Snapshot):
-        count = snapshot.readers(name, byte_strings=not binary)
-        whose = (
-            "the one subscription that reads it"
-            if count == 1
-            else f"the {count:,} subscriptions that read it"
-        )
-    return (
-        f"{sentence}. Until then, values are of an unlike type to {whose}: a comparison with them is false "
-        "(in the IBM dialects the whole selector), IS NOT NULL is true. No other subscription is affected"
-    )
-
-
 def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool = False) -> frozenset[str]:
     """Return the identifiers whose columns have a type that no property has, before any job runs.
 
@@ -218,7 +186,8 @@ def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool
     for name, (error, binary) in found.items():
         if strict:
             raise error
-        warnings.warn(unlike_sentence(str(error), snapshot, name, binary), stacklevel=6)
+        readers = snapshot.readers(name, byte_strings=not binary) if isinstance(snapshot, Snapshot) else None
+        warnings.warn(unlike_sentence(str(error), readers), stacklevel=6)
     return frozenset(name for name, (_, binary) in found.items() if not binary)
 
 

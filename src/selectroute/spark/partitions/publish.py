@@ -30,7 +30,6 @@ from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
-from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import temporary_folder
 from selectroute.spark.partitions.keys import hash_keys, joined
 from selectroute.spark.partitions.snapshot import (
@@ -108,7 +107,7 @@ def publish_partitions(
                 "subscriptions": len(snapshot),
                 "tuples": [list(attributes) for attributes in addresses.tuples],
                 "reads": list(snapshot.reads),
-                "no_bytes": sorted(ReadTypes(snapshot).no_bytes),
+                "no_bytes": sorted(snapshot.no_bytes),
                 "extended": 0 if snapshot.extended is None else int(snapshot.extended.sum()),
                 "parts": parts,
                 "files": files,
