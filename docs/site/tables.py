@@ -68,6 +68,7 @@ _WARNED: Final = {
     ),
     analysis.COMPARES_PROPERTIES: ("color = red", "quote the string, if one is meant"),
     analysis.SUBTRACTS_PROPERTIES: ("order-id = 5", "give the property a name without a hyphen"),
+    analysis.FOREIGN_NAME: ("AMQPriority > 5", "write the name that JMS has"),
     analysis.DATE_ARITHMETIC: ("day = 2026-11-26", "quote the date"),
 }
 """Example of a selector for each kind of warning, and a remedy."""

@@ -26,6 +26,7 @@ from selectroute.selector.explain.sentences import printable
 from selectroute.selector.fields import DELIVERY_MODE_INT, DELIVERY_MODE_OF_MQ, PREFIX, identifier_of
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES
+from selectroute.selector.names import FOREIGN_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.selector.syntax import ast
@@ -53,6 +54,7 @@ NOT_INDEXABLE: Final = "not-indexable"
 COMPARES_PROPERTIES: Final = "compares-properties"
 SUBTRACTS_PROPERTIES: Final = "subtracts-properties"
 DATE_ARITHMETIC: Final = "date-arithmetic"
+FOREIGN_NAME: Final = "foreign-name"
 
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?|\d{4}/\d\d?/\d\d?|\d\d?-\d\d?-\d{4}|\d\d?/\d\d?/\d{4}")
 """Arithmetic written like a date: no spaces, and a year of four digits first or last."""
@@ -251,9 +253,14 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
 
 
 def _unquoted(expr: Expr, text: str) -> Iterator[SelectorWarning]:
-    """Yield strings and dates written without quotes, which are read as properties and arithmetic."""
+    """Yield strings and dates written without quotes, and names of headers in other brokers: they are read as
+    properties and arithmetic.
+    """
     for node in ast.postorder(expr):
         match node:
+            case ast.Identifier(name=name) if name in FOREIGN_NAMES:
+                sentence = f"{name} is a property here; the header is {FOREIGN_NAMES[name]}"
+                yield SelectorWarning(FOREIGN_NAME, sentence, node.span)
             case ast.Comparison("=" | "<>" as op, ast.Identifier(name=left), ast.Identifier(name=right)):
                 quoted = f"{printable(left, 40)} {op} '{printable(right, 40)}'"
                 sentence = f"this compares two properties; for a string write {quoted}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from selectroute.selector.suggestion import nearest
 
 
 class Command(TyperCommand):
@@ -25,13 +28,38 @@ class Command(TyperCommand):
         super().format_help(ctx, formatter)
 
 
+_SAME: Final = (
+    ("remove", "delete", "revoke", "rm", "purge", "drop"),
+    ("list", "ls", "all"),
+    ("get", "show", "describe", "info", "status", "stats"),
+    ("add", "create", "new", "register", "put"),
+    ("replace", "update", "edit", "set"),
+)
+"""Verbs that mean nearly the same; of each noun one is a command."""
+
+
 class Group(TyperGroup):
-    """Group of commands with help in two columns."""
+    """Group of commands with help in two columns, which knows what is meant by a misspelt command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; for an unknown one, name the command that was probably meant."""
+        known = self.list_commands(ctx)
+        name = args[0].lower()
+        if name not in known and (meant := _meant(name, known)) is not None:
+            ctx.fail(f"There is no command {args[0]!r}: did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help in two columns."""
         _prepare(self, ctx)
         super().format_help(ctx, formatter)
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """Return the only command that begins so, another word for the same, or one that is spelt nearly so."""
+    longer = [one for one in known if one.startswith(name)]
+    same = [one for verbs in _SAME if name in verbs for one in verbs if one in known]
+    return longer[0] if len(longer) == 1 else same[0] if same else nearest(name, known)
 
 
 def readable(app: typer.Typer) -> None:

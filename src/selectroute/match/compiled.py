@@ -12,10 +12,11 @@ import hashlib
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import Any, Final, TypeVar
 
 import numba
@@ -95,8 +96,8 @@ def inlined(function: _Function) -> _Function:
 KERNEL: Final = "the matching kernel"
 _UNLOCKED: Final = nullcontext()
 _loaded: set[str] = set()
-_LONG: Final = 5.0
-"""Seconds after which a process says that it waits for another."""
+_REMINDER: Final = 15.0
+"""Seconds after which a process says again what it waits for."""
 
 
 def compiling_alone(what: str = KERNEL) -> AbstractContextManager[None]:
@@ -118,20 +119,30 @@ def _first_call(what: str) -> Iterator[None]:
                 try:
                     locks.enter_context(FileLock(path, wait=False))
                 except BlockingIOError:
-                    # It may only load the code, which takes a second and deserves no warning.
-                    told = Timer(
-                        _LONG, _LOGGER.warning, ("waiting for another process, which compiles %s", what)
-                    )
-                    told.daemon = True
-                    told.start()
-                    try:
+                    with _reminding("waiting for another process, which compiles %s", what):
                         locks.enter_context(FileLock(path))
-                    finally:
-                        told.cancel()
             except OSError:  # a file system without locks
                 pass
-        yield
+        with _reminding("compiling or loading %s", what):
+            yield
     _loaded.add(what)
+
+
+@contextmanager
+def _reminding(sentence: str, what: str) -> Iterator[None]:
+    """Log what this process waits for, as long as it waits. Loading takes a second, and is no news."""
+    ended = Event()
+
+    def remind() -> None:
+        start = time.monotonic()
+        while not ended.wait(_REMINDER):
+            _LOGGER.warning(f"{sentence}, for %.0f s so far", what, time.monotonic() - start)
+
+    Thread(target=remind, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types

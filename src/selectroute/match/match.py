@@ -173,7 +173,7 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
 
 
 def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unlike: Missing) -> None:
-    """Report the columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
+    """Report columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
     if schema.equals(snapshot.__dict__.get(_CHECKED)):
         return
     check_choice(unlike, "unlike")

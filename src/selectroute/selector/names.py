@@ -21,6 +21,21 @@ MQRC_MIXED_CONTENT_NOT_ALLOWED: Final = 2498
 INVALID_NAMES: Final = "@invalid-names"
 """Derived field that is TRUE for a message that breaks a rule on property names."""
 
+FOREIGN_NAMES: Final = {
+    "AMQDurable": "JMSDeliveryMode",
+    "AMQExpiration": "JMSExpiration",
+    "AMQGroupID": "JMSXGroupID",
+    "AMQPriority": "JMSPriority",
+    "AMQTimestamp": "JMSTimestamp",
+    "AMQUserID": "JMSMessageID",
+    "sys.CorrelationId": "JMSCorrelationID",
+    "sys.Label": "JMSType",
+    "sys.MessageId": "JMSMessageID",
+    "sys.ReplyTo": "JMSReplyTo",
+    "sys.To": "JMSDestination",
+}
+"""Headers in the filters of Artemis (``AMQ…``) and Azure Service Bus (``sys.…``), with their names in JMS."""
+
 # Character.isJavaIdentifierStart: letters, letter numbers, currency symbols and connecting punctuation.
 _START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
 # Character.isJavaIdentifierPart: also digits, combining marks, and the characters ignorable in an

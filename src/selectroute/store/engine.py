@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import sqlite3
 import threading
@@ -360,8 +361,9 @@ def _checked_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError:
+        file = f": for a file write sqlite:///{url}" if re.fullmatch(r"[\w./~-]+", url) else ""
         raise InvalidUrlError(
-            "the URL is sqlite:///PATH, postgresql+psycopg://USER@HOST/DATABASE or http://HOST:PORT"
+            f"the URL is sqlite:///PATH, postgresql+psycopg://USER@HOST/DATABASE or http://HOST:PORT{file}"
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":

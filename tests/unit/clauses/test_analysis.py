@@ -409,10 +409,11 @@ def test_check_raises_nothing_but_invalid_selector(text, dialect):
         ("ts > 2020-01-01", "2020-01-01", "for a string write '2020-01-01'"),
         ("ts BETWEEN 01/02/2020 AND 5", "01/02/2020", "for a string write '01/02/2020'"),
         ("order-id = 5", "order-id", "for one property write order_id"),
+        ("AMQPriority > 5", "AMQPriority", "the header is JMSPriority"),
     ],
 )
 def test_what_was_written_without_quotes_is_warned_of(text, part, advice):
-    kinds_of_mistake = {"compares-properties", "subtracts-properties", "date-arithmetic"}
+    kinds_of_mistake = {"compares-properties", "subtracts-properties", "date-arithmetic", "foreign-name"}
     found = [one for one in check(text).warnings if one.kind in kinds_of_mistake]
     assert [text[slice(*one.span)] for one in found] == [part]
     assert advice in found[0].sentence

@@ -51,6 +51,23 @@ def test_a_wrong_option_is_told_the_right_one(run, command):
             assert code == 2 and name in err, (path, name, err)
 
 
+@pytest.mark.parametrize(("arguments", "remedy"), [
+    ("subscription delete s", "did you mean 'remove'?"),
+    ("sub list", "did you mean 'subscription'?"),
+    ("token rm t", "did you mean 'revoke'?"),
+    ("quue list", "did you mean 'queue'?"),
+    ("subscription add s --destination ORDERS --registry sqlite:///r.db", "write queue:ORDERS, kafka:ORDERS or none"),
+    ("subscription list --registry foo.db", "for a file write sqlite:///foo.db"),
+    ("index build subs.csv snapshots", "pandas.read_csv('subs.csv')"),
+])  # fmt: skip
+def test_a_slip_is_told_what_was_meant(run, monkeypatch, tmp_path, arguments, remedy):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("TERMINAL_WIDTH", "400")
+    code, out, err = run(*arguments.split())
+    assert code in (1, 2) and out == "" and remedy in " ".join(err.split())
+
+
 def test_the_version_is_told(run):
     code, out, _ = run("--version")
     assert code == 0 and re.fullmatch(r"selectroute \d+\.\d+.*\n", out)

@@ -122,6 +122,14 @@ def test_every_raise_site_names_a_kind_and_every_kind_has_one():
         ("a = 1 && b = 2", "write AND"),
         ("a = 1 || b = 2", "write OR"),
         ('color = "it\'s"', "write 'it''s'"),
+        ("EXISTS(a)", "write NAME IS NOT NULL"),
+        ("upper(a) = 'A'", "selectors have no functions: compare a property that has the value already"),
+        (
+            "XPATH '//a'",
+            "there is no XPATH: bind a field of the body to a property, and compare the property",
+        ),
+        ("sys.Label = 'a'", "write JMSType"),
+        ("a = 1 AND user.b = 2", "write b"),
         ("a % 2 = 0", "there is no remainder operator; write the wildcard % inside the string of LIKE"),
         ("JMSMessageId = 'x'", "did you mean JMSMessageID?"),
         ("JMStype = 'x'", "did you mean JMSType?"),
@@ -187,6 +195,9 @@ def test_an_error_is_data_too():
 
 # fmt: off
 FIXES = [
+    ("EXISTS(a) AND b = 1", "jms", "a IS NOT NULL AND b = 1"),
+    ("sys.Label = 'a'", "jms", "JMSType = 'a'"),
+    ("a = 1 AND user.b = 2", "jms", "a = 1 AND b = 2"),
     # operators of other languages
     ("a == 1", "jms", "a = 1"),
     ("a != 1", "jms", "a <> 1"),

@@ -79,6 +79,12 @@ def build(
     from selectroute.index.folder.format import publish
     from selectroute.index.jsonl import build_from_lines
 
+    if subscriptions.lower().endswith((".csv", ".tsv", ".xlsx")):
+        raise typer.BadParameter(
+            'subscriptions are JSON lines: {"id": "s1", "selector": "color = 1"}; to make them of a table: '
+            f"pandas.read_csv({subscriptions!r}).to_json('subs.jsonl', orient='records', lines=True)",
+            param_hint="SUBS.jsonl",
+        )
     limits = Limits(selector_length, selector_nesting, selector_items)
     started = time.perf_counter()
     with naming_lines(subscriptions), opened(subscriptions) as lines, progress("building") as advance:

@@ -178,6 +178,10 @@ def destination_of(given: str | None) -> Destination:
     if given is None:
         return Destination()
     kind, sign, name = given.partition(":")
+    if not sign and kind != "none":
+        shown = printable(given, 48)
+        what = f"write queue:{shown}, kafka:{shown} or none: the queue or topic for the deliveries"
+        raise typer.BadParameter(what, param_hint="--destination")
     return Destination.from_json({"kind": kind, "name": name if sign else None})
 
 

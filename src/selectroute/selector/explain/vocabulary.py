@@ -27,6 +27,26 @@ INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
 """Words that may follow an operand: corrections of a misspelt one."""
 
 
+_FUNCTION: Final = "selectors have no functions: compare a property that has the value already"
+
+
+def call(name: str, tokens: list[Token], at: int) -> tuple[str | None, tuple[Fix, ...]]:
+    """Return the hint and the fixes for a name before the token at an index, as in ``upper(a)``; None if they
+    are no call of a function.
+    """
+    kind = tokens[at][0]
+    if name.upper() == "XPATH" and kind in (STRING, "("):
+        return "there is no XPATH: bind a field of the body to a property, and compare the property", ()
+    if kind != "(":
+        return None, ()
+    if name.upper() != "EXISTS":
+        return _FUNCTION, ()
+    fixes: tuple[Fix, ...] = ()
+    if [one[0] for one in tokens[at + 1 : at + 3]] == [NAME, ")"]:
+        fixes = (Fix(Span(tokens[at - 1][2], tokens[at + 2][3]), f"{tokens[at + 1][1]} IS NOT NULL"),)
+    return "write NAME IS NOT NULL", fixes
+
+
 def check_words(tokens: list[Token], dialect: Dialect) -> None:
     """Raise a Fault for a symbol or reserved word that the dialect lacks; a number's own sign is allowed."""
     before = None

@@ -331,12 +331,12 @@ class _Parser:
             expected: tuple[str, ...] = ("AND", "an operator")
         else:
             expected = self._after_operand(("an operator", "AND", "OR"))
-        raise Fault(
-            "unexpected-token",
-            Span(token[2], token[3]),
-            expected,
-            fixes=vocabulary.misspelt(token, vocabulary.INFIX),
+        kind, name, _, _ = self.tokens[self.at - 2]
+        hint, fixes = (
+            vocabulary.call(cast(str, name), self.tokens, self.at - 1) if kind is NAME else (None, ())
         )
+        fixes += vocabulary.misspelt(token, vocabulary.INFIX)
+        raise Fault("unexpected-token", Span(token[2], token[3]), expected, hint=hint, fixes=fixes)
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)

@@ -13,6 +13,7 @@ from typing import Final
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, Fix
 from selectroute.selector.names import (
+    FOREIGN_NAMES,
     identifier_length,
     is_identifier_part,
     is_identifier_start,
@@ -155,6 +156,10 @@ def _none_of(whitespace: str, characters: Iterable[str]) -> str:
     return f"[^{re.escape(whitespace + ''.join(characters))}]"
 
 
+_AZURE: Final = re.compile(r"(?<!\w)(?:user\.(\w+)|sys\.\w+)")
+"""Name of a property, or of a header, in a filter of Azure Service Bus."""
+
+
 def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
     """Return the error for a character that begins no token."""
     character = text[start]
@@ -178,6 +183,11 @@ def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
         return Fault("invalid-name", Span(start, end), hint="each dot must be between two parts of a name")
     span, hint = Span(start, start + 1), _ADVICE.get(character)
     if character == "." and not dialect.dotted_names:
+        for found in _AZURE.finditer(text, max(start - 4, 0), start + 64):
+            right = found[1] or FOREIGN_NAMES.get(found[0])
+            if found.start() < start < found.end() and right is not None:
+                fix = Fix(Span(*found.span()), right)
+                return Fault("unexpected-character", span, hint=f"write {right}", fixes=(fix,))
         hint = (
             "a name has no dots in this dialect; in ibm-mq it may have them "
             "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)"
