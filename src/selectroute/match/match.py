@@ -174,7 +174,7 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
 
 def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unlike: Missing) -> None:
     """Report columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
-    if schema.equals(snapshot.__dict__.get(_CHECKED)):
+    if schema == snapshot.__dict__.get(_CHECKED):
         return
     check_choice(unlike, "unlike")
     for name in snapshot.reads:
