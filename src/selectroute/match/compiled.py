@@ -123,20 +123,23 @@ def _first_call(what: str) -> Iterator[None]:
                         locks.enter_context(FileLock(path))
             except OSError:  # a file system without locks
                 pass
-        with _reminding("compiling or loading %s", what):
+        with _reminding("compiling %s", what, after=compilations()):
             yield
     _loaded.add(what)
 
 
 @contextmanager
-def _reminding(sentence: str, what: str) -> Iterator[None]:
-    """Log what this process waits for, as long as it waits. Loading takes a second, and is no news."""
+def _reminding(sentence: str, what: str, after: int = -1) -> Iterator[None]:
+    """Log what this process waits for, as long as it waits, if it has compiled more functions than ``after``:
+    others are loaded, which is no news.
+    """
     ended = Event()
 
     def remind() -> None:
         start = time.monotonic()
         while not ended.wait(_REMINDER):
-            _LOGGER.warning(f"{sentence}, for %.0f s so far", what, time.monotonic() - start)
+            if compilations() > after:
+                _LOGGER.warning(f"{sentence}, for %.0f s so far", what, time.monotonic() - start)
 
     Thread(target=remind, daemon=True).start()
     try:
