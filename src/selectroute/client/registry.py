@@ -230,6 +230,16 @@ class RemoteRegistry:
             if cursor is None or page.complete >= newest:
                 return
 
+    def history(
+        self, id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[Change], str | None]:
+        """Return the newest changes of a subscription, see `Registry.history`."""
+        params = {"limit": str(min(limit, MOST_CHANGES))} | ({} if cursor is None else {"cursor": cursor})
+        answer = self._ask("GET", f"{path_of(id)}/changes", params=params, id=id)
+        return self._read(
+            answer, lambda data: ([*map(Change.from_json, data["changes"])], data["next_cursor"])
+        )
+
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """Yield all subscriptions as lines of JSON, as they come; see `Registry.export`."""
         params = {} if revision is None else {"revision": str(revision)}

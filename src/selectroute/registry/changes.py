@@ -33,6 +33,9 @@ class Change:
     """Revision of the pause that a resume ends; None unless `op` is resume."""
 
     time: datetime
+    actor: str
+    """Who made the change: a token with its id and name, or the user of a process with direct access."""
+
     digest: str
     """SHA-256 over this change and the digest of the previous one, hexadecimal; empty in a service's response
     to a caller that may not see all changes.
@@ -46,6 +49,7 @@ class Change:
             "id": self.id,
             "subscription": None if self.subscription is None else self.subscription.to_json(),
             "time": time_text(self.time),
+            "actor": self.actor,
             "digest": self.digest,
         }
         if self.resume_from is not None:
@@ -65,6 +69,7 @@ class Change:
                 resume_from=data.get("from"),
                 paused_at=data.get("paused_at"),
                 time=time_of(data["time"]),
+                actor=str(data["actor"]),
                 digest=str(data.get("digest", "")),
             )
         except (KeyError, TypeError, ValueError) as error:

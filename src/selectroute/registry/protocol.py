@@ -172,6 +172,11 @@ class SubscriptionRegistry(Protocol):
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
         """Yield all changes after a revision; see `Registry.follow_changes`."""
 
+    def history(
+        self, id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[Change], str | None]:
+        """Return the newest changes of a subscription; see `Registry.history`."""
+
     # ---- messages
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:

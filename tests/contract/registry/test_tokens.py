@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from selectroute.registry.authorization.permission import Permission, local_user
 from selectroute.registry.authorization.role import Role
+from selectroute.registry.changes import Operation
 from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 
 
@@ -47,6 +50,32 @@ def test_a_revoked_token_is_none(registry):
     assert registry.authenticate(still) == other
     with pytest.raises(NotFoundError):
         registry.revoke_token(token.id)
+
+
+def test_each_change_says_who_made_it(registry, monkeypatch):
+    monkeypatch.setattr("selectroute.registry.authorization.permission.getpass.getuser", lambda: "alice")
+    local_user.cache_clear()
+    token, _ = registry.add_token("writer", name="the garage")
+    by = Permission.of(token)
+    registry.register(SubscriptionSpec("a = 1"), id="a")
+    registry.change("a", {"selector": "a = 2"}, by=by)
+    registry.import_(['{"id": "b"}', '{"id": "c"}'], by=by)
+    registry.import_(['{"id": "a"}', '{"id": "b", "status": "paused"}'], mode="replace")
+    registry.apply([Operation("remove", "c")], by=by)
+    token_, user = f"token {token.id} (the garage)", "user alice"
+    expected = [
+        ("a", user),
+        ("a", token_),
+        ("b", token_),
+        ("c", token_),
+        ("a", user),
+        ("b", user),
+        ("b", user),
+    ]
+    assert [(one.id, one.actor) for one in registry.changes()] == [*expected, ("c", token_)]
+    assert [one.actor for one in registry.history("a")[0]] == [user, token_, user]
+    local_user.cache_clear()
+    registry.verify()
 
 
 def test_roles_and_topics_are_checked(registry):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import threading
 import time
@@ -34,6 +35,19 @@ def sub(request, run, database, monkeypatch):
     with Registry.open(database) as opened, served(opened) as url:
         monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
         yield call
+
+
+def test_the_history_says_when_and_who(sub, request):
+    sub("add", "a = 1", "--id", "s")
+    sub("pause", "s")
+    sub("remove", "s")
+    code, out, err = sub("history", "s")
+    who = "anybody" if "service" in request.node.name else f"user {getpass.getuser()}"
+    assert (code, err) == (0, "")
+    assert [line.split()[3] for line in out.splitlines()] == ["remove", "pause", "add"]
+    assert all(who in line for line in out.splitlines()) and out.endswith("a = 1\n")
+    assert [one["actor"] for one in json.loads(sub("history", "s", "-o", "json")[1])] == [who] * 3
+    assert sub("history", "nobody")[0] == 3
 
 
 def test_a_subscription_lives_from_add_to_remove(sub):

@@ -64,12 +64,13 @@ def test_many_rows_of_the_view_are_what_each_alone_is(added, revision, first):
 def test_many_adds_are_chained_as_one_after_the_other(added, revision, first, time):
     digest, alone = START, []
     for seq, (id, body) in enumerate(added, first):
-        alone.append(chained_row(digest, revision, seq, LogRow("add", id, body), time))
+        alone.append(chained_row(digest, revision, seq, LogRow("add", id, body), time, "user a"))
         digest = alone[-1].digest
-    values, last = chained_adds(START, revision, first, added, time)
+    values, last = chained_adds(START, revision, first, added, time, "user a")
     rows = [values[start : start + 4] for start in range(0, len(values), 4)]
     whole = [
-        LoggedRow(revision, seq, "add", id, body, None, None, time, digest) for seq, id, body, digest in rows
+        LoggedRow(revision, seq, "add", id, body, None, None, time, "user a", digest)
+        for seq, id, body, digest in rows
     ]
     assert whole == alone and last == digest
 

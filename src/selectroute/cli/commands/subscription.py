@@ -283,6 +283,38 @@ def get(
         _changed(connection, one, 0.0 if wait is None else wait, output, must=wait is not None)
 
 
+@app.command()
+def history(
+    id: IdArgument = None,
+    by_name: ByNameOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The most changes to print.")] = 50,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """List the changes of a subscription, the newest first: when, who, and what it was then.
+
+    selectroute subscription history heavy
+
+    A change is by a token, with its id and name; by anybody, of a service without tokens; or by a user of
+    this machine, with direct access to the database. Exit code 3 if there never was such a subscription.
+    """
+    with connected(registry) as connection:
+        of = chosen(connection, id, by_name)
+        changes, _ = connection.history(of, limit=limit)
+        if not changes:
+            connection.get(of)  # raises the error
+    if output is not Output.table:
+        with records(output, several=True) as add:
+            for change in changes:
+                add(json.dumps(change.to_json()))
+        return
+    for change in changes:
+        after = change.subscription
+        shown = "" if after is None else f"  {printable(after.selector, 2_000) or 'every message'}"
+        when = f"{change.time:%Y-%m-%d %H:%M:%S}"
+        print(f"{change.revision:>8}  {when}  {change.op:<7}  {printable(change.actor)}{shown}")
+
+
 @app.command("list")
 def list_(
     topic: Annotated[

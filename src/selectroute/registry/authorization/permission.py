@@ -7,9 +7,11 @@ specification cannot differ, and a revoked token has no effect.
 
 from __future__ import annotations
 
+import getpass
+import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
@@ -33,12 +35,14 @@ class Permission:
         queues: patterns of the queues that may be named and used; None for all.
         kafka: patterns of the Kafka topics that may be named; None for all.
         token: the id of the token, which must not be revoked; None for a permission without a token.
+        actor: who changes something, for the log; None for the user of this process.
     """
 
     topics: tuple[TopicFilter, ...] | None = None
     queues: tuple[str, ...] | None = None
     kafka: tuple[str, ...] | None = None
     token: str | None = None
+    actor: str | None = None
 
     @classmethod
     def of(cls, token: Token) -> Permission:
@@ -46,9 +50,10 @@ class Permission:
         patterns; without patterns, none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
+        actor = f"token {token.id}" if token.name == token.id else f"token {token.id} ({token.name})"
         if topics is None and not token.queues and not token.kafka:
-            return cls(token=token.id)
-        return cls(topics, token.queues, token.kafka, token.id)
+            return cls(token=token.id, actor=actor)
+        return cls(topics, token.queues, token.kafka, token.id, actor)
 
     @property
     def is_limited(self) -> bool:
@@ -105,6 +110,15 @@ class Permission:
 
 EVERYTHING: Final = Permission()
 """Permission of a process with direct access to the database."""
+
+
+@cache
+def local_user() -> str:
+    """Return the user of this process, as the log names who made a change."""
+    try:
+        return f"user {getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"user {os.getuid()}"
 
 
 @lru_cache(maxsize=4_096)

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from sqlalchemy import Connection
 
-from selectroute.registry.authorization.permission import EVERYTHING, Permission
+from selectroute.registry.authorization.permission import EVERYTHING, Permission, local_user
 from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -58,6 +58,7 @@ class Revision:
         self.number: int = before.revision + 1
         self.now = transaction.now
         self._time = time_text(self.now)
+        self._actor = by.actor or local_user()
         self._digest: bytes = before.digest
         self._changes: int = before.changes
         self._subscriptions: int = before.subscriptions
@@ -179,7 +180,9 @@ class Revision:
         """Take many adds into this revision, id and body of each; return the values of their rows, which
         `write_adds` writes to the log. Otherwise as `log_rows`.
         """
-        values, self._digest = chained_adds(self._digest, self.number, self.seq, added, self._time)
+        values, self._digest = chained_adds(
+            self._digest, self.number, self.seq, added, self._time, self._actor
+        )
         self.seq += len(added)
         self._changes += len(added)
         self._subscriptions += len(added)
@@ -187,7 +190,7 @@ class Revision:
 
     def write_adds(self, values: Sequence[Any]) -> None:
         """Write the rows of `chain_adds` to the log."""
-        self._transaction.log_adds(self.number, self._time, values)
+        self._transaction.log_adds(self.number, self._time, self._actor, values)
 
     # ---- rows
 
@@ -232,7 +235,7 @@ class Revision:
         self._transaction.log(row, one, self._next_row(row))
 
     def _next_row(self, row: LogRow) -> LoggedRow:
-        logged = chained_row(self._digest, self.number, self.seq, row, self._time)
+        logged = chained_row(self._digest, self.number, self.seq, row, self._time, self._actor)
         self._digest = logged.digest
         self.seq += 1
         self._changes += 1

@@ -171,9 +171,9 @@ def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]
 def change_of(row: Row[Any]) -> Change:
     """Return the change of a checked row of the log."""
     columns: tuple[Any, ...] = tuple(row)
-    revision, _, op, id, body, resume_from, paused_at, time, digest = columns
+    revision, _, op, id, body, resume_from, paused_at, time, actor, digest = columns
     after = None if op == "remove" else from_body(body, revision)
-    return Change(revision, op, id, after, resume_from, paused_at, time_of(time), digest.hex())
+    return Change(revision, op, id, after, resume_from, paused_at, time_of(time), actor, digest.hex())
 
 
 def batched(ids: Iterable[str]) -> Iterator[list[str]]:

@@ -33,7 +33,7 @@ from sqlalchemy import (
     text,
 )
 
-FORMAT: Final = "2"
+FORMAT: Final = "3"
 """Version of these tables, in the setting ``format``."""
 
 metadata: Final = MetaData()
@@ -81,6 +81,7 @@ change: Final = _table(
     Column("resume_from", _KEY),
     Column("paused_at", BigInteger),
     Column("time", _KEY, nullable=False),
+    Column("actor", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Index("change_of", "id", "revision", "seq"),
     Index(

@@ -80,6 +80,7 @@ class LoggedRow(NamedTuple):
     resume_from: From | None
     paused_at: int | None
     time: str
+    actor: str
     digest: bytes
 
 
@@ -238,9 +239,9 @@ class Transaction:
         """Write rows of the log at once; the caller changes the view."""
         insert_rows(self.connection, change, logged)
 
-    def log_adds(self, revision: int, time: str, values: Sequence[Any]) -> None:
+    def log_adds(self, revision: int, time: str, actor: str, values: Sequence[Any]) -> None:
         """Write the rows of `chained_adds`; the caller changes the view."""
-        same: dict[str, str | int | None] = {"revision": revision, "op": "add", "time": time}
+        same: dict[str, str | int | None] = {"revision": revision, "op": "add", "time": time, "actor": actor}
         same |= {"resume_from": None, "paused_at": None}
         insert_values(self.connection, change, values, same)
 
@@ -295,21 +296,21 @@ class Transaction:
 _ABSENT: Final = object()
 
 
-def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str) -> LoggedRow:
+def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str, actor: str) -> LoggedRow:
     """Return the columns of a change in the log, with the digest that follows `digest`."""
-    values = revision, seq, *row, time
+    values = revision, seq, *row, time, actor
     return LoggedRow(*values, chained(digest, *values))
 
 
 def chained_adds(
-    digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str
+    digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str, actor: str
 ) -> tuple[list[Any], bytes]:
     """Return the rows of many adds, id and body of each, from the change `first` of a revision on, and the
     digest of the last one. The rows are one list: ``seq``, ``id``, ``body`` and ``digest`` of each. They are
     those of `chained_row`, made in a third of the time.
     """
     before, op, after = (
-        canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time))
+        canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time, actor))
     )
     values: list[Any] = []
     for seq, (id, body) in enumerate(added, first):

@@ -61,7 +61,7 @@ class Caller:
             raise ProblemError("forbidden", "queues need a token for all topics, or one made with --queue")
 
 
-ANYBODY: Final = Caller("anybody", Role.admin)
+ANYBODY: Final = Caller("anybody", Role.admin, Permission(actor="anybody"))
 
 
 class Callers:

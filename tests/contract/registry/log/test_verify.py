@@ -201,5 +201,5 @@ def test_an_opened_registry_without_verify_is_not_read(whole, tmp_path):
 def test_a_registry_of_another_format_is_not_opened(url):
     with Registry.open(url) as registry, registry._store.writing() as connection:
         write_setting(connection, "format", "1")
-    with pytest.raises(DamagedError, match="the registry has format 1, this version reads format 2"):
+    with pytest.raises(DamagedError, match="the registry has format 1, this version reads format 3"):
         Registry.open(url, verify=False)
