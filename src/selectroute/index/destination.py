@@ -19,8 +19,10 @@ NOWHERE: Final = "none"
 GROUPING_REFUSED: Final = "after a topic may follow ?grouping=delivery or ?grouping=message"
 """Error for a new destination of the kind `KAFKA` that has anything else after the topic."""
 
-QUEUE_NAME: Final = "[A-Za-z0-9./_%]{1,48}"
-"""IBM MQ's rule for the names of queues."""
+QUEUE_NAME: Final = "(?!(?:.*/)?[.]{1,2}(?:/|$))[A-Za-z0-9./_%]{1,48}"
+"""IBM MQ's rule for the names of queues, but for those that lose a part in a URL."""
+
+QUEUE_NAME_RULE: Final = "a queue's name is 1 to 48 of A-Z a-z 0-9 . / _ %, and no part of it is . or .."
 
 TOPIC_NAME: Final = "(?![.]{1,2}$)[A-Za-z0-9._-]{1,249}"
 """Kafka's rule for the names of topics."""

@@ -17,6 +17,7 @@ from selectroute.index.destination import (
     KAFKA_NAME,
     QUEUE,
     QUEUE_NAME,
+    QUEUE_NAME_RULE,
 )
 from selectroute.index.subscription import ID, check
 from selectroute.registry.errors import InvalidSpecError, TooCostlyError
@@ -198,7 +199,7 @@ def _check_destination(spec: SubscriptionSpec) -> None:
             raise InvalidSpecError("/destination/name", "the destination none must not have a name")
     elif kind == QUEUE:
         if name is None or not _QUEUE_NAME.fullmatch(name):
-            raise InvalidSpecError("/destination/name", "a queue's name is 1 to 48 of A-Z a-z 0-9 . / _ %")
+            raise InvalidSpecError("/destination/name", QUEUE_NAME_RULE)
     elif kind == KAFKA:
         if name is None or not _KAFKA_NAME.fullmatch(name):
             if name is not None and _KAFKA_NAME.fullmatch(name.partition("?")[0]):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from selectroute.index.destination import QUEUE_NAME
+from selectroute.index.destination import QUEUE_NAME, QUEUE_NAME_RULE
 from selectroute.queues.errors import (
     MQRC_OBJECT_ALREADY_EXISTS,
     MQRC_OBJECT_NAME_ERROR,
@@ -80,7 +80,7 @@ class QueueDatabase:
     def add(self, name: str, settings: QueueSettings) -> None:
         """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
         if type(name) is not str or not _NAME.fullmatch(name):
-            raise failed(MQRC_OBJECT_NAME_ERROR, "a name must be 1 to 48 of A-Z a-z 0-9 . / _ %")
+            raise failed(MQRC_OBJECT_NAME_ERROR, QUEUE_NAME_RULE)
         row = asdict(settings)
         with self.store.writing() as connection:
             if connection.execute(select(queue.c.id).where(queue.c.name == name)).first() is not None:

@@ -42,7 +42,7 @@ def test_a_database_is_made_when_asked_for_only(tmp_path):
 def test_a_name_is_given_once_and_is_one_of_ibm_mq(url):
     SqlQueue.create(url, "A.b/c_1%").close()
     assert reason_of(SqlQueue.create, url, "A.b/c_1%") == 2100
-    for name in ("", "x" * 49, "a b", "a'b", "ä", None, 7):
+    for name in ("", "x" * 49, "a b", "a'b", "ä", None, 7, ".", "..", "a/..", "../a", "a/./b"):
         assert reason_of(SqlQueue.create, url, name) == 2152
     SqlQueue.create(url, "A").close()
     assert SqlQueue.names(url) == ["A", "A.b/c_1%"]
