@@ -141,8 +141,8 @@ IDS = st.sampled_from(
         (id_of(" x "), " x "),
         (id_of("é"), "é"),
         (id_of("ID:x"), "ID:x"),
-        (NO_ID, "longer than twenty-four bytes"),
-        (NO_ID, "ab" * 24),
+        (b"longer than twenty-four ", "longer than twenty-four bytes"),
+        (b"ab" * 12, "ab" * 24),
     ]
 )
 
