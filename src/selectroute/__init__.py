@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from selectroute.match.match import Matches
     from selectroute.queues.errors import MQError
     from selectroute.queues.lookup.match_options import MatchOptions
-    from selectroute.queues.memory.queue import MemoryQueue
+    from selectroute.queues.memory import MemoryQueue
     from selectroute.queues.message.message import Descriptor
     from selectroute.queues.sql.queue import SqlQueue
     from selectroute.registry.changes import Operation
@@ -77,7 +77,7 @@ _LATER = {
     "MQError": "selectroute.queues.errors",
     "MatchOptions": "selectroute.queues.lookup.match_options",
     "Matches": "selectroute.match.match",
-    "MemoryQueue": "selectroute.queues.memory.queue",
+    "MemoryQueue": "selectroute.queues.memory",
     "Message": "selectroute.selector",
     "MessageError": "selectroute.selector",
     "MissingColumnError": "selectroute.match.columns.missing",

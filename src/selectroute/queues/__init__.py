@@ -5,7 +5,7 @@
     waiting.py   Waiter, Waiters               waiting calls, found by an arriving message
     message/     fields, validation, records   settings.py, errors.py: settings, MQRC reason codes
     lookup/      match options, Request, selectors, groups
-    memory/      MemoryQueue over MemoryStore  every id in a hash table, other fields indexed on demand
+    memory.py    MemoryQueue over MemoryStore  every id in a dictionary, other fields indexed on demand
     sql/         SqlQueue over SqlStore        a call is a transaction; SqlQueues: all of a database
     rest/        IBM MQ's messaging REST API v3 as data, for the service and its client
 

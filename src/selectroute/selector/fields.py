@@ -54,19 +54,21 @@ def id_from_text(value: Value | None) -> bytes | None:
     return bytes.fromhex(found[1]) if found else None
 
 
-def id_from_any_text(value: Value | None) -> bytes | None:
-    """Return 24 bytes: those of ``ID:`` and 48 digits, or the text's own in UTF-8, padded with zeros.
+def octets_of_text(text: str) -> bytes:
+    """Return 24 bytes: those of ``ID:`` and 48 digits, or the text's own in UTF-8, padded with zeros or cut.
 
-    None for a text of more than 24 bytes.
+    IBM MQ cuts JMSXGroupID so, wherever a character ends.
     """
-    if not isinstance(value, str):
-        return None
-    encoded = value.encode("utf-8", "surrogatepass")
-    return id_from_text(value) or (encoded.ljust(ID_BYTES, b"\0") if len(encoded) <= ID_BYTES else None)
+    return id_from_text(text) or text.encode("utf-8", "surrogatepass")[:ID_BYTES].ljust(ID_BYTES, b"\0")
+
+
+def id_from_any_text(value: Value | None) -> bytes | None:
+    """Return the 24 bytes of a text, see `octets_of_text`; None of anything else."""
+    return octets_of_text(value) if isinstance(value, str) else None
 
 
 def correlation_id_from_text(value: Value | None) -> bytes | None:
-    """Return the bytes of `id_from_any_text`, but None for 24 zero bytes: no correlation id (MQCI_NONE)."""
+    """Return the 24 bytes of a text, but None for 24 zero bytes: no correlation id (MQCI_NONE)."""
     octets = id_from_any_text(value)
     return None if octets == NO_ID else octets
 

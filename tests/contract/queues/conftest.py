@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.queue import Queue
 from tests.support.components import POSTGRES
 

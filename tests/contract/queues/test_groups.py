@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from selectroute import MatchOptions as M
 from tests.support.queue_calls import id_of, reason_of
 
@@ -141,3 +143,20 @@ def test_waiting_in_logical_order_is_for_the_next_of_the_group(queue):
     assert queue.get(logical_order=True, wait=30).body == b"Y2"
     assert queue.get(logical_order=True, wait=30).body == b"Y3"
     thread.join()
+
+
+@pytest.mark.parametrize("text", ["3fa85f64-5717-4562-b3fc-2c963f66afa6", "x" + 20 * "é"])
+def test_a_text_longer_than_an_id_is_cut_to_24_bytes(queue, text):
+    """As JMSXGroupID is in IBM MQ; of the second text a character is cut in two."""
+    octets = text.encode()[:24]
+    for number in (1, 2, 3):
+        ids = {"JMSXGroupID": text, "JMSCorrelationID": text, "JMSXGroupSeq": number}
+        made = queue.put(b"%d" % number, properties=ids, last_in_group=number == 3)
+        assert (made.group_id, made.correl_id) == (octets, octets)
+    queue.put(b"another", properties={"JMSXGroupID": text[1:]})
+    assert queue.browse(M.GROUP_ID, group_id=octets).body == b"1"
+    assert queue.browse(M.CORREL_ID, correl_id=octets).body == b"1"
+    for name in ("JMSXGroupID", "JMSCorrelationID"):
+        assert queue.browse(selector=f"{name} = '{text}'").properties[name] == text
+        assert reason_of(queue.browse, selector=f"{name} = '{text}y'") == 2033, "a selector reads it whole"
+    assert [queue.get(logical_order=True).body for _ in range(4)] == [b"1", b"2", b"3", b"another"]

@@ -18,11 +18,8 @@ from hypothesis.stateful import (
 )
 
 import selectroute as sr
-from selectroute.queues.memory import blocks as block
-from selectroute.queues.memory import catalogue
-from selectroute.queues.memory import id_table as ids_of_queue
-from selectroute.queues.memory import postings as listed
-from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues import memory
+from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.message.selector_view import FIELDS
 from tests.support.components import NIGHTLY, POSTGRES
 from tests.support.linear_queue import NONE, Entry, LinearQueue, Place
@@ -56,28 +53,9 @@ SELECTORS = (
 
 
 @pytest.fixture(autouse=True)
-def small_parts(request) -> Iterator[None]:
-    """Few messages are many: blocks are packed, tables of ids are divided, and lists become containers.
-
-    Half of the masks have tables of ids that begin with wide slots.
-    """
-    masks = getattr(request.node, "callspec", None)
-    wide = masks is not None and masks.params.get("mask", 0).bit_count() % 2
-    begin = ids_of_queue.Ids._begin
-
-    def begin_wide(self):
-        begin(self)
-        self._copy(0, ids_of_queue._Wide)
-
-    with (
-        mock.patch.object(block, "_EACH", 100_000),
-        mock.patch.multiple(
-            ids_of_queue, _FIRST=16, _SLOTS=128, _FARTHEST=4, _FARTHEST_WIDE=0, _SELDOM=0, LONGEST=4
-        ),
-        mock.patch.object(ids_of_queue.Ids, "_begin", begin_wide if wide else begin),
-        mock.patch.object(listed, "LONGEST", 4),
-        mock.patch.multiple(listed, _MANY=9, _FEW=6),
-    ):
+def small_parts() -> Iterator[None]:
+    """Few messages are many: runs of four keys, and lists of four keys at most."""
+    with mock.patch.multiple(memory, _RUN=2, _WITHIN=3, _FEW=4):
         yield
 
 
@@ -392,9 +370,9 @@ def properties_of(message):
 @settings(max_examples=50, deadline=None)
 def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue(chosen, some, priorities):
     """By walking, and by the indexes that are made at once where a lookup may look at nothing in vain."""
-    for patience in (catalogue.MAX_SCANNED_BEFORE_INDEX, 0):
+    for patience in (memory.MAX_SCANNED_BEFORE_INDEX, 0):
         queue = MemoryQueue()
-        with mock.patch.object(catalogue, "MAX_SCANNED_BEFORE_INDEX", patience):
+        with mock.patch.object(memory, "MAX_SCANNED_BEFORE_INDEX", patience):
             for message in some:
                 queue.put(properties=properties_of(message), priority=priorities.randrange(10))
             cursor, every = queue.cursor(), []

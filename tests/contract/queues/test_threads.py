@@ -8,7 +8,7 @@ import time
 
 import selectroute as sr
 from selectroute import MatchOptions as M
-from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.memory import MemoryQueue
 from tests.support.queue_calls import EVERY_KIND, id_of
 
 
@@ -128,6 +128,6 @@ def test_a_unit_that_is_forgotten_while_the_queue_is_busy_is_backed_out_right_af
     with queue._store._lock:  # as when its memory is freed in the middle of a put
         del unit
         gc.collect()
-        assert queue._store._catalogue.count == 0
+        assert len(queue._store._messages) == 0
     queue.put(b"b", priority=0)
     assert [queue.get().body for _ in range(2)] == [b"a", b"b"]

@@ -12,7 +12,7 @@ import selectroute as sr
 from selectroute import MatchOptions as M
 from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.lookup.request import request_of
-from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.waiting import Waiter
 from tests.support.queue_calls import id_of, reason_of
 

@@ -15,7 +15,7 @@ from selectroute.queues.rest.headers import (
     put_fields,
     put_headers,
 )
-from selectroute.queues.rest.ids import RestError, lookup_of_text
+from selectroute.queues.rest.ids import RestError, id_of_any_text
 from selectroute.queues.rest.properties import header_of, properties_of
 from tests.support.queue_calls import id_of
 from tests.support.strategies import TIME_EDGES
@@ -143,8 +143,8 @@ IDS = st.sampled_from(
         (id_of(" x "), " x "),
         (id_of("é"), "é"),
         (id_of("ID:x"), "ID:x"),
-        (NO_ID, "longer than twenty-four bytes"),
-        (NO_ID, "ab" * 24),
+        (b"longer than twenty-four ", "longer than twenty-four bytes"),
+        (b"ab" * 12, "ab" * 24),
     ]
 )
 
@@ -254,10 +254,12 @@ def test_one_thing_is_said_once():
         put_fields({"ibm-mq-md-correlationId": "a"}, ["JMSCorrelationID;a;string"])
 
 
-def test_a_text_without_24_bytes_is_looked_up_by_a_selector():
-    assert lookup_of_text("order-7", "correlationId", 2207) == id_of("order-7")
-    with pytest.raises(RestError, match="selector"):
-        lookup_of_text("x" * 25, "correlationId", 2207)
+def test_a_text_is_looked_up_by_its_24_bytes():
+    assert id_of_any_text("order-7", "correlationId", 2207) == id_of("order-7")
+    assert id_of_any_text("x" * 25, "correlationId", 2207) == b"x" * 24
+    assert id_of_any_text("0A" * 24, "correlationId", 2207) == b"\n" * 24
+    with pytest.raises(RestError, match="hexadecimal"):
+        id_of_any_text("ID:order-7", "correlationId", 2207)
 
 
 def test_a_header_is_utf_8():

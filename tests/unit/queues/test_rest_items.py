@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
-from selectroute.queues.rest.ids import RestError
 from selectroute.queues.rest.list_items import item_of, message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
@@ -105,12 +104,3 @@ def test_a_selector_is_read_in_the_dialect_of_the_queue_and_within_limits():
         LookupParams(selector="a.b = 1").fields(QueueSettings())
     with pytest.raises(InvalidSelectorError):
         LookupParams(selector="a = 1").fields(QueueSettings(), Limits(length=4))
-
-
-def test_a_text_that_has_no_24_bytes_is_found_by_a_selector():
-    found = LookupParams(correlation_id="it's longer than 24 bytes").fields(QueueSettings())
-    assert "correl_id" not in found
-    message = sr.Message(headers={"JMSCorrelationID": "it's longer than 24 bytes"})
-    assert found["selector"].matches(message)
-    with pytest.raises(RestError):
-        LookupParams(correlation_id="it's longer than 24 bytes", selector="a = 1").fields(QueueSettings())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.message.selector_view import value_reader
 from selectroute.selector import DIALECTS
 from selectroute.selector.fields import DERIVED

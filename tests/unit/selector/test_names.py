@@ -3,7 +3,7 @@
 import pytest
 
 from selectroute.selector import Int, Long, Message, Selector, Short
-from selectroute.selector.fields import DERIVED, SYNONYMS, id_from_any_text, id_to_text, may_be_set
+from selectroute.selector.fields import DERIVED, SYNONYMS, id_to_text, may_be_set, octets_of_text
 from selectroute.selector.names import (
     INVALID_NAMES,
     PropertyNameError,
@@ -139,10 +139,11 @@ def test_time_stamps_beyond_the_calendar_have_no_date():
     assert message.value("@Root.MQMD.PutTime") == "00000000"
 
 
-def test_ids_are_padded_with_zeros_or_decoded():
-    assert id_from_any_text("x" * 25) is None and id_from_any_text("é" * 12) == "é".encode() * 12
-    assert id_from_any_text("ID:" + "aB" * 24) == b"\xab" * 24
-    assert id_from_any_text("id:" + "ab" * 24) is None
+def test_ids_are_padded_with_zeros_cut_or_decoded():
+    assert octets_of_text("x" * 25) == b"x" * 24 and octets_of_text("é" * 12) == "é".encode() * 12
+    assert octets_of_text("xy") == b"xy" + bytes(22) and octets_of_text("x" + "é" * 12)[-1:] == b"\xc3"
+    assert octets_of_text("ID:" + "aB" * 24) == b"\xab" * 24
+    assert octets_of_text("id:" + "ab" * 24) == b"id:" + b"ab" * 10 + b"a"
     assert id_to_text(b"\xab" * 24) == "ID:" + "AB" * 24 and id_to_text(b"x") is None
 
 

@@ -58,7 +58,7 @@ CorrelationIdOption = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="ID: and up to 48 hexadecimal digits, zero-padded; or any text.",
+        help="ID: and up to 48 hexadecimal digits, zero-padded; or any text, cut to 24 bytes.",
         show_default=False,
     ),
 ]

@@ -112,7 +112,7 @@ def values_of_rows(one: Lane) -> list[Value | Unsupported | None]:
 
 
 def _ids(texts: Lane, any_text: bool) -> Lane:
-    """Return strings as 24 bytes, see ``id_from_text`` and ``id_from_any_text``."""
+    """Return strings as 24 bytes, see ``id_from_text`` and ``octets_of_text``."""
     entries = len(texts.tags)
     octets = np.zeros((entries, ID_BYTES), np.uint8)
     strings = texts.tags == t.STRING
@@ -125,11 +125,11 @@ def _ids(texts: Lane, any_text: bool) -> Lane:
     known = np.zeros(entries, np.bool_)
     known[hexadecimal[right]] = True
     if any_text:
-        short = np.flatnonzero(strings & (texts.sizes <= ID_BYTES))
+        others = np.flatnonzero(strings & ~known)
         places = np.arange(ID_BYTES)
-        within = places < texts.sizes[short, None]
-        octets[short] = np.where(within, data[texts.bits[short, None] + places], 0)
-        known[short] = True
+        within = places < texts.sizes[others, None]
+        octets[others] = np.where(within, data[texts.bits[others, None] + places], 0)
+        known = strings
     tags = np.where(known, t.BYTES, t.NULL).astype(np.int8)
     flat = octets.reshape(-1)
     flat.flags.writeable = False

@@ -158,10 +158,9 @@ def _checked(given: Mapping[str, object]) -> dict[str, Value]:
 
 def _own_id(found: dict[str, Value], name: str, given: bytes, reason: int) -> bytes:
     """Return the 24 bytes of an id, which may also be given as text among the properties."""
-    text = found.get(name)
-    if text is None:
+    octets = id_from_any_text(found.get(name))
+    if octets is None:
         return given
-    octets = id_from_any_text(text) or NO_ID
     if given is not NO_ID and given != octets:
         raise failed(reason, f"{name} is the text of another id")
     return NO_ID if octets == NO_ID else octets

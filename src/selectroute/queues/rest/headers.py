@@ -24,9 +24,16 @@ from selectroute.queues.errors import (
 from selectroute.queues.message.field_checks import MAX_NUMBER
 from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.selector_view import CORRELATION, GROUP
-from selectroute.queues.rest.ids import RestError, id_of_text, is_id, message_id_of, token_of_text
+from selectroute.queues.rest.ids import (
+    RestError,
+    id_of_any_text,
+    id_of_text,
+    is_id,
+    message_id_of,
+    token_of_text,
+)
 from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
-from selectroute.selector.fields import id_from_any_text, id_to_text
+from selectroute.selector.fields import id_to_text
 from selectroute.selector.values.values import Value
 
 MESSAGE_ID: Final = "ibm-mq-md-messageId"
@@ -174,9 +181,7 @@ def descriptor_of(headers: Mapping[str, str]) -> Descriptor:
 
 
 def _octets(text: str | None, place: str, reason: int) -> bytes:
-    if text is None:
-        return NO_ID
-    return id_of_text(text, place, reason) if is_id(text) else id_from_any_text(text) or NO_ID
+    return NO_ID if text is None else id_of_any_text(text, place, reason)
 
 
 def _number(text: str, place: str, reason: int | None) -> int:

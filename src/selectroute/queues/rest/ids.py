@@ -8,7 +8,7 @@ from typing import Final
 from selectroute.queues.errors import MQRC_MSG_ID_ERROR, MQRC_MSG_TOKEN_ERROR
 from selectroute.queues.message.message import TOKEN_BYTES
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import ID_BYTES, id_from_any_text
+from selectroute.selector.fields import ID_BYTES, octets_of_text
 
 _HEX: Final = re.compile("(?:[0-9A-Fa-f]{2}){1,24}")
 
@@ -53,14 +53,9 @@ def token_of_text(text: str, place: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def lookup_of_text(text: str, place: str, reason: int) -> bytes:
-    """Return the 24 bytes by which a correlation or group id is looked up. Raises RestError.
+def id_of_any_text(text: str, place: str, reason: int) -> bytes:
+    """Return the 24 bytes of a correlation or group id: of its digits, or of an application's text.
 
-    An application's text of more than 24 bytes has no such id; its messages are found by a selector.
+    Raises RestError at `place` for ``ID:`` without digits.
     """
-    if is_id(text):
-        return id_of_text(text, place, reason)
-    octets = id_from_any_text(text)
-    if octets is None:
-        raise RestError(place, "a text of more than 24 bytes cannot be looked up: use a selector", reason)
-    return octets
+    return id_of_text(text, place, reason) if is_id(text) else octets_of_text(text)

@@ -13,9 +13,8 @@ from selectroute.queues.lookup.match_options import (
     MSG_TOKEN,
     OFFSET,
 )
-from selectroute.queues.rest.ids import is_id, lookup_of_text, message_id_of, token_of_text
+from selectroute.queues.rest.ids import id_of_any_text, message_id_of, token_of_text
 from selectroute.queues.settings import QueueSettings
-from selectroute.selector.fields import ID_BYTES
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 
@@ -43,15 +42,9 @@ class LookupParams(NamedTuple):
         if self.message_id is not None:
             found["msg_id"] = message_id_of(self.message_id, "messageId")
         if self.correlation_id is not None:
-            text = self.correlation_id
-            if selector is None and not is_id(text) and len(text.encode(errors="replace")) > ID_BYTES:
-                # Longer than an id: only selectors see the text itself.
-                quoted = text.replace("'", "''")
-                selector = Selector(f"JMSCorrelationID = '{quoted}'", "jms", limits=limits)
-            else:
-                found["correl_id"] = lookup_of_text(text, "correlationId", MQRC_CORREL_ID_ERROR)
+            found["correl_id"] = id_of_any_text(self.correlation_id, "correlationId", MQRC_CORREL_ID_ERROR)
         if self.group_id is not None:
-            found["group_id"] = lookup_of_text(self.group_id, "groupId", MQRC_GROUP_ID_ERROR)
+            found["group_id"] = id_of_any_text(self.group_id, "groupId", MQRC_GROUP_ID_ERROR)
         if self.msg_seq_number is not None:
             match |= MSG_SEQ_NUMBER
             found["msg_seq_number"] = self.msg_seq_number

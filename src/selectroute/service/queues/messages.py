@@ -128,7 +128,8 @@ def _media_type(body: bytes) -> str:
 
 _ID_HELP: Final = "ID: followed by 48 hexadecimal digits."
 _TEXT_HELP: Final = (
-    "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text."
+    "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text, of "
+    "which the first 24 bytes of UTF-8 are the id."
 )
 _AFTER_HELP: Final = "The token of the last message of the page before; it may have left the queue since."
 _MOST: Final = 2_000
