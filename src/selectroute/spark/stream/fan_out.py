@@ -46,7 +46,6 @@ from selectroute.spark.senders.kafka import (
     KafkaTopics,
     check_cluster,
     check_topics,
-    ignored_settings,
     topics_of,
 )
 from selectroute.spark.senders.patience import StoppingError
@@ -189,8 +188,6 @@ class FanOut:
                 self._on_warning(
                     f"{path}, of Spark's checkpoint, was empty: it was removed, and Spark continues"
                 )
-            for text in ignored_settings(self.job):
-                self._on_warning(text)
             self._folder.bind_system(self._source.connect())
             if isinstance(self.job.input, KafkaInput):
                 binding, schemas = self.job.input.binding, self.job.input.schemas is not None
