@@ -8,13 +8,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from pyspark.serializers import CloudPickleSerializer
+
 from selectroute.kafka import SchemaRegistry, SchemaSettingsError
+from selectroute.spark.destinations.kafka_writer import KafkaTarget
 from selectroute.spark.sources.files.stream import SourceError
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster, schema_registry
 
 CLUSTER = KafkaCluster("host:9092")
 
 
+PASSWORD = {"sasl.password": "hunter2"}
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
 
 
@@ -43,6 +47,17 @@ def test_a_file_of_settings_is_read_and_an_error_names_its_line(tmp_path):
         with pytest.raises(SourceError, match=re.escape(f"{file}:2: {problem}")) as raised:
             kafka_cluster("host:9092", str(file))
         assert "secret" not in str(raised.value)
+
+
+def test_what_tasks_get_has_the_place_of_secrets_and_no_secret():
+    cluster = KafkaCluster("h:1", {f"kafka.{name}": value for name, value in {**LOGIN, **PASSWORD}.items()})
+    schemas = SchemaRegistry("http://host:8081", {"basic.auth.user.info": "me:hunter2", "timeout": "5"})
+    given = KafkaInput(cluster, ("t",), schemas=schemas), KafkaTarget(cluster, {}, "job", 1, "producer")
+    pickled = CloudPickleSerializer().dumps(given)
+    assert b"hunter2" not in pickled
+    copied, target = CloudPickleSerializer().loads(pickled)
+    assert (copied, target) == given and copied.schemas.options == schemas.options
+    assert copied.cluster.settings.client["sasl_plain_password"] == "hunter2"
 
 
 @pytest.mark.parametrize(
