@@ -64,6 +64,7 @@ from selectroute.storage.owned import owned
 from selectroute.storage.patient import OutageWarning, patient, retried
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
+_LOST_WORKER = "Python worker exited unexpectedly"
 
 
 class StreamError(SelectRouteError):
@@ -84,8 +85,15 @@ def sentence(error: BaseException) -> SelectRouteError:
         )
     if isinstance(error, OSError):
         return StreamError(f"the query ended: {error.strerror or error}: {error.filename or 'no file named'}")
+    if _LOST_WORKER in text:
+        return StreamError(
+            "the query ended: a Python worker of Spark crashed or was killed, maybe for lack of memory; start "
+            "the job again: it continues where it ended"
+        )
     # An error of a worker arrives as the text of its traceback: the last such line is the error itself.
     raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    # An error of the JVM has its cause within a line.
+    raised = raised or re.findall(r"([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)[:1]
     if not raised:
         return StreamError(
             f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
