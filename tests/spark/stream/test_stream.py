@@ -195,8 +195,7 @@ def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world,
     ],
 )
 def test_an_error_of_the_jvm_has_its_reason(cause, reason):
-    text = "An error occurred while calling o118.collectToPython.\n: org.apache.spark.SparkException: Job aborted: "
-    error = Py4JError(
-        f"{text}Lost task 0.0: org.apache.spark.SparkException: {cause}\n\tat org.apache.spark.A\n"
-    )
+    kind = "org.apache.spark.SparkException"
+    text = f"An error occurred while calling o118.run.\n: {kind}: Job aborted: Lost task 0.0: {kind}: "
+    error = Py4JError(f"{text}{cause}\n\tat org.apache.spark.A\n")
     assert re.match(f"the query ended: {reason}", str(sentence(error)))

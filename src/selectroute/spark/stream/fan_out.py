@@ -87,8 +87,8 @@ def sentence(error: BaseException) -> SelectRouteError:
         return StreamError(f"the query ended: {error.strerror or error}: {error.filename or 'no file named'}")
     if _LOST_WORKER in text:
         return StreamError(
-            "the query ended: a Python worker of Spark crashed or was killed, maybe for lack of memory; start "
-            "the job again: it continues where it ended"
+            "the query ended: a Python worker of Spark crashed or was killed, maybe for lack of memory; "
+            "start the job again: it continues where it ended"
         )
     # An error of a worker arrives as the text of its traceback: the last such line is the error itself.
     raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
