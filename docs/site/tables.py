@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from textwrap import dedent
+from textwrap import dedent, fill
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from selectroute.clauses.analysis import check
 from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
+from selectroute.kafka.client.settings import SETTINGS as KAFKA_SETTINGS
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
 from selectroute.selector.dialect import DIALECTS
@@ -103,6 +104,11 @@ def settings() -> str:
         for name, field in Settings.model_fields.items()
     )
     return table(("setting", "default", ""), rows)
+
+
+def kafka_settings() -> str:
+    """Return the names of the settings of Kafka's clients."""
+    return fill(", ".join(f"`{name}`" for name in KAFKA_SETTINGS) + ".", 118, break_on_hyphens=False)
 
 
 def formats() -> str:

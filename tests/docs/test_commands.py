@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import urllib.request
 from contextlib import contextmanager, nullcontext
 
@@ -272,6 +273,9 @@ def test_a_cluster_runs_a_job(shell):
             start_new_session=True,
         )
         try:
+            while not (shell.folder / "cluster.conf").exists():
+                assert started.poll() is None, (shell.folder / "servers").read_text()
+                time.sleep(0.1)
             shell.bash(submit.replace("host:7077", f"127.0.0.1:{port}"))
         finally:
             os.killpg(started.pid, signal.SIGTERM)

@@ -82,11 +82,15 @@ def rename(source: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def make_folder(path: Path) -> None:
-    """Make a directory and its parents; each new one survives a crash."""
+PRIVATE = 0o700
+"""Permissions of a directory for its user only."""
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a directory with these permissions, and its parents; each new one survives a crash."""
     missing = [path, *path.parents]
     missing = missing[: next(i for i, folder in enumerate(missing) if folder.is_dir())]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode, parents=True, exist_ok=True)
     for folder in missing:
         sync_folder(folder.parent)
 

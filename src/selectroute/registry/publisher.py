@@ -213,7 +213,7 @@ class RegistryPublisher:
         try:
             if not self.folder.is_local:
                 return Lease(self.folder / _LEASE)
-            self.folder.make_folder()
+            self.folder.make_private_folder()
             return FileLock(self.folder.path / _LOCK, wait=False)
         except (BlockingIOError, LeaseHeldError):
             raise OtherPublisherError(f"another process publishes to {self.folder}: stop it first") from None

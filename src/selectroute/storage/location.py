@@ -224,6 +224,13 @@ class Location:
         """Make the folder, where storage has folders of its own."""
         self.storage.make_folder(self.key)
 
+    def make_private_folder(self) -> None:
+        """Make the folder, on a mounted file system for this user only; one that exists keeps its mode."""
+        if self.is_local:
+            disk.make_folder(self.path, disk.PRIVATE)
+        else:
+            self.make_folder()
+
     def delete(self) -> None:
         """Delete the file, if there is one."""
         self.storage.delete(self.key)

@@ -11,7 +11,7 @@ from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.runtime.java import find_java
 from tests.support.components import missing
-from tests.support.servers.cluster import ROOT, environment, running, submit_command
+from tests.support.servers.cluster import PROPERTIES, ROOT, environment, running, submit_command
 
 pytestmark = [pytest.mark.application, pytest.mark.slow]
 CONF = ROOT / "streaming" / "conf"
@@ -56,7 +56,7 @@ def test_spark_submit_on_one_machine(messages):
 @pytest.mark.nightly
 def test_spark_submit_on_a_standalone_cluster_and_an_upgrade_between_batches(messages, tmp_path):
     with running(tmp_path) as url:
-        arguments = ("--properties-file", CONF / "standalone.conf", "--master", url)
+        arguments = ("--properties-file", tmp_path / PROPERTIES, "--master", url)
         local = ("--conf", "spark.driver.host=127.0.0.1")
         done = submit(messages, *arguments, *local)
         check_routed(done, messages, 6)

@@ -7,9 +7,15 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+
+@pytest.mark.spark
+def test_whoever_talks_to_a_session_needs_its_secret_which_no_setting_has(spark):
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
+    assert not [name for name in settings if "secret" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_was_found_of_the_files_of_a_frame_is_not_kept_for_others(spark):
     package = spark.sparkContext._jvm.org.apache.spark.sql.execution.datasources
@@ -18,6 +24,7 @@ def test_what_was_found_of_the_files_of_a_frame_is_not_kept_for_others(spark):
     assert kept_by.getClass().getSimpleName() == "NoopCache$"
 
 
+@pytest.mark.slow
 @pytest.mark.application
 def test_a_session_that_starts_and_works_prints_nothing_of_its_own(tmp_path):
     program = tmp_path / "program.py"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
@@ -13,7 +15,7 @@ import selectroute as sr
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sources.files.stream import batch_files
-from selectroute.spark.stream.fan_out import StreamError
+from selectroute.spark.stream.fan_out import StreamError, sentence
 
 pytestmark = pytest.mark.spark
 
@@ -177,3 +179,23 @@ def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world,
     fan = start_fanout(spark, world.job())
     with pytest.raises(StreamError, match="Python worker failed to connect back"):
         fan.wait()
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (
+            "Python worker exited unexpectedly (crashed). Consider",
+            "a Python worker of Spark crashed or was killed",
+        ),
+        (
+            "Block rdd_1_2 not found",
+            "org.apache.spark.SparkException: Job aborted: Lost task 0.0: .* not found",
+        ),
+    ],
+)
+def test_an_error_of_the_jvm_has_its_reason(cause, reason):
+    kind = "org.apache.spark.SparkException"
+    text = f"An error occurred while calling o118.run.\n: {kind}: Job aborted: Lost task 0.0: {kind}: "
+    error = Py4JError(f"{text}{cause}\n\tat org.apache.spark.A\n")
+    assert re.match(f"the query ended: {reason}", str(sentence(error)))

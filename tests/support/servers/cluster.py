@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pyspark
 from selectroute.spark.runtime.java import find_java
 
 ROOT = Path(__file__).parents[3]
+PROPERTIES = "cluster.conf"
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -42,16 +44,19 @@ def submit_command(*arguments: object) -> list[str]:
 @contextmanager
 def running(folder: Path, hosts: Sequence[str] = ("127.0.0.1",), cores: int = 2) -> Iterator[str]:
     """Start a master and a worker on each of these addresses, which keep their files in a folder; yield the
-    master's URL.
+    master's URL. The file `PROPERTIES` of the folder is for `submit_command`: it has the cluster's secret.
     """
     with ExitStack() as started:
+        secret = f"spark.authenticate.secret {secrets.token_hex()}\n"
+        (folder / PROPERTIES).write_text((ROOT / "streaming/conf/standalone.conf").read_text() + secret)
+        properties = ("--properties-file", str(folder / PROPERTIES))
         log = folder / "master.log"
-        own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *properties)
         started.enter_context(_daemon(log, f"{_DEPLOY}.master.Master", *own))
         url = _waited(log, r"Starting Spark master at (spark://\S+)")[1]
         for number, host in enumerate(hosts):
             log = folder / f"worker-{number}.log"
-            own = ("--host", host, "--webui-port", "0", "--cores", str(cores), "--memory", "4g")
+            own = ("--host", host, "--webui-port", "0", "--cores", str(cores), "--memory", "4g", *properties)
             work = ("--work-dir", str(folder / "work"))
             started.enter_context(_daemon(log, f"{_DEPLOY}.worker.Worker", *own, *work, url))
             _waited(log, "Successfully registered with master")

@@ -125,6 +125,7 @@ def published(snapshot: SnapshotState, folder: Where, source: Source | None = No
     if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
         raise SnapshotError(f"{revision!r} is not a revision: give an integer from 0 to {MAX_REVISION}")
     try:
+        where.make_private_folder()  # selectors are in it, as in a registry's database
         for part in ("segments", "ids"):
             (where / part).make_folder()
         with locked(where):

@@ -1,4 +1,5 @@
-"""Connections of kafka-python, with a reading and writing of megabytes that copies them once.
+"""Connections of kafka-python, with a reading and writing of megabytes that copies them once, and logins that
+are stricter.
 
 kafka-python joins what it receives from pieces of 4 KiB, and copies a response five more times until its
 bytes are in a field. Here the rest of a long response is received where it stays, and a long field is a view
@@ -12,12 +13,44 @@ from typing import Any, Final
 
 import kafka.errors as codes
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.protocol.frame import KafkaBytes
+
+from selectroute.kafka.client.oauth import is_loopback
+from selectroute.kafka.client.settings import PLAINTEXT_CREDENTIALS
 
 _PIECE: Final = 1 << 16
 _LONG: Final = 1 << 16
 """Bytes that are received at a time of short responses; and from which on a field is a view (no text is as
 long)."""
+
+_FEWEST_ITERATIONS: Final = 4096
+"""Iterations of SCRAM below which Java's client refuses, too: a false broker could ask for a proof that is
+cheap to guess the password by."""
+
+_SAFE_IN_PLAINTEXT: Final = ("GSSAPI",)
+
+
+class _ScramClient(ScramClient):  # type: ignore[misc]  # it has no types
+    def create_salted_password(self, salt: bytes, iterations: int) -> None:
+        if iterations < _FEWEST_ITERATIONS:
+            raise codes.SaslAuthenticationFailedError(
+                f"the broker asks for {iterations} iterations of SCRAM, fewer than {_FEWEST_ITERATIONS:,}"
+            )
+        super().create_salted_password(salt, iterations)
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]  # it has no types
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._scram_client = _ScramClient(
+            config["sasl_plain_username"], config["sasl_plain_password"], config["sasl_mechanism"]
+        )
+
+
+for _name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+    register_sasl_mechanism(_name, _Scram, overwrite=True)
 
 
 class Response(KafkaBytes):  # type: ignore[misc]  # it has no types
@@ -48,7 +81,17 @@ class Response(KafkaBytes):  # type: ignore[misc]  # it has no types
 class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
     """Connections that receive responses as `Response`, and do not lose what comes with the end of a stream,
     such as the reason of a refused login.
+
+    Passwords and tokens go unencrypted to this machine only, unless ``allow_plaintext_credentials`` is set.
     """
+
+    def __init__(self, net: Any, *, allow_plaintext_credentials: bool = False, **settings: Any) -> None:
+        super().__init__(net, **settings)
+        self._allows_plaintext = (
+            allow_plaintext_credentials
+            or self.config["security_protocol"] != "SASL_PLAINTEXT"
+            or self.config["sasl_mechanism"] in _SAFE_IN_PLAINTEXT
+        )
 
     def is_connected(self, node: int | str) -> bool:
         """Return whether there is a connection to a node."""
@@ -56,6 +99,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
         return connection is not None and connection.connected
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        if not self._allows_plaintext and not is_loopback(node.host):
+            raise codes.SaslAuthenticationFailedError(
+                f"SASL_PLAINTEXT would send the login to {node.host} unencrypted: use SASL_SSL, or, in a "
+                f"network that is trusted, set {PLAINTEXT_CREDENTIALS}=true"
+            )
         transport = await super()._build_transport(node, timeout_at=timeout_at)
 
         def receive() -> tuple[bytes, Exception | None]:
@@ -67,6 +115,16 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
 
         transport._sock_recv, transport.write = receive, write
         return transport
+
+
+def is_metadata(response: Any) -> bool:
+    """Return whether a response has what metadata always have: kafka-python decodes any null as None."""
+    return (
+        response.brokers is not None
+        and all(broker.host is not None for broker in response.brokers)
+        and response.topics is not None
+        and all(topic.name is not None and topic.partitions is not None for topic in response.topics)
+    )
 
 
 def _received(connected: Any, parser: Any) -> tuple[bytes, Exception | None]:

@@ -1,57 +1,63 @@
-"""Settings of a client, translated from the names of Kafka's own Java clients.
+"""Settings of a client by the names of Kafka's own clients, as keywords of kafka-python.
 
-A file of settings that works with Kafka's tools works here: `client_settings` takes its names and values.
-Each name is one of
-
-- translated: connections, TLS, SASL, sizes and times (`_CONNECTION`, `_FIELDS`, ``ssl.…``, ``sasl.…``);
-- ignored, because this client has nothing that it could set (`_IGNORED`, listed in `ClientSettings.ignored`);
-- refused, because the job sets it itself, or because it names a Java class (`_REFUSED`, `_JAVA_CLASSES`);
-- unknown, and refused with the nearest known name.
-
-Passwords, keys and tokens are in no repr, no error text and no log line: see `hide_secrets_from_logs`.
+`SETTINGS` has every name; another one is an error. Certificates and keys are files in PEM. Passwords, keys
+and tokens are in no repr, no error text and no log line: see `hide_secrets_from_logs`.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
-from selectroute.kafka.client.jaas import SETTING as JAAS
-from selectroute.kafka.client.jaas import login
-from selectroute.kafka.client.oauth import URL, ClientCredentials, checked_url, token_provider
-from selectroute.kafka.client.tls import SETTINGS as TLS_SETTINGS
-from selectroute.kafka.client.tls import Tls
-from selectroute.kafka.client.values import LARGEST, SettingError, boolean, choice, listed, whole
+from selectroute.kafka.client.oauth import ClientCredentials, checked_url, provider_of
+from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import nearest, shown
-
-__all__ = ["ClientSettings", "SettingError", "client_settings", "hide_secrets_from_logs"]
 
 SECONDS: Final = 20.0
 """Longest wait for an answer, and longest time of retries, by default."""
 
 _MEGABYTE: Final = 1 << 20
 _LARGEST_ANSWER: Final = 256 << 20
-"""Longest answer of a broker, by default: more than any record that topics take in practice, and less than
-the length that the first bytes of another protocol (TLS, HTTP) make."""
-_LARGEST_FETCH: Final = "fetch.max.bytes"
-"""Setting that raises this limit, and has no other effect."""
-_OVERHEAD: Final = 1 << 20
-"""Bytes of an answer beside its records."""
+"""Longest answer of a broker: more than any record that topics take in practice, and less than the length
+that the first bytes of another protocol (TLS, HTTP) make."""
+
+_LARGEST: Final = (1 << 31) - 1
+"""Largest value of Kafka's integers, most of which are a Java int."""
+
+PLAINTEXT_CREDENTIALS: Final = "selectroute.allow.plaintext.credentials"
+"""Setting that lets passwords and tokens cross the network unencrypted."""
+
+
+class SettingError(SelectRouteError):
+    """Invalid setting of a Kafka client. The text names the setting, and shows no value.
+
+    Attributes:
+        setting: its name.
+        problem: rest of the sentence.
+    """
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(setting, problem)
+        self.setting = setting
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Settings of a client. They can be pickled, and then have the secrets; their repr has none.
+    """Settings of a client; their repr has no secret.
 
     Attributes:
         client: keyword arguments of kafka-python's ``KafkaConnectionManager`` that are plain data;
             `connection_options` has all of them.
-        tls: certificates and checks of TLS; None without TLS.
         oauth: credentials of OAUTHBEARER; None with another mechanism.
         isolation: ``read_uncommitted`` or ``read_committed``.
         batch_bytes: largest record batch before compression; not more than `request_bytes`.
@@ -61,11 +67,9 @@ class ClientSettings:
         delivery_seconds: longest time of retries until records are acknowledged.
         api_seconds: longest time of retries of all other requests.
         transaction_seconds: time after which the broker aborts a transaction that is not ended.
-        ignored: names of the given settings that have no effect.
     """
 
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tls: Tls | None = None
     oauth: ClientCredentials | None = None
     isolation: str = "read_uncommitted"
     batch_bytes: int = _MEGABYTE // 2
@@ -75,11 +79,6 @@ class ClientSettings:
     delivery_seconds: float = SECONDS
     api_seconds: float = SECONDS
     transaction_seconds: float = 60.0
-    ignored: tuple[str, ...] = ()
-
-    def ssl_context(self) -> ssl.SSLContext | None:
-        """Return a new context of TLS; None without TLS."""
-        return None if self.tls is None else self.tls.context()
 
     def connection_options(self) -> dict[str, Any]:
         """Return the keyword arguments of ``KafkaConnectionManager``, for this process, without the servers.
@@ -88,14 +87,11 @@ class ClientSettings:
         """
         hide_secrets_from_logs()
         options = dict(self.client)
-        if self.tls is not None:
-            options["ssl_context"] = self.tls.context()
+        if options["security_protocol"].endswith("SSL"):
+            options["ssl_context"] = _context(options)
         if self.oauth is not None:
-            options["sasl_oauth_token_provider"] = token_provider(self.oauth)
+            options["sasl_oauth_token_provider"] = provider_of(self.oauth)
         return options
-
-
-_DEFAULT: Final = ClientSettings()
 
 
 def hide_secrets_from_logs() -> None:
@@ -109,405 +105,240 @@ def hide_secrets_from_logs() -> None:
             logger.setLevel(logging.INFO)
 
 
+# ---- the table
+
+
+def _whole(least: int = 0) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not re.fullmatch("-?[0-9]{1,10}", text) or not least <= int(text) <= _LARGEST:
+            raise ValueError(f"must be a whole number from {least} to {_LARGEST}")
+        return int(text)
+
+    return number
+
+
+def _seconds(text: str) -> float:
+    return _whole(1)(text) / 1000
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def chosen(text: str) -> str:
+        for value in allowed:
+            if value.casefold() == text.casefold():
+                return value
+        *first, last = allowed
+        raise ValueError(f"must be {', '.join(first)} or {last}")
+
+    return chosen
+
+
+def _file(text: str) -> str:
+    try:
+        Path(text).open("rb").close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file name"
+        raise ValueError(f"names a file that can't be read: {reason}") from None
+    return text
+
+
+_PEM: Final = (
+    "JKS and PKCS12 are not read: name files in PEM by ssl.truststore.location (trusted certificates) and "
+    "ssl.keystore.location (certificate and key of the client), with ssl.key.password"
+)
+
+
+def _pem(text: str) -> str:
+    if text.upper() != "PEM":
+        raise ValueError(f"must be PEM: {_PEM}")
+    return text
+
+
+def _checks_hostname(text: str) -> bool:
+    if text.casefold() not in ("", "https"):
+        raise ValueError("must be https, or empty to accept a certificate for another host")
+    return bool(text)
+
+
+def _extensions(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(pair.strip().partition("=")[::2] for pair in text.split(","))
+    # RFC 7628, section 3.1; another character could end the message.
+    if not all(
+        re.fullmatch("(?!auth$)[A-Za-z]+", name) and re.fullmatch("[ -~]+", value) for name, value in pairs
+    ):
+        raise ValueError("must be NAME=VALUE,…, with letters as names")
+    return pairs
+
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
+"""Package by which kafka-python does a mechanism."""
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", *_PACKAGES)
+_CREDENTIALS: Final = "sasl.oauthbearer.client.credentials.client"
+
+SETTINGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "batch.size": ("batch_bytes", _whole()),
+    "client.dns.lookup": (
+        "client_dns_lookup",
+        _choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    ),
+    "client.id": ("client_id", str),
+    "compression.type": ("compression", _choice("none", "gzip", "snappy", "lz4", "zstd")),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _whole(1)),
+    "default.api.timeout.ms": ("api_seconds", _seconds),
+    "delivery.timeout.ms": ("delivery_seconds", _seconds),
+    "https.ca.location": ("oauth_ca", _file),
+    "isolation.level": ("isolation", _choice("read_uncommitted", "read_committed")),
+    "max.request.size": ("request_bytes", _whole(1)),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _whole()),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _whole()),
+    "request.timeout.ms": ("request_seconds", _seconds),
+    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", str),
+    "sasl.mechanism": ("sasl_mechanism", _choice(*_MECHANISMS)),
+    f"{_CREDENTIALS}.id": ("oauth_client", str),
+    f"{_CREDENTIALS}.secret": ("oauth_secret", str),
+    "sasl.oauthbearer.extensions": ("oauth_extensions", _extensions),
+    "sasl.oauthbearer.scope": ("oauth_scope", str),
+    "sasl.oauthbearer.token.endpoint.url": ("oauth_url", checked_url),
+    "sasl.password": ("sasl_plain_password", str),
+    "sasl.username": ("sasl_plain_username", str),
+    "security.protocol": ("security_protocol", _choice(*_PROTOCOLS)),
+    PLAINTEXT_CREDENTIALS: (
+        "allow_plaintext_credentials",
+        lambda text: _choice("true", "false")(text) == "true",
+    ),
+    "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", _whole(1)),
+    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", _whole(1)),
+    "ssl.ca.location": ("ssl_cafile", _file),
+    "ssl.certificate.location": ("ssl_certfile", _file),
+    "ssl.endpoint.identification.algorithm": ("ssl_check_hostname", _checks_hostname),
+    "ssl.key.location": ("ssl_keyfile", _file),
+    "ssl.key.password": ("ssl_password", str),
+    "ssl.keystore.location": ("ssl_certfile", _file),
+    "ssl.keystore.type": ("ssl_keystore_type", _pem),
+    "ssl.truststore.location": ("ssl_cafile", _file),
+    "ssl.truststore.type": ("ssl_truststore_type", _pem),
+    "transaction.timeout.ms": ("transaction_seconds", _seconds),
+}
+"""Keyword of kafka-python, or field of `ClientSettings` or (``oauth_…``) of `ClientCredentials`, and the
+conversion of the text, which raises ValueError with the problem."""
+
+SECRETS: Final = frozenset(("sasl.password", "ssl.key.password", f"{_CREDENTIALS}.secret"))
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "sasl.jaas.config": (
+        "configures a Java class: write sasl.username and sasl.password instead (for OAUTHBEARER "
+        f"{_CREDENTIALS}.id and {_CREDENTIALS}.secret)"
+    ),
+    **dict.fromkeys(("ssl.truststore.password", "ssl.keystore.password"), f"has no use: {_PEM}"),
+}
+
+
+# ---- from text
+
+
 def client_settings(options: Mapping[str, str]) -> ClientSettings:
     """Translate the settings of Kafka's own clients.
 
     Args:
-        options: settings by name, without the prefix ``kafka.`` and without the servers.
+        options: settings by name, without the servers.
 
     Raises:
-        SettingError: a setting is unknown, not allowed, or not valid. The text names it, and shows no value.
+        SettingError: a setting is unknown or not valid. The text names it, and shows no value.
     """
-    for name in options:
-        _check_name(name)
-    _check_classes(options)
-    for name, allowed in _REQUIRED.items():
-        if options.get(name, allowed[0]).strip().lower() not in allowed:
-            raise SettingError(name, f"must be {allowed[0]!r}, or committed deliveries could be lost")
-    ignored = {name for name in options if name in _IGNORED or name.startswith(_IGNORED_PREFIXES)}
-    client: dict[str, Any] = {"client_id": options.get("client.id", "").strip() or "selectroute"}
-    for name, (argument, least, most) in _CONNECTION.items():
-        if name in options:
-            client[argument] = whole(name, options[name], least, most)
-    if client.get("connections_max_idle_ms", 1) < 1:  # -1: never
-        client["connections_max_idle_ms"] = LARGEST
-    if "client.dns.lookup" in options:
-        client["client_dns_lookup"] = choice("client.dns.lookup", options["client.dns.lookup"], _LOOKUPS)
-    client["socket_options"] = _socket_options(options)
-    fields = {
-        attribute: convert(name, options[name])
-        for name, (attribute, convert) in _FIELDS.items()
-        if name in options
-    }
-    _relate(fields)
-    client["receive_message_max_bytes"] = _LARGEST_ANSWER
-    if _LARGEST_FETCH in options:
-        most = whole(_LARGEST_FETCH, options[_LARGEST_FETCH], 1) + _OVERHEAD
-        client["receive_message_max_bytes"] = min(max(most, _LARGEST_ANSWER), LARGEST)
-        if most <= _LARGEST_ANSWER:
-            ignored.add(_LARGEST_FETCH)
-    protocol = choice("security.protocol", options.get("security.protocol", _PROTOCOLS[0]), _PROTOCOLS)
-    client["security_protocol"] = protocol
-    tls = oauth = None
-    if protocol.endswith("SSL"):
-        tls = Tls.of(options)
-    else:
-        ignored |= {name for name in options if name in TLS_SETTINGS}
-    if protocol.startswith("SASL"):
-        arguments, oauth = _sasl(options)
-        client |= arguments
-        if oauth is None:
-            ignored |= {name for name in options if name in _OAUTH_SETTINGS}
-    else:
-        ignored |= {name for name in options if name.startswith("sasl.")}
-    return ClientSettings(client, tls, oauth, **fields, ignored=tuple(sorted(ignored)))
-
-
-def _check_name(name: str) -> None:
-    if name in _JAVA_CLASSES:
-        return  # its value decides
-    if name in _REFUSED:
-        raise SettingError(name, f"is not allowed: {_REFUSED[name]}")
-    if name.startswith(_REFUSED_PREFIXES):
-        raise SettingError(name, f"is not allowed: {_REFUSED['config.providers']}")
-    if name not in _KNOWN and not name.startswith(_IGNORED_PREFIXES):
-        near = nearest(name, _KNOWN)
-        hint = f": did you mean `{near}`?" if near else ""
-        if not hint and not _LIKE_A_NAME.fullmatch(name):
-            raise SettingError("a name", "in the settings is not one of Kafka's clients, nor like one")
-        raise SettingError(shown(name), f"is not a setting of Kafka's clients{hint}")
-
-
-def _check_classes(options: Mapping[str, str]) -> None:
-    """Refuse Java classes, but for those of Kafka's own whose work this client does itself."""
-    for name, stand_ins in _JAVA_CLASSES.items():
-        given = options.get(name, "").strip()
-        if given and given.rpartition(".")[2] not in stand_ins:
-            raise SettingError(name, "is not allowed: this client is not Java and can't load a Java class")
-
-
-def _relate(fields: dict[str, Any]) -> None:
-    """Complete settings that depend on each other, as Java's producer does."""
-    request = fields.get("request_seconds", _DEFAULT.request_seconds)
-    fields.setdefault("api_seconds", max(_DEFAULT.api_seconds, request))
-    if fields.setdefault("delivery_seconds", max(_DEFAULT.delivery_seconds, request)) < request:
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, text in options.items():
+        if name not in SETTINGS:
+            raise _unknown(name)
+        target, convert = SETTINGS[name]
+        if target in names:
+            raise SettingError(name, f"and {names[target]} are both given: give one of them")
+        names[target] = name
+        try:
+            values[target] = convert(text.strip())
+        except ValueError as error:
+            raise SettingError(name, str(error)) from None
+    own = {one.name for one in fields(ClientSettings)} & values.keys()
+    settings = {name: values.pop(name) for name in own}
+    request = settings.get("request_seconds", SECONDS)
+    settings.setdefault("api_seconds", max(SECONDS, request))
+    if settings.setdefault("delivery_seconds", max(SECONDS, request)) < request:
         raise SettingError("delivery.timeout.ms", "must not be less than request.timeout.ms")
-    batch = fields.get("batch_bytes", _DEFAULT.batch_bytes)
-    fields["batch_bytes"] = min(batch, fields.get("request_bytes", _DEFAULT.request_bytes))
+    most = settings.get("request_bytes", _MEGABYTE)
+    settings["batch_bytes"] = min(settings.get("batch_bytes", _MEGABYTE // 2), most)
+    oauth = {name.removeprefix("oauth_"): values.pop(name) for name in [*values] if name.startswith("oauth_")}
+    client = {
+        "client_id": "selectroute",
+        "receive_message_max_bytes": _LARGEST_ANSWER,
+        "request_timeout_ms": request * 1000,
+        "security_protocol": "PLAINTEXT",
+        **values,
+    }
+    protocol = client["security_protocol"]
+    if protocol.startswith("SASL"):
+        _check_login(client, oauth)
+    if protocol.endswith("SSL"):
+        _context(client, names)  # what is wrong with a file should not wait for the first connection
+    is_oauth = protocol.startswith("SASL") and client["sasl_mechanism"] == "OAUTHBEARER"
+    return ClientSettings(client, ClientCredentials(**oauth) if is_oauth else None, **settings)
 
 
-def _socket_options(options: Mapping[str, str]) -> list[tuple[int, int, int]]:
-    found = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF)):
-        size = whole(name, options.get(name, "-1"), -1)
-        if size != -1:  # the system's own size
-            found.append((socket.SOL_SOCKET, option, size))
-    return found
+def _unknown(name: str) -> SettingError:
+    if name in _REFUSED:
+        return SettingError(name, _REFUSED[name])
+    near = nearest(name, SETTINGS)
+    if near is None and not re.fullmatch("[a-z][a-z0-9._-]{0,60}", name):
+        # It may be a line of a key.
+        return SettingError("a name", "in the settings is not that of a setting")
+    hint = f": did you mean `{near}`?" if near else "; leave it out"
+    return SettingError(shown(name), f"is not a setting of this client{hint}")
 
 
-def _sasl(options: Mapping[str, str]) -> tuple[dict[str, Any], ClientCredentials | None]:
-    """Return the arguments of SASL, and the credentials of OAUTHBEARER."""
-    mechanism = options.get("sasl.mechanism", "").strip().upper()
-    if not mechanism:
-        raise SettingError("sasl.mechanism", f"is missing: set it to {listed(_MECHANISMS)}")
-    if mechanism not in _MECHANISMS:
-        which = f"{mechanism} is not supported: it" if mechanism in _OTHER_MECHANISMS else ""
-        raise SettingError("sasl.mechanism", f"{which} must be {listed(_MECHANISMS)}".strip())
-    given = _login_options(options, mechanism)
+def _check_login(client: dict[str, Any], oauth: Mapping[str, Any]) -> None:
+    mechanism = client.get("sasl_mechanism")
+    if mechanism is None:
+        raise SettingError("sasl.mechanism", f"is missing: set it to {', '.join(_MECHANISMS)}")
+    package = _PACKAGES.get(mechanism)
+    if package is not None:
+        if find_spec(package) is None:
+            raise SettingError("sasl.mechanism", f"{mechanism} needs the Python package {package}")
+        return
+    given, needed = client, ("sasl_plain_username", "sasl_plain_password")
     if mechanism == "OAUTHBEARER":
-        return {"sasl_mechanism": mechanism}, _oauth(options, given)
-    user, password = given.get("username", ""), given.get("password", "")
-    where = JAAS if JAAS in options else "sasl.username"
-    if not user:
-        raise SettingError(where, f"has no user name, which {mechanism} needs")
-    if not password:
-        raise SettingError(JAAS if JAAS in options else "sasl.password", "has no password")
-    if "\0" in user + password:
-        raise SettingError(where, "has a NUL character in the user name or password")
-    if mechanism != "PLAIN":
+        given, needed = dict(oauth), ("url", "client", "secret")
+    for name, (target, _) in SETTINGS.items():
+        if target.removeprefix("oauth_") in needed and not given.get(target.removeprefix("oauth_")):
+            raise SettingError(name, f"is missing, which {mechanism} needs")
+    user = client.get("sasl_plain_username", "")
+    if "\0" in user + client.get("sasl_plain_password", ""):
+        raise SettingError("sasl.username", "or sasl.password has a NUL character")
+    if mechanism.startswith("SCRAM"):
         # kafka-python writes the name as it is into a message in which "," and "=" are marks (RFC 5802).
-        user = user.replace("=", "=3D").replace(",", "=2C")
-    return {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-    }, None
+        client["sasl_plain_username"] = user.replace("=", "=3D").replace(",", "=2C")
 
 
-def _login_options(options: Mapping[str, str], mechanism: str) -> dict[str, str]:
-    """Return the options of the login: user name and password, or those of OAUTHBEARER."""
-    plain = {name: options[name] for name in ("sasl.username", "sasl.password") if name in options}
-    if JAAS not in options:
-        if mechanism == "OAUTHBEARER":
-            for name in plain:
-                raise SettingError(name, "does not apply to OAUTHBEARER")
-        return {name.removeprefix("sasl."): value for name, value in plain.items()}
-    for name in plain:
-        raise SettingError(name, f"and {JAAS} are both given: give one of them")
-    found = login(options[JAAS])
-    module, known = _MECHANISMS[mechanism]
-    if found.module != module:
-        raise SettingError(JAAS, f"must have the login module {module}, which {mechanism} needs")
-    # An option's name is not shown: where a quote is missing, it is a piece of the password.
-    prefixes = _OAUTH_PREFIXES if mechanism == "OAUTHBEARER" else ()
-    if any(name not in known and not name.startswith(prefixes) for name in found.options):
-        raise SettingError(JAAS, f"has an option that is not supported: {module} has {listed(known)}")
-    return found.options
+def _context(client: Mapping[str, Any], names: Mapping[str, str] | None = None) -> ssl.SSLContext:
+    """Return a new context of TLS. Raises SettingError, with the setting by its target from ``names``."""
 
+    def error(target: str, problem: str) -> SettingError:
+        return SettingError((names or {}).get(target, target), problem)
 
-def _oauth(options: Mapping[str, str], given: Mapping[str, str]) -> ClientCredentials:
-    if not options.get(URL, "").strip():
-        raise SettingError(URL, "is missing: OAUTHBEARER fetches its tokens there")
-
-    def value(name: str, option: str) -> str:
-        return options.get(name, given.get(option, ""))
-
-    client = value("sasl.oauthbearer.client.credentials.client.id", "clientId")
-    secret = value("sasl.oauthbearer.client.credentials.client.secret", "clientSecret")
-    for name, text in (("client.id", client), ("client.secret", secret)):
-        if not text:
-            setting = f"sasl.oauthbearer.client.credentials.{name}"
-            raise SettingError(setting, "is missing: OAUTHBEARER needs it, here or in sasl.jaas.config")
-    extensions = {
-        name.removeprefix("extension_"): text for name, text in given.items() if name.startswith("extension_")
-    }
-    for name, text in extensions.items():
-        # RFC 7628, section 3.1; another character could end the message.
-        if not _EXTENSION.fullmatch(name) or name == "auth" or not _EXTENSION_VALUE.fullmatch(text):
-            raise SettingError(JAAS, "has an extension that is not valid: its name must be letters")
-    own = {name: text for name, text in given.items() if name.startswith("ssl.")}
-    for name in own:
-        if name not in TLS_SETTINGS:
-            raise SettingError(JAAS, "has an option of TLS that is not supported")
-    waits = [
-        whole(name, options.get(name, "10000"), 1)
-        for name in ("sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms")
-    ]
-    quoted = "sasl.oauthbearer.header.urlencode"
-    return ClientCredentials(
-        checked_url(options[URL]),
-        client,
-        secret,
-        value("sasl.oauthbearer.scope", "scope"),
-        tuple(sorted(extensions.items())),
-        Tls.of(own) if own else None,
-        boolean(quoted, options.get(quoted, "false")),
-        max(waits) / 1000,
-    )
-
-
-def _milliseconds(least: int = 1) -> Callable[[str, str], float]:
-    return lambda name, text: whole(name, text, least) / 1000
-
-
-def _number(least: int = 0) -> Callable[[str, str], int]:
-    return lambda name, text: whole(name, text, least)
-
-
-def _one_of(*allowed: str) -> Callable[[str, str], str]:
-    return lambda name, text: choice(name, text, allowed)
-
-
-_CONNECTION: Final[Mapping[str, tuple[str, int, int]]] = {
-    "connections.max.idle.ms": ("connections_max_idle_ms", -1, LARGEST),
-    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", 1, 5),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", 0, LARGEST),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", 0, LARGEST),
-    "request.timeout.ms": ("request_timeout_ms", 1, LARGEST),
-    "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", 1, LARGEST),
-    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", 1, LARGEST),
-}
-"""Argument of kafka-python's connections, and its range. More than five requests in flight would undo the
-order that idempotence needs."""
-
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "batch.size": ("batch_bytes", _number()),
-    "compression.type": ("compression", _one_of("none", "gzip", "snappy", "lz4", "zstd")),
-    "default.api.timeout.ms": ("api_seconds", _milliseconds()),
-    "delivery.timeout.ms": ("delivery_seconds", _milliseconds()),
-    "isolation.level": ("isolation", _one_of("read_uncommitted", "read_committed")),
-    "max.request.size": ("request_bytes", _number(1)),
-    "request.timeout.ms": ("request_seconds", _milliseconds()),
-    "transaction.timeout.ms": ("transaction_seconds", _milliseconds()),
-}
-"""Attribute of `ClientSettings`, and conversion of the text."""
-
-_LIKE_A_NAME: Final = re.compile(r"[a-z]{1,30}|[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+){1,9}")
-"""Form of a name that an error shows. Another one may be a line of a key, in a file that lost a backslash."""
-
-_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
-"""Required settings of a producer: a record is acknowledged when all replicas in sync have it, and a client's
-own retry does not duplicate it."""
-
-_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "PLAIN": ("PlainLoginModule", ("username", "password")),
-    "SCRAM-SHA-256": ("ScramLoginModule", ("username", "password")),
-    "SCRAM-SHA-512": ("ScramLoginModule", ("username", "password")),
-    "OAUTHBEARER": ("OAuthBearerLoginModule", ("clientId", "clientSecret", "scope")),
-}
-"""Login module of a mechanism, and its options."""
-_OTHER_MECHANISMS: Final = frozenset(
-    {"AWS_MSK_IAM", "GSSAPI", "EXTERNAL", "ANONYMOUS", "DIGEST-MD5", "CRAM-MD5"}
-)
-_OAUTH_PREFIXES: Final = ("extension_", "ssl.")
-_EXTENSION: Final = re.compile("[A-Za-z]+")
-_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
-
-_OAUTH_SETTINGS: Final = frozenset(
-    {
-        URL,
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.header.urlencode",
-        "sasl.oauthbearer.scope",
-    }
-)
-_OWN: Final = "the job sets it itself"
-_REFUSED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "auto.offset.reset",
-            "enable.auto.commit",
-            "group.id",
-            "group.instance.id",
-            "key.deserializer",
-            "key.serializer",
-            "transactional.id",
-            "transaction.two.phase.commit.enable",
-            "value.deserializer",
-            "value.serializer",
-        ),
-        _OWN,
-    ),
-    "bootstrap.servers": "the servers are given apart from the settings",
-    "bootstrap.controllers": "the servers are given apart from the settings",
-    "config.providers": "values are taken as they stand, and not looked up elsewhere",
-    **dict.fromkeys(
-        (
-            "sasl.oauthbearer.assertion.algorithm",
-            "sasl.oauthbearer.assertion.claim.aud",
-            "sasl.oauthbearer.assertion.claim.exp.seconds",
-            "sasl.oauthbearer.assertion.claim.iss",
-            "sasl.oauthbearer.assertion.claim.jti.include",
-            "sasl.oauthbearer.assertion.claim.nbf.seconds",
-            "sasl.oauthbearer.assertion.claim.sub",
-            "sasl.oauthbearer.assertion.file",
-            "sasl.oauthbearer.assertion.private.key.file",
-            "sasl.oauthbearer.assertion.private.key.passphrase",
-            "sasl.oauthbearer.assertion.template.file",
-        ),
-        "tokens are fetched by client id and secret only",
-    ),
-    "ssl.cipher.suites": "restrict the suites at the broker, or the version by ssl.enabled.protocols",
-}
-_REFUSED_PREFIXES: Final = ("config.providers.",)
-
-_JAVA_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "interceptor.classes": (),
-    "partitioner.class": ("DefaultPartitioner",),
-    "sasl.client.callback.handler.class": (),
-    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
-    "sasl.login.class": (),
-    "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever"),
-    "sasl.oauthbearer.jwt.validator.class": ("DefaultJwtValidator", "ClientJwtValidator"),
-    "security.providers": (),
-    "ssl.engine.factory.class": ("DefaultSslEngineFactory",),
-}
-"""Settings that name a Java class, and the classes of Kafka's own whose work is done here."""
-
-_IGNORED: Final = frozenset(
-    {
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "auto.include.jmx.reporter",
-        "buffer.memory",
-        "check.crcs",
-        "client.rack",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "enable.metrics.push",
-        "exclude.internal.topics",
-        "fetch.max.wait.ms",
-        "fetch.min.bytes",
-        "group.protocol",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "linger.ms",
-        "max.block.ms",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.age.ms",
-        "metadata.max.idle.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "partition.assignment.strategy",
-        "partitioner.adaptive.partitioning.enable",
-        "partitioner.availability.timeout.ms",
-        "partitioner.ignore.keys",
-        "rebalance.timeout.ms",
-        "retries",
-        "retry.backoff.max.ms",
-        "retry.backoff.ms",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "session.timeout.ms",
-        "share.acknowledgement.mode",
-        "ssl.keymanager.algorithm",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-    }
-)
-"""Settings of Kafka's clients without a meaning here: groups and their members, waits and shares of Java's
-consumer (a task reads offsets that are known, and asks for the leaders that it needs), buffers and threads of
-Java's producer, Java's security providers, and what only the broker's side of SASL has."""
-_IGNORED_PREFIXES: Final = ("sasl.kerberos.",)
-
-_KNOWN: Final = frozenset(
-    {
-        *_CONNECTION,
-        *_FIELDS,
-        *_REQUIRED,
-        *_REFUSED,
-        *_JAVA_CLASSES,
-        *_IGNORED,
-        *_OAUTH_SETTINGS,
-        *TLS_SETTINGS,
-    }
-    | {
-        "client.dns.lookup",
-        "client.id",
-        _LARGEST_FETCH,
-        "receive.buffer.bytes",
-        JAAS,
-        "sasl.mechanism",
-        "sasl.password",
-        "sasl.username",
-        "security.protocol",
-        "send.buffer.bytes",
-    }
-)
+    try:
+        context = ssl.create_default_context(cafile=client.get("ssl_cafile"))
+    except (ssl.SSLError, OSError):
+        raise error("ssl_cafile", f"is not a file of certificates in PEM; {_PEM}") from None
+    context.check_hostname = client.get("ssl_check_hostname", True)
+    # As in Java, each of these certificates is trusted itself, not only those that sign themselves.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if "ssl_certfile" in client:
+        try:
+            # With a password, even an empty one, OpenSSL never asks for it on a terminal.
+            password = client.get("ssl_password", "")
+            context.load_cert_chain(client["ssl_certfile"], client.get("ssl_keyfile"), password)
+        except (ssl.SSLError, OSError, ValueError):
+            raise error(
+                "ssl_certfile",
+                "can't be loaded: the file is not in PEM, or lacks the key of its certificate, or "
+                f"ssl.key.password is wrong; {_PEM}",
+            ) from None
+    return context

@@ -23,7 +23,7 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
-from selectroute.kafka.client.connections import Manager
+from selectroute.kafka.client.connections import Manager, is_metadata
 from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
 from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import SECONDS
@@ -546,6 +546,8 @@ class Wire:
                 include_topic_authorized_operations=with_rights,
             )
         )
+        if not is_metadata(response):
+            raise UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's metadata")
         self._manager.cluster.update_metadata(response)
         for topic in response.topics:
             for partition in topic.partitions:

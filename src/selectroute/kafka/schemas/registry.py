@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
+from selectroute.durable.settings_file import secrets_by_reference
 from selectroute.extras import importing
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import did_you_mean
@@ -39,6 +40,9 @@ SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 """Settings of the client by their names, and the type of each."""
 
+_SECRETS: Final = frozenset(
+    ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "proxy", "ssl.key.password")
+)
 _DEFAULTS: Final[Mapping[str, Any]] = {"timeout": 10.0, "retries.wait.ms": 200, "retries.max.wait.ms": 2_000}
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _LIBRARIES: Final = ("fastavro", "google.protobuf")
@@ -69,8 +73,9 @@ class SchemaRegistry:
     Attributes:
         url: ``https://host:port`` or ``http://…``; of several, separated by commas, the next one is asked if
             one does not answer.
-        options: settings of the client, by the names of `SETTINGS`. They may contain secrets, and are never
-            shown. Files that they name must exist wherever records are read.
+        options: settings of the client, by the names of `SETTINGS`. Secrets among them are never shown, and
+            pickled as their place: the file that they are from, or one of this user. Files that they name
+            must exist wherever records are read.
         on_missing: for a schema that is unknown to the registry, or can't be fetched because the registry
             does not answer: ``wait`` until it can, or ``dead-letter`` the record.
 
@@ -83,7 +88,6 @@ class SchemaRegistry:
     on_missing: OnMissing = "wait"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", dict(self.options))
         for url in self.url.split(","):
             _check_url(url.strip())
         if self.on_missing not in ON_MISSING:
@@ -100,6 +104,7 @@ class SchemaRegistry:
                 raise SchemaSettingsError(f"the setting {name} of a schema registry must be {kind}")
         if "bearer.auth.token" in self.options and "basic.auth.user.info" in self.options:
             raise SchemaSettingsError("give a schema registry basic.auth.user.info or a token, not both")
+        object.__setattr__(self, "options", secrets_by_reference(self.options, _SECRETS))
 
     def __hash__(self) -> int:
         return hash((self.url, tuple(sorted(self.options.items())), self.on_missing))

@@ -26,11 +26,11 @@ from starlette.types import Message, Receive, Scope, Send
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import (
-    COOKIE,
     ROOT,
     STATIC,
     PageError,
     api_of,
+    cookie_of,
     form,
     is_token,
     redirect,
@@ -178,7 +178,12 @@ async def sign_in_done(request: Request) -> Response:
     # A proxy that speaks TLS to the browser says so. One who lies harms only the own cookie.
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     response.set_cookie(
-        COOKIE, token, path=ROOT, secure=scheme.lower() == "https", httponly=True, samesite="lax"
+        cookie_of(request),
+        token,
+        path=ROOT,
+        secure=scheme.lower() == "https",
+        httponly=True,
+        samesite="lax",
     )
     return response
 
@@ -186,7 +191,7 @@ async def sign_in_done(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """Forget the token."""
     response = redirect("/sign-in")
-    response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="lax")
+    response.delete_cookie(cookie_of(request), path=ROOT, httponly=True, samesite="lax")
     return response
 
 

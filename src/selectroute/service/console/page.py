@@ -24,11 +24,7 @@ from selectroute.service.http.endpoint import SMALL_BODY
 ROOT: Final = "/console"
 
 COOKIE: Final = "selectroute-token"
-"""Cookie with the token of the person at the browser, until the browser is closed.
-
-It is the token itself, not a session: a service that starts again under a page needs no second sign-in, there
-is nothing to fixate, and a token that is revoked ends at once what the browser may do.
-"""
+"""Name of the cookie with the token, of a service on the default port: see `cookie_of`."""
 
 SIGNED_OUT: Final = (
     "You are no longer signed in: the token was revoked, or the browser forgot it. What you wrote stays here "
@@ -59,9 +55,21 @@ class PageError(SelectRouteError):
         self.status = status
 
 
+def cookie_of(request: Request) -> str:
+    """Return the name of the cookie with the token of the person at the browser, until the browser is closed.
+
+    The cookie is the token itself, not a session: a service that starts again under a page needs no second
+    sign-in, there is nothing to fixate, and a token that is revoked ends at once what the browser may do. A
+    browser sends cookies to all ports of a host (RFC 6265, section 8.5): by the port in the name, consoles on
+    one host do not replace each other's. Another server on the host gets the cookie all the same.
+    """
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
+
+
 def api_of(request: Request) -> Api:
     """Return the API as the caller of a request may use it."""
-    client, token = request.client, request.cookies.get(COOKIE, "")
+    client, token = request.client, request.cookies.get(cookie_of(request), "")
     return Api(
         request.app.state.api,
         request.headers.get("host", ""),

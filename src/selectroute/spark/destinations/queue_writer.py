@@ -38,7 +38,7 @@ class QueueTarget:
     """Target of a batch's deliveries to queues, the same for all of its tasks.
 
     Attributes:
-        url: URL of the database of queues.
+        url: URL of the database of queues; by reference if it has a password.
         lengths: the existing queues with their maximum body length in bytes.
         job: the id of the query.
         batch: the number of the batch.

@@ -82,6 +82,7 @@ def publish_partitions(
         revision = (partitioned_revisions(base) or [0])[-1] + 1
     try:
         own = base / f"{revision}-{uuid.uuid4().hex[:8]}"
+        disk.make_folder(base, disk.PRIVATE)
         disk.make_folder(own)
         table = snapshot.subscriptions
         # The subscription of an ordinal may have been removed.

@@ -23,6 +23,10 @@ _LOCAL: dict[str, str] = {
     # A local run uses loopback only.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Its ports are open to all users of the machine, who could read tasks and their data there. The secret is
+    # made by Spark itself.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # The default, 200 shuffle partitions, is far too many for one machine.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
-from selectroute.selector.suggestion import shown as name_shown
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
@@ -261,15 +260,6 @@ def check_topics(job: Job, kafka: KafkaTopics) -> None:
             f"subscriptions are delivered to {', '.join(own[:3])}, which the job reads: each delivery would "
             "return endlessly"
         )
-
-
-def ignored_settings(job: Job) -> list[str]:
-    """Return a sentence that names the given settings of Kafka's clients that have no effect, if any."""
-    clusters = [job.kafka, job.input.cluster if isinstance(job.input, KafkaInput) else None]
-    names = sorted({name for one in clusters if one is not None for name in one.settings.ignored})
-    if not names:
-        return []
-    return [f"these settings of Kafka's client have no effect here: {', '.join(map(name_shown, names))}"]
 
 
 def check_cluster(job: Job) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from selectroute.durable.settings_file import url_by_reference
 from selectroute.extras import importing
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
@@ -93,7 +94,8 @@ class JobQueues:
             lengths: the existing queues with their maximum message length in bytes.
             plan: digest of the batch's plan.
         """
-        return QueueTarget(self.patient(lambda queues: queues.url), lengths, job, batch, plan)
+        url = url_by_reference(self.patient(lambda queues: queues.url))
+        return QueueTarget(url, lengths, job, batch, plan)
 
     def patient(self, call: Callable[[QueueDeliveries], _Result]) -> _Result:
         """Call until the database answers. Raises `StoppingError`."""

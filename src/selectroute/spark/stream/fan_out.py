@@ -46,7 +46,6 @@ from selectroute.spark.senders.kafka import (
     KafkaTopics,
     check_cluster,
     check_topics,
-    ignored_settings,
     topics_of,
 )
 from selectroute.spark.senders.patience import StoppingError
@@ -65,6 +64,7 @@ from selectroute.storage.owned import owned
 from selectroute.storage.patient import OutageWarning, patient, retried
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
+_LOST_WORKER = "Python worker exited unexpectedly"
 
 
 class StreamError(SelectRouteError):
@@ -85,8 +85,15 @@ def sentence(error: BaseException) -> SelectRouteError:
         )
     if isinstance(error, OSError):
         return StreamError(f"the query ended: {error.strerror or error}: {error.filename or 'no file named'}")
+    if _LOST_WORKER in text:
+        return StreamError(
+            "the query ended: a Python worker of Spark crashed or was killed, maybe for lack of memory; "
+            "start the job again: it continues where it ended"
+        )
     # An error of a worker arrives as the text of its traceback: the last such line is the error itself.
     raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    # An error of the JVM has its cause within a line.
+    raised = raised or re.findall(r"([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)[:1]
     if not raised:
         return StreamError(
             f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
@@ -189,8 +196,6 @@ class FanOut:
                 self._on_warning(
                     f"{path}, of Spark's checkpoint, was empty: it was removed, and Spark continues"
                 )
-            for text in ignored_settings(self.job):
-                self._on_warning(text)
             self._folder.bind_system(self._source.connect())
             if isinstance(self.job.input, KafkaInput):
                 binding, schemas = self.job.input.binding, self.job.input.schemas is not None

@@ -28,7 +28,7 @@ from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
-from tests.support.servers.cluster import environment, running, submit_command
+from tests.support.servers.cluster import PROPERTIES, environment, running, submit_command
 
 WORKER, EXECUTOR, SLOW = FAULTS = ("a Python worker killed", "an executor killed", "a Python worker stopped")
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -92,7 +92,7 @@ class Hurt(Killed):
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": events.as_uri(),
         }
-        given = ["--master", self.master]
+        given = ["--master", self.master, "--properties-file", str(self.home.parent / "cluster" / PROPERTIES)]
         for name, value in settings.items():
             given += ["--conf", f"{name}={value}"]
         cut = ["--min-partitions", str(2 * len(HOSTS))]  # Spark makes no copy of the only task

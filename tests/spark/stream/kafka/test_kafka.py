@@ -16,7 +16,6 @@ from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
@@ -164,17 +163,6 @@ def check_both_kinds(records, source):
         assert of == source
         places.setdefault((record.partition(), partition), []).append(int(offset))
     assert all(offsets == sorted(offsets) for offsets in places.values())
-
-
-@pytest.mark.nightly
-def test_settings_without_an_effect_are_named_once_when_the_job_starts(pipe):
-    pipe.publish(1, all="weight >= 0")
-    pipe.broker.produce(pipe.name, cars(3))
-    warnings: list[str] = []
-    options = {"kafka.linger.ms": "5", "kafka.fetch.max.wait.ms": "9", "kafka.request.timeout.ms": "15000"}
-    cluster = KafkaCluster(pipe.broker.address, options)
-    pipe.run(cluster=cluster, on_warning=warnings.append)
-    assert warnings == ["these settings of Kafka's client have no effect here: fetch.max.wait.ms, linger.ms"]
 
 
 @pytest.mark.nightly

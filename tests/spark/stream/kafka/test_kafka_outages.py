@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 
 from selectroute.durable import disk
 from selectroute.kafka.client import commit_tokens, wire
@@ -36,6 +37,7 @@ pytestmark = [pytest.mark.spark, *KAFKA]
 
 
 NIGHTLY = pytest.mark.nightly
+SECRET = "hunter2-of-all"
 USERS = [f"user{number}" for number in range(10)]
 
 
@@ -56,7 +58,7 @@ def own_broker():
                     "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
                     "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
                         "org.apache.kafka.common.security.plain.PlainLoginModule required "
-                        + " ".join(f'user_{user}="secret"' for user in USERS)
+                        + " ".join(f'user_{user}="{SECRET}"' for user in USERS)
                         + ";"
                     ),
                 },
@@ -346,7 +348,7 @@ def cluster_of(broker, user):
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": "PLAIN",
             "kafka.sasl.username": user,
-            "kafka.sasl.password": "secret",
+            "kafka.sasl.password": SECRET,
         },
     )
 
@@ -389,6 +391,26 @@ def test_a_right_that_is_missing_is_named_before_the_stream_starts(
         own.run(cluster=cluster_of(own.broker, user))
     assert "\n" not in str(error.value)
     assert not own.broker.records(out) and not own.world.rows("deliveries")
+
+
+def test_nothing_that_spark_gets_or_the_job_writes_has_a_password(own, monkeypatch):
+    """Spark's ports were open to all users of the machine, and what is pickled is there in blocks."""
+    pickled = []
+    real = CloudPickleSerializer.dumps
+    monkeypatch.setattr(
+        CloudPickleSerializer, "dumps", lambda *given: pickled.append(real(*given)) or pickled[-1]
+    )
+    out = own.broker.create("sent-" + own.name, 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(6))
+    allow(own.broker, "user8", *rights(own, out).values())
+    (report,) = own.run(cluster=cluster_of(own.broker, "user8"))
+    assert report.counts.deliveries == 6 and len(own.broker.records(out)) == 6
+    assert any(own.broker.secure["SASL_PLAINTEXT"].encode() in one for one in pickled)
+    assert not [one for one in pickled if SECRET.encode() in one]
+    assert SECRET not in str(own.spark.sparkContext.getConf().getAll())
+    written = [path for path in own.world.output.parent.rglob("*") if path.is_file()]
+    assert written and not [path for path in written if SECRET.encode() in path.read_bytes()]
 
 
 @NIGHTLY

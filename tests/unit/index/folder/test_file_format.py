@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -341,3 +342,12 @@ def test_verify_notices_a_program_that_needs_a_deeper_stack():
     snapshot = of_every_operand()
     with pytest.raises(InvariantError, match="deeper stack"):
         verify_snapshot(with_segment(snapshot, depth=snapshot.segments[0].depth - 1))
+
+
+def test_a_folder_is_made_for_its_user_and_one_that_exists_keeps_its_mode(tmp_path):
+    snapshot = sr.build_snapshot([{"id": "a", "selector": "secret = 1"}])
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o750)
+    for folder, mode in (("new", 0o700), ("shared", 0o750)):
+        sr.publish(snapshot, tmp_path / folder)
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == mode

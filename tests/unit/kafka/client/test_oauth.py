@@ -14,14 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from selectroute.kafka.client.oauth import ClientCredentials, TokenError, TokenProvider, checked_url
-from selectroute.kafka.client.values import SettingError
 
 SECRET = "hunter2:%&"
-
-
-def jwt(**claims):
-    parts = ({"alg": "none"}, claims)
-    return ".".join(base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts)
 
 
 @contextmanager
@@ -68,14 +62,10 @@ def credentials(url, **more):
 def test_a_token_is_asked_for_with_id_secret_and_scope():
     with endpoint(answer(expires_in=100)) as (url, asked):
         assert credentials(url, scope="a b").fetch() == ("t.o.k", 100)
-        assert credentials(url, quoted=True).fetch() == ("t.o.k", 100)
-    assert asked == [
-        (
-            f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}",
-            b"grant_type=client_credentials&scope=a+b",
-        ),
-        (f"Basic {base64.b64encode(b'me:hunter2%3A%25%26').decode()}", b"grant_type=client_credentials"),
-    ]
+        assert credentials(url).fetch() == ("t.o.k", 100)
+    basic = f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}"
+    form = b"grant_type=client_credentials"
+    assert asked == [(basic, form + b"&scope=a+b"), (basic, form)]
 
 
 def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch):
@@ -90,24 +80,11 @@ def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch):
         assert provider.token() == "two" and len(asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("token", "more", "life"),
-    [
-        (3600, {}, 3600),
-        (3600, {"expires_in": 60}, 60),
-        (-3600, {}, 0),
-        (None, {}, 0),
-        ("opaque", {}, 0),
-        ("a._.c", {}, 0),
-        ("opaque", {"expires_in": float("nan")}, 0),
-        ("opaque", {"expires_in": "60"}, 60),
-    ],
-)
-def test_the_life_of_a_token_is_that_of_the_answer_or_of_the_token(token, more, life):
-    if not isinstance(token, str):
-        token = jwt(sub="me") if token is None else jwt(exp=time.time() + token)
-    with endpoint(answer(token, **more)) as (url, _):
-        assert credentials(url).fetch() == (token, pytest.approx(life, abs=50))
+@pytest.mark.parametrize("life", [{}, {"expires_in": None}, {"expires_in": float("nan")}])
+def test_a_token_of_unknown_life_is_used_once(life):
+    with endpoint(answer("one", **life), answer("two", expires_in="60")) as (url, _):
+        provider = TokenProvider(credentials(url))
+        assert [provider.token() for _ in range(3)] == ["one", "two", "two"]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +115,8 @@ def test_other_answers_are_errors_that_say_whether_to_try_again(response, proble
 def test_an_endpoint_out_of_reach_is_retriable():
     with endpoint(answer()) as (url, _):
         pass
-    with pytest.raises(TokenError, match=r"at 127\.0\.0\.1 can't be reached: .*refused") as raised:
-        credentials(url, seconds=5).fetch()
+    with pytest.raises(TokenError, match=r"at 127\.0\.0\.1 can't be reached: ") as raised:
+        credentials(url).fetch()
     assert raised.value.retriable
 
 
@@ -168,7 +145,7 @@ def test_a_failed_fetch_is_tried_again_by_the_next_connection():
     ],
 )
 def test_https_is_accepted_and_http_on_this_machine(url):
-    assert checked_url(f" {url} ") == url
+    assert checked_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -189,7 +166,6 @@ def test_https_is_accepted_and_http_on_this_machine(url):
     ],
 )
 def test_other_urls_are_refused_without_showing_them(url):
-    with pytest.raises(SettingError) as raised:
+    with pytest.raises(ValueError, match=r"^must ") as raised:
         checked_url(url)
-    assert str(raised.value).startswith("sasl.oauthbearer.token.endpoint.url must ")
     assert "hunter2" not in repr(raised.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import tempfile
 import threading
 import time
@@ -31,7 +30,6 @@ from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import client_settings
 from selectroute.kafka.client.wire import Manager
 from selectroute.spark import JavaError
-from selectroute.spark.runtime.java import find_java
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
 from tests.support.components import BROKER, missing
@@ -153,18 +151,17 @@ def trusting(authority):
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.file)}
 
 
-def sasl(mechanism, module, **options):
-    given = " ".join(f"{name}={quoted(value)}" for name, value in options.items())
+def sasl(mechanism, username, password):
     return {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f"{PACKAGE}.{module} required {given};",
+        "sasl.username": username,
+        "sasl.password": password,
     }
 
 
 def scram(mechanism="SCRAM-SHA-512", username="al,i=ce", password=None):
-    password = USERS[username] if password is None else password
-    return sasl(mechanism, "scram.ScramLoginModule", username=username, password=password)
+    return sasl(mechanism, username, USERS[username] if password is None else password)
 
 
 @pytest.mark.parametrize("user", ["bob", "al,i=ce"])
@@ -174,15 +171,8 @@ def test_scram_over_tls(broker, topic, trusting, mechanism, user):
 
 
 def test_plain_over_tls(broker, topic, trusting):
-    login = sasl("PLAIN", "plain.PlainLoginModule", username="plain", password=USERS["plain"])
+    login = sasl("PLAIN", "plain", USERS["plain"])
     assert topic in topics(broker.secure["SASL_SSL"], trusting | login)
-    names = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "plain",
-        "sasl.password": USERS["plain"],
-    }
-    assert topic in topics(broker.secure["SASL_SSL"], trusting | names)
 
 
 @pytest.mark.parametrize("key", ["key", "locked"])
@@ -230,22 +220,28 @@ def token_endpoint():
         thread.join()
 
 
-def oauth(url, **options):
-    login = sasl("OAUTHBEARER", "oauthbearer.OAuthBearerLoginModule", **options)
-    return login | {"sasl.oauthbearer.token.endpoint.url": url}
+def oauth(url, secret):
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": secret,
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "cluster=one",
+    }
 
 
 def test_oauthbearer_over_tls_with_one_token_for_two_connections(broker, topic, trusting):
     with token_endpoint() as (url, asked):
-        login = oauth(url, clientId="me", clientSecret=TOKEN_SECRET, scope="kafka", extension_cluster="one")
         for _ in range(2):
-            assert topic in topics(broker.secure["SASL_SSL"], trusting | login)
+            assert topic in topics(broker.secure["SASL_SSL"], trusting | oauth(url, TOKEN_SECRET))
     assert asked == [b"grant_type=client_credentials&scope=kafka"]
 
 
 def test_a_token_endpoint_that_refuses_is_named(broker, trusting):
     with token_endpoint() as (url, _), pytest.raises(TokenError) as raised:
-        topics(broker.secure["SASL_SSL"], trusting | oauth(url, clientId="me", clientSecret="wrong"))
+        topics(broker.secure["SASL_SSL"], trusting | oauth(url, "wrong"))
     assert str(raised.value) == "the token endpoint at 127.0.0.1 answered 401 (invalid_client)"
 
 
@@ -254,8 +250,8 @@ def test_a_token_endpoint_that_refuses_is_named(broker, trusting):
     [
         scram("SCRAM-SHA-256", password="wr0ng"),
         scram("SCRAM-SHA-512", password="wr0ng"),
-        sasl("SCRAM-SHA-512", "scram.ScramLoginModule", username="unknown", password="wr0ng"),
-        sasl("PLAIN", "plain.PlainLoginModule", username="plain", password="wr0ng"),
+        sasl("SCRAM-SHA-512", "unknown", "wr0ng"),
+        sasl("PLAIN", "plain", "wr0ng"),
     ],
     ids=["SCRAM-SHA-256", "SCRAM-SHA-512", "unknown user", "PLAIN"],
 )
@@ -268,7 +264,7 @@ def test_a_wrong_password_is_said_and_not_shown(broker, trusting, login, caplog,
 
 
 def test_a_password_is_in_no_log_of_a_connection(broker, topic, trusting, caplog):
-    login = sasl("PLAIN", "plain.PlainLoginModule", username="plain", password=USERS["plain"])
+    login = sasl("PLAIN", "plain", USERS["plain"])
     with caplog.at_level("DEBUG"), caplog.at_level("DEBUG", "kafka.protocol.parser"):
         topics(broker.secure["SASL_SSL"], trusting | login)
     assert "Authenticated as plain via SASL / Plain" in caplog.text
@@ -303,52 +299,3 @@ def test_an_unknown_host_is_said(trusting):
 def test_a_connection_without_tls_to_a_listener_with_it_ends(broker):
     with pytest.raises(InvalidReceiveError, match="Invalid frame length"):
         topics(broker.secure["SASL_SSL"], {})
-
-
-def test_the_commands_that_errors_name_convert_stores_of_java(authority, tmp_path, broker, topic):
-    keytool = find_java().home / "bin" / "keytool"
-    if not keytool.exists():
-        missing("this Java has no keytool")
-
-    def run(*command):
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-
-    own = authority.issue("converted")
-    (tmp_path / "own.pem").write_text(own.both)
-    run("openssl", "pkcs12", "-export", "-in", "own.pem", "-out", "own.p12", "-passout", "pass:storepass")
-    secret = ("-storepass", "storepass", "-noprompt")
-    run(
-        keytool,
-        "-importcert",
-        "-file",
-        authority.file,
-        "-keystore",
-        "trust.jks",
-        "-storetype",
-        "JKS",
-        *secret,
-    )
-    run(
-        *(keytool, "-importkeystore", "-srckeystore", "own.p12", "-srcstorepass", "storepass", "-noprompt"),
-        *("-destkeystore", "own.jks", "-deststoretype", "JKS", "-deststorepass", "storepass"),
-    )
-    # The commands of the errors, with the passwords that they ask for.
-    listed = subprocess.run(
-        [keytool, "-list", "-rfc", "-keystore", "trust.jks", *secret], cwd=tmp_path, capture_output=True
-    )
-    (tmp_path / "trusted.pem").write_bytes(listed.stdout)
-    run(
-        *(keytool, "-importkeystore", "-srckeystore", "own.jks", "-srcstorepass", "storepass", "-noprompt"),
-        *("-destkeystore", "keys.p12", "-deststoretype", "PKCS12", "-deststorepass", "storepass"),
-    )
-    run(
-        *("openssl", "pkcs12", "-in", "keys.p12", "-out", "keys.pem"),
-        *("-passin", "pass:storepass", "-passout", "pass:keypass"),
-    )
-    settings = {
-        "security.protocol": "SSL",
-        "ssl.truststore.location": str(tmp_path / "trusted.pem"),
-        "ssl.keystore.location": str(tmp_path / "keys.pem"),
-        "ssl.key.password": "keypass",
-    }
-    assert topic in topics(broker.secure["SSL"], settings)

@@ -87,6 +87,17 @@ class TestSigningIn:
         client.post("/console/sign-out", headers=OWN)
         assert not client.cookies.get(COOKIE)
 
+    def test_consoles_on_two_ports_of_a_host_have_a_cookie_each(self, client, tokens):
+        for port, role in (("8080", "reader"), ("8081", "admin")):
+            own = {**OWN, "Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
+            client.post("/console/sign-in", data={"token": tokens[role]}, headers=own)
+            assert client.cookies.get(f"{COOKIE}-{port}") == tokens[role]
+        page = client.get("/console/subscriptions", headers={"Host": "localhost:8080"})
+        assert "board, reader" in page.text
+        client.post("/console/sign-out", headers=own)
+        assert [*client.cookies] == [f"{COOKIE}-8080"]
+        assert client.get("/console/subscriptions").url.path == "/console/sign-in"
+
     def test_a_wrong_token_is_told_and_not_kept(self, client):
         for secret in ("", "wrong", "ä", "a\nb", "x" * 5_000):
             answer = self.sign_in(client, secret)

@@ -7,14 +7,19 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from selectroute.durable.settings_file import (
+    Setting,
+    SettingsFileError,
+    read_settings,
+    read_text,
+    secrets_by_reference,
+)
 from selectroute.extras import importing
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
-from selectroute.kafka.client.properties import PropertiesError, parse_properties
-from selectroute.kafka.client.settings import ClientSettings, SettingError, client_settings
+from selectroute.kafka.client.settings import SECRETS, ClientSettings, SettingError, client_settings
 from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
 
@@ -35,11 +40,13 @@ SETTING: Final = "kafka."
 class KafkaCluster:
     """Kafka cluster: its address and the settings of clients.
 
+    It is pickled with the place of its secrets: the file that they are from, or one of this user.
+
     Attributes:
         servers: ``host:port,host:port``, of any of the brokers.
         options: settings of Kafka's clients with the prefix ``kafka.``, such as ``kafka.security.protocol``.
             They may contain secrets, and are never shown.
-        settings: what they mean here. Files that they name are read when this is created.
+        settings: their meaning here.
 
     Raises SourceError for a setting that is unknown, not allowed or not valid.
     """
@@ -59,7 +66,14 @@ class KafkaCluster:
         try:
             object.__setattr__(self, "settings", client_settings(given))
         except SettingError as error:
-            raise SourceError(str(error)) from error
+            value = given.get(error.setting)
+            place = f"{value.file}:{value.line}: " if isinstance(value, Setting) else ""
+            raise SourceError(f"{place}{error}") from error
+        secrets = {SETTING + name for name in SECRETS}
+        object.__setattr__(self, "options", secrets_by_reference(self.options, secrets))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KafkaCluster, (self.servers, self.options)
 
     @property
     def reads_committed(self) -> bool:
@@ -156,23 +170,20 @@ def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
     )
 
 
-_MOST_BYTES: Final = 1 << 20
-
-
 def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | None:
     """Return the cluster at these servers; None if ``servers`` is empty.
 
     Args:
         servers: ``host:port,host:port``.
-        config: a file of settings of Kafka's clients in the format of Kafka's own tools, Java's properties.
-            It may contain secrets, so restrict its permissions.
+        config: a file of settings of Kafka's clients, lines ``name=value`` and ``#`` comments. If it contains
+            secrets, restrict its permissions; tasks read them there, so it must be on each machine.
 
     Raises:
         SourceError: the file can't be read, or is not valid.
     """
     if not servers:
         return None
-    options = {SETTING + name: value for name, value in _properties(config).items()}
+    options = {f"{SETTING}{name}": value for name, value in _settings(config).items()}
     options.pop(f"{SETTING}bootstrap.servers", None)
     options.pop(f"{SETTING}group.id", None)
     return KafkaCluster(servers, options)
@@ -185,8 +196,7 @@ def schema_registry(
 
     Args:
         url: the registry's URL, or several, separated by commas.
-        config: a file of settings of its client, by Confluent's names, in the format of Kafka's own tools:
-            lines ``name=value`` and ``#`` comments. It may contain secrets, so restrict its permissions.
+        config: a file of settings of its client, by Confluent's names, in the same format.
         on_missing: the policy for schemas that are not available, see `SchemaRegistry`.
 
     Raises:
@@ -196,19 +206,19 @@ def schema_registry(
     """
     if not url:
         return None
-    options = _properties(config)
+    options: dict[str, str] = {**_settings(config)}
     options.pop("url", None)
     registry = SchemaRegistry(url, options, on_missing)
     registry.client()  # the same error on every worker would come late
     return registry
 
 
-def _properties(config: str | None) -> dict[str, str]:
-    """Return the settings of a file of Kafka's tools. Raises SourceError."""
+def _settings(config: str | None) -> dict[str, Setting]:
+    """Return the settings of a file. Raises SourceError."""
     try:
-        return parse_properties(_text(config)) if config else {}
-    except PropertiesError as error:
-        raise SourceError(f"{config}, {error}") from None
+        return read_settings(config) if config else {}
+    except SettingsFileError as error:
+        raise SourceError(str(error)) from None
 
 
 def kafka_binding(
@@ -240,12 +250,7 @@ def kafka_binding(
 
 
 def _text(file: str) -> str:
-    path = Path(file)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SourceError(f"{file} is larger than {_MOST_BYTES:,} bytes")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{file} is not UTF-8") from error
-    except OSError as error:
-        raise SourceError(f"{file} can't be read: {error.strerror or error}") from error
+        return read_text(file)
+    except SettingsFileError as error:
+        raise SourceError(str(error)) from error

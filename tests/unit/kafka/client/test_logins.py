@@ -1,0 +1,111 @@
+"""What a broker may not do: have a login sent in clear text, ask for a cheap proof, answer with nulls."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
+
+from kafka.errors import SaslAuthenticationFailedError
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.selector import NetworkSelector
+
+from selectroute.kafka.client import connections
+from selectroute.kafka.client.errors import RefusedError, UnreachableError
+from selectroute.kafka.client.settings import client_settings
+from selectroute.kafka.client.wire import Wire
+
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "hunter2"}
+ALLOW = "selectroute.allow.plaintext.credentials"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    ("host", "more", "is_sent"),
+    [
+        ("127.0.0.1", {}, True),
+        ("localhost", {}, True),
+        ("192.0.2.1", {}, False),
+        ("192.0.2.1", {ALLOW: "false"}, False),
+        ("192.0.2.1", {ALLOW: "true"}, True),
+        ("192.0.2.1", {"security.protocol": "SASL_SSL"}, True),
+    ],
+)
+def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism, host, more, is_sent):
+    asked = []
+
+    async def connecting(_net, to, *_given, **_named):
+        asked.append(to)
+        raise OSError("not in a test")
+
+    monkeypatch.setattr("kafka.net.manager.create_connection", connecting)
+    name = "sasl.oauthbearer.client.credentials.client"
+    more = {
+        "sasl.oauthbearer.token.endpoint.url": "https://h/t",
+        f"{name}.id": "u",
+        f"{name}.secret": "s",
+        **more,
+    }
+    options = client_settings({**LOGIN, "sasl.mechanism": mechanism, **more}).connection_options()
+    sentence = (
+        "does not answer" if is_sent else f"to {host} unencrypted: use SASL_SSL, or, .* set {ALLOW}=true"
+    )
+    with (
+        Wire(f"{host}:9", options, 0.3) as wire,
+        pytest.raises(UnreachableError if is_sent else RefusedError, match=sentence),
+    ):
+        wire.topics()
+    assert asked == [host] * len(asked) and bool(asked) == is_sent
+
+
+def test_a_ticket_of_kerberos_needs_no_encryption():
+    manager = connections.Manager(
+        NetworkSelector(), security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI"
+    )
+    assert manager._allows_plaintext
+
+
+@pytest.mark.parametrize(("iterations", "is_enough"), [(1, False), (4095, False), (4096, True)])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_proof_with_few_iterations_is_refused(mechanism, iterations, is_enough):
+    options = client_settings(LOGIN | {"sasl.mechanism": mechanism}).connection_options()
+    login = get_sasl_mechanism(mechanism)(host="localhost", **options)
+    nonce = login.auth_bytes().decode().rpartition("r=")[2]
+    first = f"r={nonce}x,s=c2FsdA==,i={iterations}".encode()
+    if is_enough:
+        login.receive(first)
+        assert b",p=" in login.auth_bytes()
+    else:
+        with pytest.raises(
+            SaslAuthenticationFailedError, match=f"{iterations} iterations .* fewer than 4,096"
+        ):
+            login.receive(first)
+
+
+BROKER = SimpleNamespace(node_id=1, host="localhost", port=9, rack=None)
+
+
+def topic(**given):
+    return SimpleNamespace(**{"name": "t", "partitions": [], "error_code": 0, "is_internal": False, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"brokers": None},
+        {"brokers": [SimpleNamespace(node_id=1, host=None, port=9, rack=None)]},
+        {"topics": None},
+        {"topics": [topic(name=None)]},
+        {"topics": [topic(partitions=None)]},
+    ],
+)
+def test_a_null_in_metadata_is_an_error_in_a_sentence(monkeypatch, given):
+    answer = SimpleNamespace(**{"brokers": [BROKER], "topics": [topic()], **given})
+    monkeypatch.setattr(Wire, "ask", lambda *_: answer)
+    with (
+        Wire("localhost:9") as wire,
+        pytest.raises(UnreachableError, match="the broker's answer is not Kafka's metadata"),
+    ):
+        wire.topics()
