@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_many_clients_lose_no_update_and_stale_ones_are_told(tmp_path):
-    counts = clients.run(2_500, 64, seed=1, folder=tmp_path)
+    counts = clients.run(tmp_path, seed=1, operations=2_500, clients=64)
     assert sum(counts.values()) == 2_500
     assert counts["changes"] > 50 and counts["412 on purpose"] > 20 and counts["412 overtaken"] > 50
 

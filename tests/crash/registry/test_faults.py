@@ -13,9 +13,8 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `serv
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs import failing
-from tests.crash.programs.command import ROOT
+from tests.crash.programs.harness import ROOT
 from tests.crash.programs.registry import faults
-from tests.crash.programs.registry.sides import TARGET, InProcess
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +41,12 @@ def test_a_change_that_is_there_in_part_is_found(tmp_path):
 
         clear = arm
 
-    class HalfDone(InProcess):
+    class HalfDone(faults.InProcess):
         def attempt(self, operation, key):
             super().attempt("register", key)
             return False
 
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
-        registry.register(SubscriptionSpec(), id=TARGET)
+        registry.register(SubscriptionSpec(), id=faults.TARGET)
         with pytest.raises(AssertionError, match="import, write 1: 1 of 0 are there"):
-            faults.fail_in_turn(HalfDone(registry), Never(), "import", tmp_path, 1)
+            faults.attempt_one(HalfDone(registry), Never(), "import", tmp_path, 1)

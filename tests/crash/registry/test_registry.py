@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_registry_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path):
-    counts = crash.run(6, seed=1, root=tmp_path)
+    counts = crash.run(tmp_path, seed=1, kills=6)
     assert counts["kills"] == 6
     assert counts["acknowledged changes"] > 20
 
@@ -24,7 +24,7 @@ def test_a_lost_change_is_found(tmp_path):
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
         one = registry.register(crash.spec_of("k"))
         told = {"done": "k", "revision": one.revision, "ids": [one.id]}
-        assert crash.check_log(registry, [told])["acknowledged"] == 1
+        assert crash.check_log(registry, [told])["acknowledged changes"] == 1
         for wrong in (
             {**told, "revision": 2},
             {**told, "ids": ["other"]},

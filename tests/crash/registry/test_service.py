@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_service_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path):
-    counts = service.run(4, seed=3, root=tmp_path)
+    counts = service.run(tmp_path, seed=3, kills=4)
     assert counts["kills"] == 4
     assert counts["acknowledged changes"] > 5
     assert counts["repeated, had arrived"] + counts["repeated, had not arrived"] > 0

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
+from tests.crash.programs.harness import sqlite_in
 from tests.crash.programs.registry import several
 from tests.support.components import POSTGRES
 
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=POSTGRES)])
 def test_a_service_that_is_killed_is_replaced_by_another(tmp_path, request, database):
-    url = None if database == "sqlite" else str(request.getfixturevalue("postgres")())
-    counts = several.run(2, seed=1, root=tmp_path, url=url)
+    database_in = sqlite_in if database == "sqlite" else request.getfixturevalue("postgres")
+    counts = several.run(tmp_path, seed=1, kills=2, database_in=database_in)
     assert counts["kills"] == 2
     assert counts["kills of the publisher"] >= 1
-    assert counts["acknowledged"] > 20
+    assert counts["acknowledged changes"] > 20

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from tests.crash.programs.command import ROOT
+
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.support.components import after_first, missing
 

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.crash.programs.long_run import counted, long_run, options
+
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import PublishError
@@ -29,7 +31,6 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from tests.crash.programs.long_run import counted, long_run, options
 
 CHANGES = 40
 FOLDER = "snapshots"

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.crash.programs.long_run import long_run, options
 
 import selectroute as sr
 from selectroute.arrays import tables as t
-from tests.crash.programs.long_run import long_run, options
 
 _fork = multiprocessing.get_context("fork")
 

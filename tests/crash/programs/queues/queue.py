@@ -27,11 +27,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.crash.programs.command import let_work
+from tests.crash.programs.long_run import Journal, long_run, options
+
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql.queue import SqlQueue
-from tests.crash.programs.command import let_work
-from tests.crash.programs.long_run import Journal, long_run, options
 
 NAME = "CRASH"
 PROCESSES = 4

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.crash.programs.command import LOST, Connection, Threads, let_work, wait_until
+
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.sql.queue import SqlQueue
-from tests.crash.programs.command import LOST, Connection, Threads, let_work, wait_until
 from tests.crash.programs.queues.queue import account
 from tests.crash.programs.registry.registry import kill_command
 from tests.crash.programs.registry.service import START_SECONDS, answers, free_port, serve

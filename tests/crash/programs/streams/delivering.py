@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tests.crash.programs.long_run import long_run, options
 
 import selectroute as sr
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
@@ -33,7 +34,6 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.storage import Location
-from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, B, Queues, numbered
 from tests.support.world import World
 

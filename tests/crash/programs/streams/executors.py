@@ -22,9 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.crash.programs.long_run import long_run, options
+
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow

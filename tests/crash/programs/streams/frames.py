@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.long_run import long_run, options
 
 from selectroute.spark import Position, local_session, start_fanout
 from selectroute.spark.audit.audit import audit
-from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, Cycle, fail_at, kill_in
-from tests.crash.programs.long_run import long_run, options
 from tests.spark.queue_world import A, Queues
 from tests.support.world import World
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from random import Random
 
 from tests.crash.programs.command import ROOT
-from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.crash.programs.long_run import long_run, options
+
+from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.support.world import World
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")

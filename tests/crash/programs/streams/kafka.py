@@ -22,11 +22,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.long_run import counted, long_run, options
+
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.command import ROOT
 from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS, Cycle, kill_in
-from tests.crash.programs.long_run import counted, long_run, options
 from tests.crash.programs.streams.kafka_check import check
 from tests.crash.programs.streams.kafka_flow import Flow
 

@@ -24,12 +24,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.crash.programs.command import ROOT, wait_until
+from tests.crash.programs.long_run import long_run, options
+
 import selectroute as sr
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
-from tests.crash.programs.command import ROOT, wait_until
-from tests.crash.programs.long_run import long_run, options
 from tests.support.remote_world import numba_cache
 from tests.support.servers.azure import azure_server
 from tests.support.servers.faulty_proxy import faulty_proxy, requests_in

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.long_run import long_run, options
 
 import selectroute as sr
 from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
-from tests.crash.programs.command import ROOT
-from tests.crash.programs.long_run import long_run, options
 from tests.crash.programs.streams.storm_check import KINDS, Tally, check_storm, kinds
 
 BEGINNING = 60

@@ -21,6 +21,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.long_run import counted, long_run
+
 import selectroute as sr
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
@@ -32,9 +35,7 @@ from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.worker import task
-from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import VARIABLE, Fault, Shim, compiled, faults
-from tests.crash.programs.long_run import counted, long_run
 from tests.spark.queue_world import A, Queues, numbered
 from tests.support.world import World, files_of
 
