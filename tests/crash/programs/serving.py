@@ -163,8 +163,10 @@ class Service:
         self._clients.start(run)
 
     def works(self) -> bool:
-        """Whether the service and all of its clients go on."""
-        return self._process.is_alive() and not self._clients.failed
+        """Whether the service goes on. Raises what a client raised."""
+        if self._clients.failed:
+            self._clients.join()
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """Kill the service. Raises AssertionError for an answer that should not be."""

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_queue_whose_processes_are_killed_loses_nothing_and_gives_nothing_twice(tmp_path):
-    counts = crash.run(12, seed=1, root=tmp_path)
+    counts = crash.run(tmp_path, seed=1, kills=12)
     assert counts["kills"] == 12
     assert counts["acknowledged puts"] > 20
     assert counts["acknowledged gets"] > 10
@@ -20,7 +20,7 @@ def test_a_queue_whose_processes_are_killed_loses_nothing_and_gives_nothing_twic
 
 @pytest.mark.xdist_group("postgres")
 def test_in_postgresql_either(tmp_path, postgres):
-    counts = crash.run(12, seed=2, root=tmp_path, database_in=postgres)
+    counts = crash.run(tmp_path, seed=2, kills=12, database_in=postgres)
     assert counts["kills"] == 12
     assert counts["acknowledged puts"] > 20
 

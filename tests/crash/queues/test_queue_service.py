@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_service_of_queues_that_is_killed_loses_nothing_and_gives_nothing_twice(tmp_path):
-    counts = crash.run(4, seed=1, root=tmp_path)
+    counts = crash.run(tmp_path, seed=1, kills=4)
     assert counts["kills"] == 4
     assert counts["acknowledged puts"] > 20
     assert counts["acknowledged gets"] > 5
