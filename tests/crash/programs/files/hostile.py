@@ -14,22 +14,21 @@ import faulthandler
 import hashlib
 import json
 import multiprocessing
-import random
 import shutil
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.crash.programs.long_run import long_run, options
 
 import selectroute as sr
 from selectroute.arrays import tables as t
+from tests.crash.programs.harness import program
 
 _fork = multiprocessing.get_context("fork")
 
@@ -71,7 +70,7 @@ def sound(folder: Path) -> None:
 
 def messages() -> pa.RecordBatch:
     """Rows that reach every kind of entry."""
-    chance = random.Random(5)
+    chance = Random(5)
     rows = 300
     return pa.record_batch(
         {
@@ -89,7 +88,7 @@ def messages() -> pa.RecordBatch:
     )
 
 
-def hostile(folder: Path, chance: random.Random) -> str:
+def hostile(folder: Path, chance: Random) -> str:
     """Change one thing in a folder, its digests put right. Returns what was changed."""
     path = folder / "manifest-2.json"
     manifest = json.loads(path.read_text())
@@ -118,7 +117,7 @@ def _canonical(manifest: dict[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, sort_keys=True).encode()
 
 
-def _change_array(file: Path, chance: random.Random) -> str:
+def _change_array(file: Path, chance: Random) -> str:
     table = _read(file)
     name = chance.choice(table.column_names)
     values = table[name].chunk(0).values.to_numpy(zero_copy_only=False).copy()
@@ -157,7 +156,7 @@ def _change_array(file: Path, chance: random.Random) -> str:
     return f"{name} {how} {detail}"
 
 
-def _change_header(file: Path, chance: random.Random) -> str:
+def _change_header(file: Path, chance: Random) -> str:
     table = _read(file)
     header = json.loads(table.schema.metadata[b"selectroute"])
     attribute = chance.choice(header["attributes"])
@@ -184,7 +183,7 @@ def _change_header(file: Path, chance: random.Random) -> str:
     return f"{key} = {str(value)[:40]}"
 
 
-def _change_ids(file: Path, chance: random.Random) -> str:
+def _change_ids(file: Path, chance: Random) -> str:
     table = _read(file)
     name = chance.choice(table.column_names)
     place = table.column_names.index(name)
@@ -206,7 +205,7 @@ def _change_ids(file: Path, chance: random.Random) -> str:
     return f"{name} {how}"
 
 
-def _change_bytes(file: Path, chance: random.Random) -> str:
+def _change_bytes(file: Path, chance: Random) -> str:
     data = bytearray(file.read_bytes())
     count = chance.choice((1, 1, 4, 64))
     for _ in range(count):
@@ -217,7 +216,7 @@ def _change_bytes(file: Path, chance: random.Random) -> str:
     return f"{count} of {len(data)}"
 
 
-def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: random.Random) -> str:
+def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: Random) -> str:
     how = chance.choice(("many", "twice", "file", "missing", "order", "rows", "other"))
     if how == "many":
         manifest["segments"] = [entry] * 2_000
@@ -287,41 +286,29 @@ def tried(folders: list[Path], use: Callable[[Path], str] = use) -> list[str]:
     return outcomes
 
 
-def run(folder: Path, copies: int, chance: random.Random) -> tuple[Counter[str], list[str]]:
-    """Try so many hostile copies. Returns how many were refused and matched, and what went wrong."""
-    original = folder / "sound"
+def run(root: Path, seed: int, copies: int) -> Counter[str]:
+    """Try so many hostile copies. Raises AssertionError with all that went wrong."""
+    original, chance = root / "sound", Random(seed)
     sound(original)
     table = _read(next(original.glob("segments/*-base.arrow")))
-    lengths = {name: len(table[name].chunk(0).values) for name in t.Tables._fields}
-    assert all(lengths.values()), [name for name, length in lengths.items() if not length]
+    empty = [name for name in t.Tables._fields if not len(table[name].chunk(0).values)]
+    assert not empty, empty
     assert use(original) == "matched"  # compiled before the first fork
     counts: Counter[str] = Counter()
     faults: list[str] = []
     for first in range(0, copies, 50):
-        names, made = [], []
-        for number in range(first, min(first + 50, copies)):
-            copy = folder / f"copy-{number}"
+        tries = {root / f"copy-{number}": "" for number in range(first, min(first + 50, copies))}
+        for copy in tries:
             shutil.copytree(original, copy)
-            names.append(hostile(copy, chance))
-            made.append(copy)
-        for name, outcome in zip(names, tried(made), strict=True):
+            tries[copy] = hostile(copy, chance)
+        for (copy, name), outcome in zip(tries.items(), tried(list(tries)), strict=True):
             counts[outcome if outcome in ("refused", "matched") else "faults"] += 1
             if outcome not in ("refused", "matched"):
                 faults.append(f"{name}: {outcome}")
-        for copy in made:
             shutil.rmtree(copy)
-    return counts, faults
-
-
-def main() -> int:
-    """The command line: exit code 0 if every copy was refused or matched."""
-    arguments = options("hostile copies of a snapshot folder", copies=1_000).parse_args()
-    with long_run() as frame:
-        counts, faults = run(frame.folder, arguments.copies, random.Random(arguments.seed))
-    print(*faults, sep="\n")
-    print(f"{arguments.copies:,} copies: {dict(counts)}")
-    return 1 if faults else 0
+    assert not faults, "\n".join([*faults, str(counts)])
+    return counts
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program("hostile copies of a snapshot folder", run, copies=1_000)
