@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -116,10 +117,21 @@ def kill_all(
 
 
 def start(target: Callable[..., object], *arguments: Any) -> Any:
-    """Start a function in a process of its own, which ends with this one."""
-    process = CLEAN.Process(target=target, args=arguments, daemon=True)
+    """Start a function in a process of its own, which ends with this one, even if that is killed."""
+    process = CLEAN.Process(target=_with_parent, args=(target, *arguments), daemon=True)
     process.start()
     return process
+
+
+def _with_parent(target: Callable[..., object], *arguments: Any) -> None:
+    def end() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+    target(*arguments)
 
 
 def kill(process: Any) -> None:

@@ -19,15 +19,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("table_format", after_first(pytest.mark.nightly, "parquet", "delta"))
 def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path, table_format):
-    made = delivering.in_sqlite
-    counts = delivering.run(4, seed=1, root=tmp_path, made=made, table_format=table_format)
+    counts = delivering.run(tmp_path, seed=1, kills=4, table_format=table_format)
     assert counts["kills"] == 4
     assert counts["deliveries"] > 2_000
 
 
 @pytest.mark.nightly
 def test_what_a_full_queue_does_not_take_is_got_or_a_dead_letter_and_never_both(tmp_path):
-    counts = delivering.run(6, seed=2, root=tmp_path, made=delivering.in_sqlite, waits=(0.02,))
+    counts = delivering.run(tmp_path, seed=2, kills=6, waits=(0.02,))
     assert counts["kills"] == 6
     assert counts["deliveries"] > 100 and counts["dead letters of a full queue"] > 100
 

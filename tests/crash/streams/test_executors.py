@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, *KAFKA]
 def test_killed_workers_and_executors_and_speculative_copies_lose_and_repeat_nothing(kafka, tmp_path):
     from tests.crash.programs.streams.executors import FAULTS, run
 
-    counts = run(tmp_path, kafka, seed=1, times=1)
+    counts = run(tmp_path, seed=1, times=1, broker=kafka)
     assert all(counts[fault] >= 1 for fault in FAULTS)
     assert counts["speculative copies"] > 0 and counts["tasks lost"] > 0
     assert counts["deliveries"] > 500
