@@ -103,7 +103,7 @@ def armed(fault: Fault, at: int, folder: Path, pid: int = 0) -> Iterator[None]:
         fault.clear()
 
 
-def in_turn(turn: Callable[[int], tuple[bool, bool]], step: int) -> Counter[str]:
+def in_turn(turn: Callable[[int], tuple[bool, bool]], step: int, refused: str = "refused") -> Counter[str]:
     """Let each write fail, or each `step`-th, until a turn has met no failure; return what was counted.
 
     A turn gets the number of the write, and returns whether it is done, and whether something failed.
@@ -113,7 +113,7 @@ def in_turn(turn: Callable[[int], tuple[bool, bool]], step: int) -> Counter[str]
         done, failed = turn(at)
         if not failed:
             return counts
-        counts["done all the same" if done else "refused"] += 1
+        counts["done all the same" if done else refused] += 1
     raise AssertionError("it was never done without a failure")
 
 

@@ -26,7 +26,8 @@ def repeat(world):
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])
 def test_a_killed_stream_of_rows_loses_and_repeats_nothing_and_a_fault_would_be_found(tmp_path, table_format):
-    from tests.crash.programs.streams.frames import KILLS, Killed
+    from tests.crash.programs.streams.frames import Killed
+    from tests.crash.programs.streams.killed import KILLS
 
     killed = Killed(tmp_path, seed=3, table_format=table_format)
     counts = killed.run([("put", "after"), ("match", "after"), ("commit", "after"), None])

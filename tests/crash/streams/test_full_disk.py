@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import subprocess
 import sys
 
@@ -11,9 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.crash.programs.command import ROOT
 
-from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
+from tests.crash.programs.failing import compiled, full_disk
+from tests.crash.programs.harness import ROOT
 from tests.support.components import after_first, missing
 
 FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
@@ -54,4 +53,4 @@ def shim(folder):
     if isinstance(made, str):
         missing(made)
     preloaded, control = made
-    return Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True), preloaded
+    return full_disk(control), preloaded

@@ -26,6 +26,6 @@ def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, kills", after_first(pytest.mark.nightly, ("s3", 1), ("azure", 2), ("gcs", 2)))
 def test_a_job_that_is_killed_loses_nothing_in_a_store_that_fails(tmp_path, kind, kills):
-    from tests.crash.programs.streams.object_store import run
+    from tests.crash.programs.streams.object_store import run_kills
 
-    assert "0 lost, 0 twice" in run(tmp_path, kills=kills, seed=5, rate=0.03, kind=kind)
+    assert "0 lost, 0 twice" in run_kills(tmp_path, kills=kills, seed=5, rate=0.03, store=kind)
