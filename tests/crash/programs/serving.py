@@ -24,7 +24,6 @@ LOST = (http.client.HTTPException, OSError)
 PRELOADED = ["selectroute.cli.commands.serve", "selectroute.service.server"]
 """What the process that services are forked off imports."""
 
-NDJSON = {"content-type": "application/x-ndjson"}
 _SECONDS = 120.0  # an answer, and a start, take far less
 _IDLE_SECONDS = 2.0  # the service closes a connection that is idle for five
 
@@ -115,6 +114,10 @@ class Threads:
         """Whether one of them raised."""
         return bool(self._errors)
 
+    def go_on(self) -> bool:
+        """Whether one of them has not ended yet."""
+        return any(thread.is_alive() for thread in self._threads)
+
     def join(self) -> None:
         """Wait for all, or for the first error, which is raised."""
         for thread in self._threads:
@@ -136,6 +139,10 @@ class Service:
         self._options = ["--registry", database, "--log-level", "warning", *options]
         self._ending = threading.Event()
         self._clients = Threads()
+
+    def note(self, **line: Any) -> None:
+        """Note a line of a client."""
+        self.lines.append(line)
 
     def begin(self) -> None:
         """Start the process."""

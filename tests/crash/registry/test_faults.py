@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,11 +11,13 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
+from selectroute.registry.errors import UnavailableError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs import failing
 from tests.crash.programs.harness import ROOT
 from tests.crash.programs.registry import faults
+from tests.crash.programs.registry.sides import InProcess
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +42,13 @@ def test_a_change_that_is_there_in_part_is_found(tmp_path):
         def arm(self, *_):
             pass
 
-        clear = arm
+        def clear(self):
+            pass
 
-    class HalfDone(faults.InProcess):
-        def attempt(self, operation, key):
-            super().attempt("register", key)
-            return False
+    class HalfDone(InProcess):
+        def import_(self, lines, mode):
+            self.keyed("register", json.loads(lines[0])["labels"]["key"])
+            raise UnavailableError("the disk is full")
 
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
         registry.register(SubscriptionSpec(), id=faults.TARGET)

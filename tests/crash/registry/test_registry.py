@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs.registry import registry as crash
+from tests.crash.programs.registry.sides import check_log
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +24,9 @@ def test_a_registry_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path):
 
 def test_a_lost_change_is_found(tmp_path):
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
-        one = registry.register(crash.spec_of("k"))
+        one = registry.register(SubscriptionSpec(labels={"key": "k"}))
         told = {"done": "k", "revision": one.revision, "ids": [one.id]}
-        assert crash.check_log(registry, [told])["acknowledged changes"] == 1
+        assert check_log(registry, [told])["acknowledged changes"] == 1
         for wrong in (
             {**told, "revision": 2},
             {**told, "ids": ["other"]},
@@ -33,4 +35,4 @@ def test_a_lost_change_is_found(tmp_path):
             {"about": "apply", "key": "k", "count": 3},
         ):
             with pytest.raises(AssertionError):
-                crash.check_log(registry, json.loads(json.dumps([wrong])))
+                check_log(registry, json.loads(json.dumps([wrong])))

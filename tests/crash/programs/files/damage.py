@@ -28,7 +28,7 @@ from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.programs.harness import FORMATS, counted, program, start
-from tests.crash.programs.registry.registry import live, selectors_of
+from tests.crash.programs.registry.sides import live, selectors_of
 
 CHANGES = 40
 FOLDER = "snapshots"

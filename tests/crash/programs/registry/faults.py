@@ -30,11 +30,10 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.programs.failing import Fault, FileSizeLimit, armed, compiled, in_turn, run_again, shims
 from tests.crash.programs.harness import CLEAN, counted, program, wait_until
-from tests.crash.programs.registry.registry import live, selectors_of
-from tests.crash.programs.serving import NDJSON, PRELOADED, SUBSCRIPTIONS, Connection, Service
+from tests.crash.programs.registry.sides import InProcess, OverHttp, live, selectors_of, spec
+from tests.crash.programs.serving import PRELOADED, Service
 
-IMPORTED = 60
-ROWS = {"register": 1, "replace": 1, "import": IMPORTED}
+ROWS = {"register": 1, "replace": 1, "import": 60}
 """The operations, and how many subscriptions they make or change."""
 
 TARGET = "target"
@@ -44,91 +43,23 @@ _DATABASE_STEP, _SNAPSHOT_STEP = 8_192, 1_024
 _PUBLISHED_SECONDS = 60.0
 
 
-def spec(key: str, part: int = 0) -> dict[str, Any]:
-    return {"selector": f"a = {part} AND k = '{key}'", "topic": f"t/{part % 5}", "labels": {"key": key}}
-
-
 def lines(key: str) -> list[str]:
     """An import, of the same subscriptions each time: what it writes does not grow with the database."""
-    return [json.dumps({"id": f"i{part}", **spec(key, part)}) for part in range(IMPORTED)]
+    return [json.dumps({"id": f"i{part}", **spec(key, part)}) for part in range(ROWS["import"])]
 
 
-class InProcess:
-    """A registry that is opened here, and used while its disk fails."""
-
-    name = "in process"
-    pid = os.getpid()
-    """The process that writes."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def attempt(self, operation: str, key: str) -> bool:
-        """Make this change, which the label key=<key> tells from others: whether it is done, or refused."""
-        change = SubscriptionSpec.from_json(spec(key))
-        try:
-            if operation == "register":
-                self._registry.register(change)
-            elif operation == "replace":
-                self._registry.replace(TARGET, change)
-            else:
-                assert self._registry.import_(lines(key), mode="replace").rows == IMPORTED
-        except UnavailableError:
-            return False
-        return True
-
-    def count(self, key: str) -> int:
-        """How many subscriptions there are of a key."""
-        return len(self._registry.list(label=f"key={key}", limit=1_000).items)
-
-    def revision(self) -> int:
-        """The newest revision."""
-        return self._registry.revision
-
-
-class OverHttp:
-    """The same through a service, asked once each time."""
-
-    name = "service"
-
-    def __init__(self, service: Service) -> None:
-        self.pid = service.pid
-        self._ask = Connection(service.url).ask
-
-    def attempt(self, operation: str, key: str) -> bool:
-        """Make a change. Raises AssertionError for an answer that is neither done nor 503."""
-        path = f"{SUBSCRIPTIONS}/{TARGET}"
+def attempt(side: InProcess | OverHttp, operation: str, key: str) -> bool:
+    """Make this change, which the label key=<key> tells from others: whether it is done, or refused."""
+    try:
         if operation == "register":
-            answer = self._ask("POST", SUBSCRIPTIONS, spec(key))
+            side.keyed(operation, key)
         elif operation == "replace":
-            now = self._ask("GET", path)
-            assert now.status == 200, now.data
-            answer = self._ask("PUT", path, spec(key), if_match=now.headers["etag"])
+            side.change(operation, TARGET, key, side.seen(TARGET))
         else:
-            body = "\n".join(lines(key)).encode()
-            answer = self._ask("POST", f"{SUBSCRIPTIONS}:import?mode=replace", body, **NDJSON)
-        if answer.status in (200, 201):
-            return True
-        answer.problem(503, "read-only")
-        assert int(answer.headers["retry-after"]) > 0
+            side.import_(lines(key), mode="replace")
+    except UnavailableError:
         return False
-
-    def count(self, key: str) -> int:
-        answer = self._ask("GET", f"{SUBSCRIPTIONS}?limit=1000&label=key%3D{key}")
-        assert answer.status == 200, answer.data
-        return len(answer.data["items"])
-
-    def revision(self) -> int:
-        return int(self.state()["revision"])
-
-    def state(self) -> Any:
-        """What the service says of itself; `published` is in it as soon as anything is."""
-        return self._ask("GET", "/readyz").data
-
-    def is_published(self) -> bool:
-        """Whether the newest revision is published."""
-        state = self.state()
-        return bool(state.get("published", -1) == state.get("revision"))
+    return True
 
 
 def attempt_one(side: Any, fault: Fault, operation: str, folder: Path, at: int) -> tuple[bool, bool]:
@@ -138,14 +69,14 @@ def attempt_one(side: Any, fault: Fault, operation: str, folder: Path, at: int) 
     key, what = f"{operation}-{at}", f"{operation}, write {at}"
     before = side.revision()
     with armed(fault, at, folder, side.pid):
-        done = side.attempt(operation, key)
-        seen = side.count(key)  # what can be read while nothing can be written
+        done = attempt(side, operation, key)
+        seen = len(side.ids(key))  # what can be read while nothing can be written
     rows = ROWS[operation] if done else 0
-    assert seen == side.count(key) == rows, f"{what}: {seen} of {rows} are there"
+    assert seen == len(side.ids(key)) == rows, f"{what}: {seen} of {rows} are there"
     assert side.revision() == before + done, f"{what}: another revision"
     # Also after one that was done: its log may not have been cleared up, and so would grow by each turn.
-    assert side.attempt(operation, f"{key}-again"), f"{what}: refused though the disk works"
-    assert side.count(f"{key}-again") == ROWS[operation]
+    assert attempt(side, operation, f"{key}-again"), f"{what}: refused though the disk works"
+    assert len(side.ids(f"{key}-again")) == ROWS[operation]
     return done, not done or bool(fault.fired)
 
 
@@ -182,7 +113,7 @@ def publish_one(registry: Registry, fault: Fault, root: Path, first: bool, at: i
 def serve_one(side: OverHttp, registry: Registry, fault: Fault, folder: Path, at: int) -> tuple[bool, bool]:
     """Let a write of the publication of a change fail, in a service: it says so, and goes on later."""
     with armed(fault, at, folder, side.pid):
-        assert side.attempt("replace", f"publish-{at}"), "a change does not depend on its publication"
+        assert attempt(side, "replace", f"publish-{at}"), "a change does not depend on its publication"
         wait_until(
             lambda: side.is_published() or (fault.fired and "reason" in side.state()),
             _PUBLISHED_SECONDS,

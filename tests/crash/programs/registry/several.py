@@ -22,19 +22,14 @@ from urllib.request import urlopen
 
 from selectroute.registry.registry import Registry
 from tests.crash.programs.harness import CLEAN, POSTGRESQL, let_work, program, sqlite_in, wait_until
-from tests.crash.programs.registry.registry import CLIENTS, check_log, check_published
-from tests.crash.programs.registry.service import Client
+from tests.crash.programs.registry.registry import CLIENTS
+from tests.crash.programs.registry.service import start_clients
+from tests.crash.programs.registry.sides import check_log, check_published
 from tests.crash.programs.serving import LOST, PRELOADED, Connection, Service
 
 SERVICES = 3
 MOST = 40  # lines that all clients note between two kills
 TAKEN_OVER_SECONDS = 5.0
-
-
-def start(service: Service, name: str) -> None:
-    service.start()
-    for number in range(CLIENTS):
-        Client(service, f"{name}-{number}", {})
 
 
 def published(service: Service) -> int:
@@ -69,7 +64,8 @@ def run(root: Path, seed: int, kills: int, database_in: Callable[[Path], str] = 
         registry.set("snapshots", snapshots)
     services = [Service(url, root, "--snapshots", snapshots, name=f"{n}-") for n in range(SERVICES)]
     for number, service in enumerate(services):
-        start(service, f"{seed}-{number}")
+        service.start()
+        start_clients(service, CLIENTS, f"{seed}-{number}")
     with Registry.open(url, verify=False) as registry:
         for number in range(kills):
             let_work(
@@ -93,7 +89,8 @@ def run(root: Path, seed: int, kills: int, database_in: Callable[[Path], str] = 
             slowest = max(slowest, time.monotonic() - at)
             assert killed is publisher or now is publisher, "two publishers without a kill of the first"
             replaced += killed is publisher
-            start(killed, f"{seed}-{services.index(killed)}-{number}")
+            killed.start()
+            start_clients(killed, CLIENTS, f"{seed}-{services.index(killed)}-{number}")
         for service in services:
             service.kill()
         lines = [line for service in services for line in service.lines]

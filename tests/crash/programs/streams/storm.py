@@ -10,14 +10,10 @@ Everything that clients and messages do is made from the seed; which revision me
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,13 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.crash.programs.command import ROOT
-from tests.crash.programs.long_run import long_run, options
 
 import selectroute as sr
 from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
+from tests.crash.programs.harness import FORMATS, end_of, kill, launch, program, sqlite_in, start, wait_until
+from tests.crash.programs.serving import Threads
 from tests.crash.programs.streams.storm_check import KINDS, Tally, check_storm, kinds
 
 BEGINNING = 60
@@ -41,28 +37,29 @@ CLIENTS = 4
 WAIT_SECONDS = 600.0
 """After so long without a batch the storm has failed."""
 
+_ONE_A_BATCH = ("--max-files-per-trigger", "1", "--trigger-seconds", "0")
 
-@dataclass
+
 class Storm:
     """One run in a folder of its own."""
 
-    folder: Path
-    seed: int
-    changes: int
-    messages: int
-    files: int
-    kills: int
-    table_format: str = "parquet"
-    restarts: int = 0
-    errors: list[BaseException] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.url = f"sqlite:///{self.folder}/registry.db"
-        self.input, self.output = self.folder / "in", self.folder / "out"
+    def __init__(
+        self,
+        root: Path,
+        seed: int,
+        changes: int,
+        messages: int,
+        files: int,
+        kills: int,
+        table_format: str = "parquet",
+    ) -> None:
+        self.folder, self.seed, self.table_format = root, seed, table_format
+        self.changes, self.messages, self.files, self.kills = changes, messages, files, kills
+        self.restarts = 0
+        self.url = sqlite_in(root)
+        self.input, self.output = root / "in", root / "out"
         self.registry = sr.Registry.open(self.url)
         self.ending = threading.Event()
-
-    # ---- what flows
 
     def write_messages(self) -> None:
         """Write all message files; the stream takes one a batch."""
@@ -72,30 +69,22 @@ class Storm:
         share = self.messages // self.files
         for number in range(self.files):
             rows = share if number else self.messages - share * (self.files - 1)
-            chosen = table.take(pa.array(draw.integers(0, KINDS, rows)))
-            hidden = self.input / f".{number:05}.parquet"
-            pq.write_table(chosen, hidden)
-            hidden.rename(self.input / f"{number:05}.parquet")
+            self._write(f"{number:05}", table.take(pa.array(draw.integers(0, KINDS, rows))))
+
+    def _write(self, name: str, table: pa.Table) -> None:
+        pq.write_table(table, self.input / f".{name}.parquet")
+        (self.input / f".{name}.parquet").rename(self.input / f"{name}.parquet")
 
     def progress(self) -> float:
         """Which share of the files is committed."""
-        folder = self.output / "_commits"
-        done = sum(path.stem.isdigit() for path in folder.glob("*.json")) if folder.is_dir() else 0
-        return done / self.files
-
-    # ---- who changes
+        return sum(path.stem.isdigit() for path in (self.output / "_commits").glob("*.json")) / self.files
 
     def run_client(self, client: Client, number: int) -> None:
         """Make this client's share of the changes, spread over the stream."""
-        try:
-            for turn in range(number, self.changes, CLIENTS):
-                while self.progress() < turn / self.changes and not self.ending.is_set():
-                    time.sleep(0.02)
-                client.change()
-        except BaseException as error:
-            self.errors.append(error)
-
-    # ---- who runs
+        for turn in range(number, self.changes, CLIENTS):
+            while self.progress() < turn / self.changes and not self.ending.is_set():
+                time.sleep(0.02)
+            client.change()
 
     def run(self) -> Tally:
         """Let it blow over, then check everything."""
@@ -104,15 +93,14 @@ class Storm:
         for turn in range(BEGINNING):
             several[turn % CLIENTS].add()
         self.write_messages()
-        publisher = self._publisher()
-        clients = [threading.Thread(target=self.run_client, args=(one, n)) for n, one in enumerate(several)]
-        for client in clients:
-            client.start()
+        publisher, clients = self._publisher(), Threads()
+        for number, client in enumerate(several):
+            clients.start(self.run_client, client, number)
         kills = sorted(chance.uniform(0.1, 0.9) for _ in range(2 * self.kills))
-        stream = self._stream("--max-files-per-trigger", "1", "--trigger-seconds", "0")
+        stream = self._stream(*_ONE_A_BATCH)
         last, since = -1.0, time.monotonic()
         try:
-            while (done := self.progress()) < 1.0 or any(client.is_alive() for client in clients):
+            while (done := self.progress()) < 1.0 or clients.go_on():
                 if done > last:
                     last, since = done, time.monotonic()
                 assert time.monotonic() - since < WAIT_SECONDS, f"nothing since {done:.0%}"
@@ -120,68 +108,48 @@ class Storm:
                     kills.pop(0)
                     self.restarts += 1
                     if len(kills) % 2:
-                        _kill(stream)
-                        stream = self._stream("--max-files-per-trigger", "1", "--trigger-seconds", "0")
+                        kill(stream)
+                        stream = self._stream(*_ONE_A_BATCH)
                     else:
-                        assert publisher.pid is not None
-                        os.kill(publisher.pid, signal.SIGKILL)
-                        publisher.join()
+                        kill(publisher)
                         publisher = self._publisher()
                 assert stream.poll() is None, f"the stream ended: {self._said()}"
                 time.sleep(0.05)
         finally:
             self.ending.set()
-            stream.send_signal(signal.SIGTERM)
+            stream.terminate()
             stream.wait(WAIT_SECONDS)
-            for client in clients:
-                client.join()
-        if self.errors:
-            raise self.errors[0]
+        clients.join()
         self._calm_down(publisher)
         return check_storm(self.registry, self.input, self.output, kinds(self.seed))
 
     def _calm_down(self, publisher: Any) -> None:
         """Resume all who are paused, and let the stream give them what they missed."""
         while paused := self.registry.list(status="paused", limit=1_000).items:
-            for one in paused:
-                self.registry.resume(one.id, from_="last-processed")
+            for subscription in paused:
+                self.registry.resume(subscription.id, from_="last-processed")
         publisher.terminate()
         publisher.join()
         with RegistryPublisher(self.registry) as last:
             last.catch_up()
-        self._drop_last()
-        stream = self._stream("--available-now")
-        assert stream.wait(WAIT_SECONDS) == 0, self._said()
-
-    def _drop_last(self) -> None:
-        """One more file, so that the last revision has a batch, too."""
-        pq.write_table(kinds(self.seed), self.input / ".last.parquet")
-        (self.input / ".last.parquet").rename(self.input / "last.parquet")
+        self._write("last", kinds(self.seed))  # so that the last revision has a batch, too
+        assert self._stream("--available-now").wait(WAIT_SECONDS) == 0, self._said()
 
     def _publisher(self) -> Any:
-        process = multiprocessing.get_context("spawn").Process(target=follow, args=(self.url,), daemon=True)
-        process.start()
-        deadline = time.monotonic() + 300
-        while not any(self.registry.snapshots_folder.path.glob("manifest-*.json")):
-            assert process.is_alive() and time.monotonic() < deadline
-            time.sleep(0.05)
+        process = start(follow, self.url)
+        folder = self.registry.snapshots_folder.path
+        wait_until(lambda: any(folder.glob("manifest-*.json")) or not process.is_alive(), 300, "a snapshot")
+        assert process.is_alive()
         return process
 
     def _stream(self, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "selectroute", "stream", "run", "--cores", "2", *options]
         command += ["--table-format", self.table_format, "--compact-every", "3"]
-        folders = ["--input", str(self.input), "--output", str(self.output), "--registry", self.url]
-        paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-        with (self.folder / "stream.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, *folders],
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": paths},
-                start_new_session=True,
-            )
+        folders = ["--input", self.input, "--output", self.output, "--registry", self.url]
+        return launch(self.folder / "stream.log", *command, *folders)
 
     def _said(self) -> str:
-        return (self.folder / "stream.log").read_text()[-2_000:]
+        return end_of(self.folder / "stream.log")
 
 
 class Client:
@@ -219,12 +187,8 @@ class Client:
 
     def _several(self) -> None:
         gone, stopped = self._drawn(self.active), self._drawn(self.active)
-        operations = [
-            Operation("remove", gone),
-            Operation("add", spec=drawn(self.chance)),
-            Operation("pause", stopped),
-        ]
-        done = self.registry.apply(operations)
+        added = Operation("add", spec=drawn(self.chance))
+        done = self.registry.apply([Operation("remove", gone), added, Operation("pause", stopped)])
         self.active.append(done.subscriptions[1].id)
         self.paused.append(stopped)
 
@@ -262,22 +226,11 @@ def follow(url: str) -> None:
         publisher.follow(threading.Event())
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a stream with its JVM and its workers: they are a session of their own."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def main() -> int:
-    """Run the command."""
-    numbers = {"changes": 1_000, "messages": 1_000_000, "files": 200, "kills": 3}
-    given = options("a storm of changes", formats=True, **numbers).parse_args()
-    with long_run() as frame:
-        storm = Storm(frame.folder, **vars(given))
-        tally = storm.run()
-        frame.held(f"{tally}; {storm.restarts} kills")
-    return 0
+def run(root: Path, **options: Any) -> str:
+    storm = Storm(root, **options)
+    return f"{storm.run()}; {storm.restarts} kills"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    numbers = {"changes": 1_000, "messages": 1_000_000, "files": 200, "kills": 3}
+    program("a storm of changes", run, **numbers, table_format=FORMATS)
