@@ -94,21 +94,16 @@ def hostile(folder: Path, chance: Random) -> str:
     manifest = json.loads(path.read_text())
     entry = chance.choice(manifest["segments"])
     segment = entry["kind"]
-    kind = chance.choices(("array", "header", "ids", "bytes", "manifest"), (70, 8, 8, 8, 6))[0]
+    kind = chance.choices([*_CHANGES, "manifest"], (70, 8, 8, 8, 6))[0]
     if kind == "manifest":
         name = _change_manifest(manifest, entry, chance)
     else:
         of = entry["ids"] if kind == "ids" or (kind == "bytes" and chance.random() < 0.6) else entry
         file = folder / of["file"]
-        if kind == "bytes":
-            name = _change_bytes(file, chance)
-        elif kind == "ids":
-            name = _change_ids(file, chance)
-        else:
-            name = _change_array(file, chance) if kind == "array" else _change_header(file, chance)
+        name = _CHANGES[kind](file, chance)
         of["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    manifest["sha256"] = hashlib.sha256(_canonical(rest)).hexdigest()
+    del manifest["sha256"]
+    manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
     path.write_bytes(_canonical(manifest))
     return f"{kind} of {segment}: {name}"
 
@@ -121,59 +116,45 @@ def _change_array(file: Path, chance: Random) -> str:
     table = _read(file)
     name = chance.choice(table.column_names)
     values = table[name].chunk(0).values.to_numpy(zero_copy_only=False).copy()
-    how = chance.choice(("one", "one", "all", "shift", "longer", "shorter", "empty", "type", "swap"))
-    info = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
-
-    def value() -> Any:
-        picked = chance.choice((*EXTREMES, len(values), len(values) - 1, chance.randrange(1 << 16)))
-        return picked if info is None else min(max(picked, info.min), info.max)
-
-    detail: object = how
-    if how == "type":
-        with np.errstate(all="ignore"):
+    count, info = len(values), np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
+    hows = ("type", "longer", "shorter", "empty")
+    how = chance.choice((*hows, *(("one", "one", "all", "shift", "swap") if count else ())))
+    value = chance.choice((*EXTREMES, count, count - 1, chance.randrange(1 << 16)))
+    value = value if info is None else min(max(value, info.min), info.max)
+    at, other = chance.randrange(count or 1), chance.randrange(count or 1)
+    with np.errstate(all="ignore"):
+        if how == "type":
             values = values.astype(chance.choice((np.int8, np.int16, np.float32, np.uint32)))
-    elif how == "longer":
-        values = np.concatenate((values, values[-1:], values[:1]))
-    elif how in ("shorter", "empty"):
-        values = values[:-1] if how == "shorter" else values[:0]
-    elif len(values) and how == "all":
-        detail = value()
-        values[:] = detail
-    elif len(values) and how == "shift":
-        detail = chance.choice((1, -1, 3))
-        with np.errstate(all="ignore"):
-            values = (values + np.array(detail).astype(values.dtype)).astype(values.dtype)
-    elif len(values) and how == "swap":
-        a, b = chance.randrange(len(values)), chance.randrange(len(values))
-        values[[a, b]] = values[[b, a]]
-    elif len(values):
-        at, detail = chance.randrange(len(values)), value()
-        values[at] = detail
-        detail = f"[{at}] = {detail}"
+        elif how == "longer":
+            values = np.concatenate((values, values[-1:], values[:1]))
+        elif how in ("shorter", "empty"):
+            values = values[:-1] if how == "shorter" else values[:0]
+        elif how == "shift":
+            value = chance.choice((1, -1, 3))
+            values = (values + np.array(value).astype(values.dtype)).astype(values.dtype)
+        elif how == "swap":
+            values[[at, other]] = values[[other, at]]
+        else:
+            values[slice(None) if how == "all" else at] = value
     column = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
-    place = table.column_names.index(name)
-    _write(file, table.set_column(place, name, column))
-    return f"{name} {how} {detail}"
+    _write(file, table.set_column(table.column_names.index(name), name, column))
+    return f"{name} {how} [{at}] {value}"
 
 
 def _change_header(file: Path, chance: Random) -> str:
     table = _read(file)
     header = json.loads(table.schema.metadata[b"selectroute"])
-    attribute = chance.choice(header["attributes"])
+    attributes = header["attributes"]
+    attribute = chance.choice(attributes)
+    names = ("@nope", "@topic[99999999999999999999]", "", 5, "@topic[x]")
+    lists = (attributes[:-1], [*attributes, attribute], "x")
     changes: list[tuple[dict[str, Any], str, Any]] = [
         *((header, "depth", depth) for depth in (0, 10**12, -1, "x", None, 1.5, True)),
-        (header, "attributes", header["attributes"][:-1]),
-        (header, "attributes", [*header["attributes"], attribute]),
-        (header, "attributes", "x"),
+        *((header, "attributes", each) for each in lists),
         (header, "scanned", 5),
-        (header, "checks_names", "no"),
-        (header, "checks_names", not header["checks_names"]),
-        *(
-            (attribute, "name", name)
-            for name in ("@nope", "@topic[99999999999999999999]", "", 5, "@topic[x]")
-        ),
-        (attribute, "codes", not attribute["codes"]),
-        (attribute, "values", not attribute["values"]),
+        *((header, "checks_names", checks) for checks in ("no", not header["checks_names"])),
+        *((attribute, "name", name) for name in names),
+        *((attribute, key, not attribute[key]) for key in ("codes", "values")),
         (attribute, "other", 1),
     ]
     where, key, value = chance.choice(changes)
@@ -185,22 +166,21 @@ def _change_header(file: Path, chance: Random) -> str:
 
 def _change_ids(file: Path, chance: Random) -> str:
     table = _read(file)
-    name = chance.choice(table.column_names)
-    place = table.column_names.index(name)
-    how = chance.choice(("null", "other", "rows", "type", "name", "not UTF-8"))
+    rows, names = table.num_rows, table.column_names
+    name, how = chance.choice(names), chance.choice(("null", "other", "rows", "type", "name", "not UTF-8"))
+    octets = pa.array([b"\xff\xfe"] * rows, pa.binary())
+    columns = {
+        "null": pa.array([None] * rows, pa.string()),
+        "other": pa.array(["\0x"] * rows, pa.string()),
+        "type": pa.array(range(rows), pa.int64()),
+        "not UTF-8": pa.Array.from_buffers(pa.string(), rows, octets.buffers()),
+    }
     if how == "rows":
-        table = table.slice(0, max(0, table.num_rows - chance.randrange(1, 4)))
+        table = table.slice(0, max(0, rows - chance.randrange(1, 4)))
     elif how == "name":
-        table = table.rename_columns([f"x{one}" if one == name else one for one in table.column_names])
-    elif how == "type":
-        table = table.set_column(place, name, pa.array(range(table.num_rows), pa.int64()))
-    elif how == "not UTF-8":
-        octets = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary())
-        text = pa.Array.from_buffers(pa.string(), len(octets), octets.buffers())
-        table = table.set_column(place, name, text)
+        table = table.rename_columns([f"x{each}" if each == name else each for each in names])
     else:
-        texts = pa.array([None if how == "null" else "\0x"] * table.num_rows, pa.string())
-        table = table.set_column(place, name, texts)
+        table = table.set_column(names.index(name), name, columns[how])
     _write(file, table)
     return f"{name} {how}"
 
@@ -216,22 +196,22 @@ def _change_bytes(file: Path, chance: Random) -> str:
     return f"{count} of {len(data)}"
 
 
+_CHANGES = {"array": _change_array, "header": _change_header, "ids": _change_ids, "bytes": _change_bytes}
+
+
 def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: Random) -> str:
+    segments = manifest["segments"]
     how = chance.choice(("many", "twice", "file", "missing", "order", "rows", "other"))
-    if how == "many":
-        manifest["segments"] = [entry] * 2_000
-    elif how == "twice":
-        manifest["segments"].append(entry)
-    elif how == "order":
-        manifest["segments"].reverse()
-    elif how == "missing":
+    if how == "missing":
         del entry[chance.choice(list(entry))]
     elif how == "rows":
         entry[chance.choice(("rows", "removed", "kind"))] = chance.choice((10**12, -1, "x", None, []))
     elif how == "file":
         entry["file"] = chance.choice(("../../etc/passwd", "/etc/passwd", "segments/..", "segments/x\n", 5))
     else:
-        manifest["segments"] = chance.choice((None, 5, {}, [], [5], [None]))
+        other = chance.choice((None, 5, {}, [], [5], [None]))
+        whole = {"many": [entry] * 2_000, "twice": [*segments, entry], "order": segments[::-1]}
+        manifest["segments"] = whole.get(how, other)
     return how
 
 
