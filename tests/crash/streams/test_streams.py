@@ -136,9 +136,9 @@ def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_b
     from tests.crash.programs.streams.storm import Storm
 
     storm = Storm(tmp_path, seed=2, changes=60, messages=12_000, files=6, kills=1, table_format=table_format)
-    tally = storm.run()
-    assert tally.messages == 14_000 and tally.batches == 7
-    assert tally.deliveries > 1_000 and tally.revisions > 2 and tally.cutoffs > 60
+    counts = storm.run()
+    assert counts["messages"] == 14_000 and counts["batches"] == 7
+    assert counts["deliveries"] > 1_000 and counts["revisions"] > 2 and counts["cut-offs"] > 60
 
 
 @FORMATS
