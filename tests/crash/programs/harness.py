@@ -47,7 +47,8 @@ def program(about: str, run: Callable[..., Mapping[str, int] | str], **options: 
     """Run a program in an empty folder, and say what was counted, and that all of it held.
 
     ``options`` are numbers, or what argparse is told of an option; each has a seed. A check that fails ends
-    the process with one line and exit code 1. However it ends, by SIGTERM too, nothing is left running.
+    the process with one line, which names the seed, and exit code 1. However it ends, by SIGTERM too, nothing
+    is left running.
     """
     parser = argparse.ArgumentParser(description=about)
     for name, option in {**options, "seed": 1}.items():
@@ -65,14 +66,16 @@ def program(about: str, run: Callable[..., Mapping[str, int] | str], **options: 
             given["database_in"] = opened.enter_context(postgresql.server())
         try:
             counts = run(Path(folder), **given)
-        except (AssertionError, SelectRouteError) as error:
-            sys.exit(f"FAILED with --seed {seed}: {error}")
+        except Exception as error:
+            print(f"FAILED with --seed {seed}: {error}", file=sys.stderr, flush=True)
+            if isinstance(error, (AssertionError, SelectRouteError)) and str(error):
+                sys.exit(1)
+            raise
         said = counts if isinstance(counts, str) else counted(counts)
         print(f"{said} in {time.monotonic() - started:,.0f} s with --seed {seed}: all held", flush=True)
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Return counts as a text."""
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
@@ -156,7 +159,6 @@ def launch(log: Path, *command: object, **environment: str) -> subprocess.Popen[
 
 
 def end_of(log: Path) -> str:
-    """What was said last."""
     return log.read_text(errors="replace")[-3_000:]
 
 
@@ -198,5 +200,4 @@ def lines_of(journal: Path) -> list[dict[str, Any]]:
 
 
 def sqlite_in(home: Path) -> str:
-    """The URL of a SQLite database in a folder."""
     return f"sqlite:///{home}/database.db"

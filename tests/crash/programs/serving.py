@@ -38,7 +38,6 @@ class Answer:
 
     @property
     def revision(self) -> int:
-        """The revision that its ETag names."""
         return int(self.headers["etag"].strip('"'))
 
     def problem(self, status: int, kind: str) -> Any:
@@ -85,7 +84,6 @@ class Connection:
         return Answer(answer.status, got, json.loads(content) if content else None)
 
     def close(self) -> None:
-        """Close it; the next request opens it again."""
         self._client.close()
 
 
@@ -97,7 +95,6 @@ class Threads:
         self._errors: list[BaseException] = []
 
     def start(self, target: Callable[..., object], *arguments: Any) -> None:
-        """Run a function in a thread of its own."""
 
         def run() -> None:
             try:
@@ -111,7 +108,6 @@ class Threads:
 
     @property
     def failed(self) -> bool:
-        """Whether one of them raised."""
         return bool(self._errors)
 
     def go_on(self) -> bool:
@@ -141,11 +137,9 @@ class Service:
         self._clients = Threads()
 
     def note(self, **line: Any) -> None:
-        """Note a line of a client."""
         self.lines.append(line)
 
     def begin(self) -> None:
-        """Start the process."""
         port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{port}"
         self._process = start(_serve, [*self._options, "--port", str(port)], self.log)
@@ -153,7 +147,6 @@ class Service:
         self._ending, self._clients = threading.Event(), Threads()
 
     def start(self) -> None:
-        """Start the process, and wait until it answers."""
         self.begin()
         wait_until(lambda: self._answers() or not self._process.is_alive(), _SECONDS, f"start: {self.log}")
         assert self._process.is_alive(), f"the service ended by itself: see {self.log}"

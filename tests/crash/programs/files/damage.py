@@ -175,7 +175,6 @@ def run_registry(root: Path, flips: int, chance: Random) -> dict[str, Counter[st
 
 
 def run(root: Path, seed: int, flips: int, table_format: str) -> str:
-    """Everything. Raises AssertionError."""
     chance, total = Random(seed), 0
     kinds = run_registry(root, flips, chance)
     try:

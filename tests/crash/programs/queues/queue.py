@@ -46,7 +46,6 @@ MOST = 25  # puts between two kills
 
 
 def work(url: str, path: Path, name: str, started: Any) -> None:
-    """Put and get until killed."""
     chance, journal, queue = Random(name), Journal(path), SqlQueue(url, NAME)
     started.set()
     for number in itertools.count():

@@ -43,7 +43,6 @@ class Told:
             self.counts[kind] += 1
 
     def changed(self, id: str, revision: int) -> None:
-        """Note a change that was acknowledged."""
         with self._lock:
             other = self.revisions.setdefault(revision, id)
             assert other == id, f"revision {revision} was told for {id} and for {other}"
@@ -98,7 +97,6 @@ class Client:
         self._read[id] = answer.data
 
     def _count_up(self, id: str, kind: str) -> None:
-        """Count one up, on top of what was read last."""
         known = self._read[id]
         etag, labels = f'"{known["revision"]}"', {"count": str(int(known["labels"]["count"]) + 1)}
         body = {"labels": labels} if kind == "patch" else {**known, "labels": labels}
@@ -134,7 +132,6 @@ def check(registry: Registry, told: Told, ids: list[str]) -> None:
 
 
 def run(root: Path, seed: int, operations: int, clients: int) -> Counter[str]:
-    """So many operations in all."""
     CLEAN.set_forkserver_preload(PRELOADED)
     told, threads, url = Told(), Threads(), sqlite_in(root)
     service = Service(url, root)

@@ -126,7 +126,6 @@ def serve_one(side: OverHttp, registry: Registry, fault: Fault, folder: Path, at
 
 
 def run(root: Path, seed: int, step: int) -> Counter[str]:
-    """Everything, in folders below `root`."""
     made = compiled(root)
     if isinstance(made, str):
         print(f"left out, {made}: I/O errors, and a full disk but by a limit", flush=True)

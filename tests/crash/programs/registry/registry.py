@@ -43,7 +43,6 @@ EARLY_SECONDS = 0.5  # within which some are killed while they open the registry
 
 
 def work(url: str, path: Path, name: str, started: Any) -> None:
-    """Write until killed."""
     registry, journal = Registry.open(url, verify=False), Journal(path)
     publisher = RegistryPublisher(registry)
     threading.Thread(target=publisher.follow, args=(threading.Event(),), daemon=True).start()

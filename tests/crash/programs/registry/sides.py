@@ -77,15 +77,12 @@ class InProcess:
         ).revision
 
     def seen(self, id: str) -> int:
-        """The revision of a subscription."""
         return self._registry.get(id).revision
 
     def ids(self, key: str) -> list[str]:
-        """The subscriptions of a key."""
         return [each.id for each in self._registry.list(label=f"key={key}", limit=1_000).items]
 
     def revision(self) -> int:
-        """The newest revision."""
         return self._registry.revision
 
 
@@ -140,7 +137,6 @@ class OverHttp:
         return self._connection.ask("GET", "/readyz").data
 
     def is_published(self) -> bool:
-        """Whether the newest revision is published."""
         state = self.state()
         return bool(state.get("published", -1) == state.get("revision"))
 
@@ -238,7 +234,6 @@ def check_published(registry: Registry) -> None:
 
 
 def check_log(registry: Registry, lines: Lines) -> Counter[str]:
-    """The log against what was told and what was tried."""
     by_revision, by_key, removed = defaultdict(list), defaultdict(list), set()
     for change in registry.follow_changes(0):
         by_revision[change.revision].append(change.id)

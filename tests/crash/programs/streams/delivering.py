@@ -99,7 +99,6 @@ def prepare(home: Path, url: str, chance: Random, table_format: str = "parquet")
 
 
 def for_short_queue() -> Counter[str]:
-    """All deliveries to queue A, by the selectors of `prepare`."""
     return Counter(
         f"{batch:02}.jsonl/0/{n}/{id}"
         for batch in range(FILES)

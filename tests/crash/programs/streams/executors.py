@@ -141,7 +141,6 @@ def _executors(master: str) -> set[int]:
 
 
 def _table() -> tuple[dict[int, int], dict[int, str]]:
-    """The parent and the command line of each process."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for entry in Path("/proc").iterdir():

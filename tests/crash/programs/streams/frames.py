@@ -70,7 +70,6 @@ class _Reader(DataSourceStreamReader):
 
 
 def queues_in(home: Path, table_format: str) -> Queues:
-    """Return the folders and queues of a stream."""
     return Queues(World(home, table_format=table_format), f"sqlite:///{home}/queues.db")
 
 
@@ -116,7 +115,6 @@ class Killed(KilledStream):
         self.queues.publish(1, some=("n >= 0", A))
 
     def run(self, cycles: Sequence[Cycle]) -> Counter[str]:
-        """Kill it in each of these cycles, route the rest, and check. Raises AssertionError."""
         with self._ended():
             for cycle in cycles:
                 self.kill_in(cycle)

@@ -67,7 +67,6 @@ class Killed(KilledStream):
         return self._launch(*command, *self._settings(), *options)
 
     def _settings(self) -> list[object]:
-        """The options of the job."""
         settings = {
             "kafka-servers": self.flow.broker.address,
             "kafka-topics": self.flow.topic,
@@ -89,7 +88,6 @@ class Killed(KilledStream):
 
     @contextmanager
     def _consuming(self) -> Iterator[None]:
-        """Have a consumer take from the queue meanwhile."""
         with self.flow.consuming(), self._ended():
             yield
 

@@ -57,7 +57,6 @@ class Subscription(NamedTuple):
     destination: tuple[str, str] | None
 
     def registered(self, id: str) -> dict[str, Any]:
-        """Return it as `build_from_lines` reads it."""
         to = None if self.destination is None else dict(zip(("kind", "name"), self.destination, strict=True))
         return {"id": id, "selector": self.selector, "destination": to}
 
@@ -72,11 +71,9 @@ class Kinds:
         self.matches = cache(self._matches)
 
     def is_bad(self, kind: int) -> bool:
-        """Whether it is a dead letter."""
         return kind % _EACH == 0
 
     def is_unlike(self, kind: int) -> bool:
-        """Whether its weight is no number."""
         return kind % _EACH == 1
 
     def record(self, kind: int) -> tuple[bytes | None, bytes, list[Header]]:
@@ -91,7 +88,6 @@ class Kinds:
         return None if kind % 3 else f"k{kind % 11}".encode(), f"body {kind}".encode(), headers
 
     def selector(self, chance: Random) -> str:
-        """Draw a selector."""
         weight, color = chance.randrange(1_000), f"c{chance.randrange(5)}"
         return chance.choice(
             [
@@ -158,7 +154,6 @@ class Flow:
         self._publish(state)
 
     def produce(self, count: int) -> None:
-        """Write so many records."""
         drawn = ((self.chance.randrange(PARTITIONS), self.chance.randrange(KINDS)) for _ in range(count))
         self.broker.produce(self.topic, [(partition, *self.kinds.record(kind)) for partition, kind in drawn])
         self.produced += count

@@ -26,7 +26,6 @@ WAIT_SECONDS = 400.0
 
 
 def messages_in(output: Path) -> int:
-    """The number of messages in committed batches."""
     paths = (output / "_commits").glob("*.json")
     return sum(json.loads(path.read_text())["counts"]["messages"] for path in paths)
 
@@ -71,7 +70,6 @@ class KilledStream:
         print(f"killed {name} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
     def _kill_somewhen(self) -> None:
-        """Kill it while it starts, or while it routes."""
         before, job = self._traces(), self.start()
         if self.chance.random() < 0.15:
             self._pass(job, self.chance.uniform(0, 8))
@@ -114,7 +112,6 @@ class KilledStream:
 
     @contextmanager
     def _ended(self) -> Iterator[None]:
-        """Whatever comes, no stream is left running."""
         try:
             yield
         finally:
@@ -128,7 +125,6 @@ class KilledStream:
         return self._jobs[-1]
 
     def _committed(self) -> set[str]:
-        """The batches that are committed."""
         return {path.stem for path in (self.output / "_commits").glob("*.json")}
 
     def _staged(self) -> set[str]:

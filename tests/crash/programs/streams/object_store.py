@@ -66,7 +66,6 @@ class StoreJob:
             self.change()
 
     def change(self) -> None:
-        """Change one subscription, and publish that."""
         id = f"s{self.chance.randrange(12)}"
         color, weight = self.chance.choice(COLORS), self.chance.randrange(100)
         colored = f"color = '{color}'"
@@ -81,7 +80,6 @@ class StoreJob:
         self.revisions[self.publisher.apply([change])] = dict(self.state)
 
     def drop(self, files: int = 1) -> None:
-        """Put files of messages into the input."""
         for number in range(len(self.messages), len(self.messages) + files):
             rows = [
                 {"color": self.chance.choice(COLORS), "weight": self.chance.randrange(100)}
@@ -95,7 +93,6 @@ class StoreJob:
             self.messages[name] = rows
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start the job in a session of its own."""
         places = {"input": "in", "snapshots": "snapshots", "output": "out"}
         folders = [f"--{name}={self.base / place}" for name, place in places.items()]
         command = [sys.executable, "-m", "selectroute", "stream", "run", *folders]
@@ -104,12 +101,10 @@ class StoreJob:
         )
 
     def finish(self) -> None:
-        """Let the job route what is left."""
         job = self.start("--available-now")
         assert job.wait(_WAIT_SECONDS) == 0, self.said()
 
     def said(self) -> str:
-        """The end of what the job has said."""
         return end_of(self.log)
 
     def noted(self, folder: str) -> list[Any]:
@@ -117,7 +112,6 @@ class StoreJob:
         return [file for file in (self.base / "out" / folder).files() if file.stem.isdigit()]
 
     def committed(self) -> int:
-        """The number of committed batches."""
         return len(self.noted("_commits"))
 
     def check(self) -> str:
@@ -253,7 +247,6 @@ def run_two(folder: Path, seed: int, store: str = "s3") -> str:
 
 
 def run(root: Path, seed: int, kills: int, rate: float, two: bool, each_write: int | None, store: str) -> str:
-    """One of the three."""
     if two:
         return run_two(root, seed, store)
     return (

@@ -89,7 +89,6 @@ class Storm:
         self.ending = threading.Event()
 
     def write_messages(self) -> None:
-        """Write all message files; the stream takes one a batch."""
         self.input.mkdir()
         table = kinds(self.seed)
         draw = np.random.default_rng(self.seed)
@@ -103,7 +102,6 @@ class Storm:
         (self.input / f".{name}.parquet").rename(self.input / f"{name}.parquet")
 
     def progress(self) -> float:
-        """Which share of the files is committed."""
         return sum(path.stem.isdigit() for path in (self.output / "_commits").glob("*.json")) / self.files
 
     def run_client(self, client: Client, number: int) -> None:
@@ -191,7 +189,6 @@ class Client:
         self.paused: list[str] = []
 
     def add(self) -> None:
-        """Register one more."""
         self.active.append(self.registry.register(drawn(self.chance)).id)
 
     def change(self) -> None:
@@ -372,7 +369,6 @@ class Check:
         return owed, may_be
 
     def _states(self, revisions: set[int]) -> dict[int, dict[str, Subscription]]:
-        """The active subscriptions at each of these revisions."""
         states: dict[int, dict[str, Subscription]] = {}
         state: dict[str, Subscription] = {}
         place = 0
@@ -407,7 +403,6 @@ class Check:
         return total
 
     def _deliveries(self, batch: int) -> pa.Table | None:
-        """The published deliveries of a batch; None if there are none."""
         folder = self.output / "deliveries"
         if (folder / "_delta_log").is_dir():
             if self.table is None:

@@ -122,7 +122,6 @@ class Stream:
             self.world.drop_json(f"{number}.jsonl", *numbered(MESSAGES), _BAD)
 
     def route(self) -> None:
-        """Start the job, and route all batches."""
         job = self.world.job(compact_every=2)
         self.world.claim(job)
         kafka: Any = self.topics
@@ -185,7 +184,6 @@ def _ended(stream: Stream) -> str:
 
 
 def run(root: Path, seed: int, step: int, table_format: str) -> Counter[str]:
-    """All ways to fail, in folders below `root`."""
     made = compiled(root)
     if isinstance(made, str):
         sys.exit(f"nothing was tried: {made}")
