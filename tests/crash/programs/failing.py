@@ -11,22 +11,27 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from tests.crash.programs.harness import ROOT
 
 VARIABLE = "FAULTS_CONTROL"
+_MOST = 5_000
 WRITES, SYNCS, NAMES = 1, 2, 4
 
 
 class Fault(Protocol):
-    """One way to fail. It is on from `arm` to `clear`."""
+    """One way to fail. It is on from `arm` to `clear`; `fired` says whether it was met since it was armed,
+    None where nobody can say.
+    """
 
     name: str
-
-    @property
-    def fired(self) -> bool | None:
-        """Whether it was met since it was armed; None where nobody can say."""
+    fired: bool | None
 
     def arm(self, at: int, folder: Path, pid: int) -> None:
         """Let the process fail at its `at`-th write to the folder, or when it has written so much."""
@@ -48,13 +53,9 @@ class Shim:
     """Fails the n-th call that a preloaded process makes on files of a folder, and perhaps all after it."""
 
     def __init__(self, control: Path, name: str, number: int, kinds: int, stays: bool) -> None:
-        self.name = name
-        self._number = number
-        self._kinds = kinds
-        self.stays = stays
+        self.name, self.stays, self._number, self._kinds = name, stays, number, kinds
         with control.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), ctypes.sizeof(Control))
-        self._control = Control.from_buffer(self._map)
+            self._control = Control.from_buffer(mmap.mmap(file.fileno(), ctypes.sizeof(Control)))
 
     def arm(self, at: int, folder: Path, pid: int) -> None:
         """See `Fault`. Every process that is preloaded with this control fails. In place of a folder that is
@@ -67,12 +68,10 @@ class Shim:
         control.prefix = os.fsencode(folder) + (b"/" if folder.is_dir() else b"")
 
     def clear(self) -> None:
-        """See `Fault`."""
         self._control.prefix = b""
 
     @property
     def fired(self) -> bool:
-        """See `Fault`."""
         return bool(self._control.failed)
 
 
@@ -83,29 +82,55 @@ class FileSizeLimit:
     fired: bool | None = None
 
     def __init__(self, step: int) -> None:
-        self._step = step
-        self._pid = 0
+        self._step, self._pid = step, 0
         self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def arm(self, at: int, folder: Path, pid: int) -> None:
-        """See `Fault`."""
         self._pid = pid
-        _, most = self._before
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (self._step * at, most))
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (self._step * at, self._before[1]))
 
     def clear(self) -> None:
-        """See `Fault`."""
         resource.prlimit(self._pid, resource.RLIMIT_FSIZE, self._before)
 
 
-def faults(control: Path | None, step: int) -> list[Fault]:
-    """All ways to fail that there are here."""
-    found: list[Fault] = [FileSizeLimit(step)]
-    if control is not None:
-        found.append(Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True))
-        found.append(Shim(control, "I/O error, once", errno.EIO, WRITES | SYNCS | NAMES, False))
-        found.append(Shim(control, "I/O error, for good", errno.EIO, WRITES | SYNCS | NAMES, True))
-    return found
+@contextmanager
+def armed(fault: Fault, at: int, folder: Path, pid: int = 0) -> Iterator[None]:
+    """Have a fault for a while; see `Fault`."""
+    fault.arm(at, folder, pid)
+    try:
+        yield
+    finally:
+        fault.clear()
+
+
+def in_turn(turn: Callable[[int], tuple[bool, bool]], step: int, refused: str = "refused") -> Counter[str]:
+    """Let each write fail, or each `step`-th, until a turn has met no failure; return what was counted.
+
+    A turn gets the number of the write, and returns whether it is done, and whether something failed.
+    """
+    counts: Counter[str] = Counter()
+    for at in range(1, _MOST, step):
+        done, failed = turn(at)
+        if not failed:
+            return counts
+        counts["done all the same" if done else refused] += 1
+    raise AssertionError("it was never done without a failure")
+
+
+def full_disk(control: Path) -> Shim:
+    """A disk that is full from a write on."""
+    return Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True)
+
+
+def shims() -> list[Shim]:
+    """All ways in which a shim fails; none in a process without one."""
+    if VARIABLE not in os.environ:
+        return []
+    control, kinds = Path(os.environ[VARIABLE]), WRITES | SYNCS | NAMES
+    once, always = (
+        Shim(control, f"I/O error, {name}", errno.EIO, kinds, name != "once") for name in ("once", "for good")
+    )
+    return [full_disk(control), once, always]
 
 
 def compiled(folder: Path) -> tuple[dict[str, str], Path] | str:
@@ -125,6 +150,11 @@ def compiled(folder: Path) -> tuple[dict[str, str], Path] | str:
     return {"LD_PRELOAD": str(library), VARIABLE: str(control)}, control
 
 
-def is_preloaded(environment: Mapping[str, Any]) -> bool:
-    """Whether a process of this environment has the shim."""
-    return VARIABLE in environment
+def run_again(made: tuple[dict[str, str], Path] | str) -> None:
+    """Run this program again in a process that has the compiled shim, and end as that does; return there, and
+    where no shim was compiled.
+    """
+    if isinstance(made, str) or VARIABLE in os.environ:
+        return
+    command = [sys.executable, *sys.orig_argv[1:]]
+    sys.exit(subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False).returncode)

@@ -8,6 +8,7 @@ within a millisecond.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -25,27 +26,17 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.spark.inputs.frame import FrameBatchInput
 from selectroute.spark.inputs.kafka import KafkaBatchInput
+from tests.crash.programs.harness import MODULES
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
 IN_TASKS: Final = (PUT, "begin", "produce", "token", "end")
-Cycle = tuple[str, str] | None
-"""The step and the moment of a kill, None for any."""
-
 STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", "publish", "return")
 """Of a batch: Spark plans it; pin of the revision, and of the plan; in each task put to queues, begin as the
 only producer, send records, write the commit token, commit the transaction; all tasks; commit; publish; give
 it back to Spark, which notes it as done.
 """
 _WORKERS: Final = Path(__file__).parent / "workers"
-
-
-def main() -> None:
-    """Run the command."""
-    step, moment, nth, *given = sys.argv[1:]
-    fail_at(step, moment, int(nth), Path(given[given.index("--output") + 1]))
-    sys.argv = ["selectroute", *given]
-    command()
 
 
 def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
@@ -59,38 +50,20 @@ def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
     elif step in IN_TASKS:
         counter = output.parent / f"met-{uuid.uuid4().hex}"
         os.environ["SELECTROUTE_WORKER_FAILPOINT"] = f"{step} {moment} {nth} {counter} {os.getpgid(0)}"
-        paths = [str(_WORKERS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_WORKERS), MODULES])
     else:
         _patch(step, moment, nth)
 
 
-def kill_in(cycle: Cycle, somewhen: Callable[[], object], at: Callable[[str, str], object]) -> None:
-    """Kill a program in the way that a cycle says, and say how long it took."""
-    started = time.monotonic()
-    if cycle is None:
-        somewhen()
-        name = "somewhen"
-    else:
-        step, moment = cycle
-        at(step, moment)
-        name = f"{moment} {step}"
-    print(f"killed {name} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-
-
 def _patch(step: str, moment: str, nth: int) -> None:
-    met, counting = 0, threading.Lock()
+    met, counting = itertools.count(1), threading.Lock()
 
     def replace(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_: True) -> None:
         real = getattr(owner, name)
 
         def failing(*given: Any, **named: Any) -> Any:
-            nonlocal met
-            is_nth = False
-            if is_it(*given):
-                with counting:  # tables are published by several threads
-                    met += 1
-                    is_nth = met == nth
+            with counting:  # tables are published by several threads
+                is_nth = is_it(*given) and next(met) == nth
             if is_nth and moment == BEFORE:
                 _kill()
             done = real(*given, **named)
@@ -109,9 +82,8 @@ def _patch(step: str, moment: str, nth: int) -> None:
 
         replace(disk, "replace_bytes", written)
     elif step == "match":
-        replace(KafkaBatchInput, "route")
-        replace(FileBatchInput, "route")
-        replace(FrameBatchInput, "route")
+        for owner in (KafkaBatchInput, FileBatchInput, FrameBatchInput):
+            replace(owner, "route")
     elif step == "publish":
         # A folder of files is renamed; a table has a transaction.
         replace(disk, "rename")
@@ -158,4 +130,7 @@ def _kill() -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    step, moment, nth, *arguments = sys.argv[1:]
+    fail_at(step, moment, int(nth), Path(arguments[arguments.index("--output") + 1]))
+    sys.argv = ["selectroute", *arguments]
+    command()

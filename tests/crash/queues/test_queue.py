@@ -1,18 +1,19 @@
-"""A short run of the killed queue, and that it would find a fault."""
+"""Short runs of the killed queue and of the killed service of queues, and that they would find a fault."""
 
 from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+pytest.importorskip("fastapi", reason="FastAPI is not installed (the extra `service`)")
 
 from tests.crash.programs.queues import queue as crash
+from tests.crash.programs.queues import queue_service
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_queue_whose_processes_are_killed_loses_nothing_and_gives_nothing_twice(tmp_path):
-    counts = crash.run(12, seed=1, root=tmp_path)
+    counts = crash.run(tmp_path, seed=1, kills=12)
     assert counts["kills"] == 12
     assert counts["acknowledged puts"] > 20
     assert counts["acknowledged gets"] > 10
@@ -20,9 +21,16 @@ def test_a_queue_whose_processes_are_killed_loses_nothing_and_gives_nothing_twic
 
 @pytest.mark.xdist_group("postgres")
 def test_in_postgresql_either(tmp_path, postgres):
-    counts = crash.run(12, seed=2, root=tmp_path, database_in=postgres)
+    counts = crash.run(tmp_path, seed=2, kills=12, database_in=postgres)
     assert counts["kills"] == 12
     assert counts["acknowledged puts"] > 20
+
+
+def test_a_service_of_queues_that_is_killed_loses_nothing_and_gives_nothing_twice(tmp_path):
+    counts = queue_service.run(tmp_path, seed=1, kills=4)
+    assert counts["kills"] == 4
+    assert counts["acknowledged puts"] > 20
+    assert counts["acknowledged gets"] > 5
 
 
 def put(key):

@@ -19,8 +19,7 @@ from selectroute.spark.batch import revisions
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.storage import Location
-from tests.crash.programs.command import wait_until
-from tests.crash.programs.streams.object_store import kill
+from tests.crash.programs.harness import kill, wait_until
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.stream.test_application import command
 from tests.support.components import KAFKA

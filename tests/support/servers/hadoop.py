@@ -34,18 +34,7 @@ _BOUNCY_CASTLE: Final = Module("org.bouncycastle", "bcpkix-jdk18on", "1.82")
 """Certificates of the ResourceManager; signed jars, which Hadoop's own jar does not contain."""
 
 # The packages that bin/hadoop opens to its daemons.
-_OPENED: Final = (
-    "io",
-    "lang",
-    "lang.reflect",
-    "math",
-    "net",
-    "nio",
-    "text",
-    "util",
-    "util.concurrent",
-    "util.zip",
-)
+_OPENED: Final = "io lang lang.reflect math net nio text util util.concurrent util.zip"
 _LOGGING: Final = """\
 appender.console.type=Console
 appender.console.name=console
@@ -84,21 +73,15 @@ class Hadoop:
         self.yarn = f"http://{ports[5]}" if yarn else ""
         home = find_java().home
         shipped = spark_jars()
-        jars = [
-            *fetch(f"hadoop-{_version(shipped)}", [_module(shipped)]),
-            *(
-                fetch(f"bouncycastle-{_BOUNCY_CASTLE.version}", [_BOUNCY_CASTLE], transitive=True)
-                if yarn
-                else ()
-            ),
-            *(
-                jar
-                for kind in ("hadoop-client-*", "jcl-over-slf4j-*", "log4j-*", "slf4j-*")
-                for jar in shipped.glob(f"{kind}.jar")
-            ),
-        ]
-        path = os.pathsep.join(map(str, [self.conf, *jars]))
-        opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
+        version = _version(shipped)
+        hadoop = Module("org.apache.hadoop", "hadoop-client-minicluster", version)
+        jars = [self.conf, *fetch(f"hadoop-{version}", [hadoop])]
+        if yarn:
+            jars += fetch(f"bouncycastle-{_BOUNCY_CASTLE.version}", [_BOUNCY_CASTLE], transitive=True)
+        for kind in ("hadoop-client-*", "jcl-over-slf4j-*", "log4j-*", "slf4j-*"):
+            jars += shipped.glob(f"{kind}.jar")
+        path = os.pathsep.join(map(str, jars))
+        opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED.split()]
         self._java = [str(home / "bin" / "java"), "-XX:+UseSerialGC", *opened, "-cp", path]
         self._environment = {
             **os.environ,
@@ -281,10 +264,6 @@ def _version(shipped: Path) -> str:
     if client is None:
         raise JarError("this PySpark does not ship Hadoop's clients")
     return client.stem.removeprefix(_CLIENT)
-
-
-def _module(shipped: Path) -> Module:
-    return Module("org.apache.hadoop", "hadoop-client-minicluster", _version(shipped))
 
 
 def _user() -> str:

@@ -12,15 +12,13 @@ refuses, because the snapshot folder has the later one.
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 import os
-import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.changes import Idempotency
@@ -29,32 +27,28 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from tests.crash.programs.long_run import counted, long_run, options
+from tests.crash.programs.harness import FORMATS, counted, program, start
+from tests.crash.programs.registry.sides import live, selectors_of
 
 CHANGES = 40
 FOLDER = "snapshots"
 
-_fork = multiprocessing.get_context("fork")
 
-
-def damaged(data: bytes, flips: int, chance: random.Random) -> Iterator[tuple[str, bytes]]:
+def damaged(data: bytes, flips: int, chance: Random) -> Iterator[tuple[str, bytes]]:
     """What becomes of a file's bytes: so many turned bits, and a few truncations; each with its name."""
     for _ in range(flips if data else 0):
         place, bit = chance.randrange(len(data)), chance.randrange(8)
         turned = bytearray(data)
         turned[place] ^= 1 << bit
         yield f"bit {bit} of byte {place}", bytes(turned)
-    for size in sorted({0, 1, len(data) // 2, len(data) - 1} | _sizes(data, flips // 10, chance)):
+    sizes = {chance.randrange(len(data)) for _ in range(flips // 10 if data else 0)}
+    for size in sorted({0, 1, len(data) // 2, len(data) - 1} | sizes):
         if 0 <= size < len(data):
             yield f"cut to {size} bytes", data[:size]
 
 
-def _sizes(data: bytes, count: int, chance: random.Random) -> set[int]:
-    return {chance.randrange(len(data)) for _ in range(count if data else 0)}
-
-
 def each_damage(
-    folder: Path, path: Path, flips: int, chance: random.Random, use: Callable[[], bool]
+    folder: Path, path: Path, flips: int, chance: Random, use: Callable[[], bool]
 ) -> Counter[str]:
     """Damage a file below a folder again and again, `use` the folder, and put it back.
 
@@ -117,8 +111,7 @@ class Home:
         self.folder = folder
         self.snapshots = folder / FOLDER
         folder.mkdir()
-        writer = _fork.Process(target=_write, args=(folder, is_killed))
-        writer.start()
+        writer = start(_write, folder, is_killed)
         writer.join()
         assert writer.exitcode == 0
         with put_back(folder), Registry.open(f"sqlite:///{folder}/registry.db") as registry:
@@ -150,36 +143,27 @@ class Home:
     def use_snapshots(self) -> bool:
         """Open what is published, and publish one change more."""
         opened = Snapshot.open(self.snapshots)
-        assert _live(opened) == _selectors(self.states[CHANGES]), "another snapshot"
+        assert live(opened) == selectors_of(self.states[CHANGES]), "another snapshot"
         with Registry.open(f"sqlite:///{self.folder}/registry.db", verify=False) as registry:
             registry.register(SubscriptionSpec("b = 1"), id="one-more")
             with RegistryPublisher(registry, self.snapshots) as publisher:
                 publisher.catch_up()
-            wanted = _selectors(list(registry.export()))
-        assert _live(Snapshot.open(self.snapshots)) == wanted, "another snapshot after a change"
+            wanted = selectors_of(registry.export())
+        assert live(Snapshot.open(self.snapshots)) == wanted, "another snapshot after a change"
         return False
 
 
-def _live(snapshot: Snapshot) -> dict[str, str]:
-    dead, rows = snapshot.dead, snapshot.subscriptions.select(["id", "selector"]).to_pylist()
-    return {row["id"]: row["selector"] for at, row in enumerate(rows) if dead is None or not dead[at]}
-
-
-def _selectors(lines: list[str]) -> dict[str, str]:
-    return {one["id"]: one["selector"] for one in map(json.loads, lines)}
-
-
-def run_registry(root: Path, flips: int, chance: random.Random) -> dict[str, Counter[str]]:
+def run_registry(root: Path, flips: int, chance: Random) -> dict[str, Counter[str]]:
     """The database with its log, and the snapshot folder."""
     home, killed = Home(root / "closed", False), Home(root / "killed", True)
     found: dict[str, Counter[str]] = {}
-    for kind, one, name in (
+    for kind, each, name in (
         ("database", home, "registry.db"),
         ("database beside its log", killed, "registry.db"),
         ("log", killed, "registry.db-wal"),
     ):
         # They are single files, and large ones.
-        found[kind] = each_damage(one.folder, one.folder / name, flips * 2, chance, one.use_registry)
+        found[kind] = each_damage(each.folder, each.folder / name, flips * 2, chance, each.use_registry)
     assert found["log"]["noticed by the publisher"] > flips, "the log can be damaged unnoticed"
     for path in sorted(home.snapshots.rglob("*")):
         if path.is_file() and not path.name.startswith("."):  # those are locks, and empty
@@ -190,27 +174,20 @@ def run_registry(root: Path, flips: int, chance: random.Random) -> dict[str, Cou
     return found
 
 
-def run(root: Path, flips: int, seed: int, table_format: str) -> dict[str, Counter[str]]:
-    """Everything; returns kind of file → what was counted. Raises AssertionError."""
-    chance = random.Random(seed)
-    found = run_registry(root, flips, chance)
+def run(root: Path, seed: int, flips: int, table_format: str) -> str:
+    chance, total = Random(seed), 0
+    kinds = run_registry(root, flips, chance)
     try:
         from tests.crash.programs.files.damage_stream import run_stream
     except ModuleNotFoundError as error:
         print(f"left out, {error}: what the stream keeps", flush=True)
-        return found
-    return found | run_stream(root / "stream", flips, chance, table_format)
-
-
-def main() -> None:
-    given = options("damage every persisted file", formats=True, flips=300).parse_args()
-    total: Counter[str] = Counter()
-    with long_run() as frame:
-        for kind, counts in run(frame.folder, given.flips, given.seed, given.table_format).items():
-            print(f"{kind}: {counted(counts)}")
-            total += counts
-        frame.held(f"{sum(total.values()):,} damaged files, none with a wrong answer,")
+    else:
+        kinds |= run_stream(root / "stream", flips, chance, table_format)
+    for kind, counts in kinds.items():
+        print(f"{kind}: {counted(counts)}", flush=True)
+        total += counts.total()
+    return f"{total:,} damaged files, none with a wrong answer,"
 
 
 if __name__ == "__main__":
-    main()
+    program("damage every persisted file", run, flips=300, table_format=FORMATS)

@@ -7,9 +7,10 @@ on: a named error, or exactly the deliveries, cut-offs and accounts that come wi
 
 from __future__ import annotations
 
-import random
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -31,18 +32,11 @@ class _KilledError(BaseException):
     """The process ended here."""
 
 
-def _killed(*_: Any, **__: Any) -> None:
-    raise _KilledError
-
-
-def _until(place: Any, name: str, step: Any, *given: Any) -> None:
+def _until(place: Any, name: str, step: Any, *arguments: Any) -> None:
     """Run a step up to where it calls this."""
-    with patch.object(place, name, _killed):
-        try:
-            step(*given)
-        except _KilledError:
-            return
-    raise AssertionError(f"it does not come to {name}")
+    with patch.object(place, name, side_effect=_KilledError), suppress(_KilledError):
+        step(*arguments)
+        raise AssertionError(f"it does not come to {name}")
 
 
 class Halted:
@@ -124,7 +118,7 @@ def files(halted: Halted) -> dict[str, list[Path]]:
 
 
 def run_stream(
-    root: Path, flips: int, chance: random.Random, table_format: str = "parquet"
+    root: Path, flips: int, chance: Random, table_format: str = "parquet"
 ) -> dict[str, Counter[str]]:
     """Damage each of the job's files; returns kind → what was counted. Raises AssertionError."""
     halted = Halted(root, table_format)

@@ -14,14 +14,13 @@ import faulthandler
 import hashlib
 import json
 import multiprocessing
-import random
 import shutil
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.arrays import tables as t
-from tests.crash.programs.long_run import long_run, options
+from tests.crash.programs.harness import program
 
 _fork = multiprocessing.get_context("fork")
 
@@ -71,7 +70,7 @@ def sound(folder: Path) -> None:
 
 def messages() -> pa.RecordBatch:
     """Rows that reach every kind of entry."""
-    chance = random.Random(5)
+    chance = Random(5)
     rows = 300
     return pa.record_batch(
         {
@@ -89,27 +88,22 @@ def messages() -> pa.RecordBatch:
     )
 
 
-def hostile(folder: Path, chance: random.Random) -> str:
+def hostile(folder: Path, chance: Random) -> str:
     """Change one thing in a folder, its digests put right. Returns what was changed."""
     path = folder / "manifest-2.json"
     manifest = json.loads(path.read_text())
     entry = chance.choice(manifest["segments"])
     segment = entry["kind"]
-    kind = chance.choices(("array", "header", "ids", "bytes", "manifest"), (70, 8, 8, 8, 6))[0]
+    kind = chance.choices([*_CHANGES, "manifest"], (70, 8, 8, 8, 6))[0]
     if kind == "manifest":
         name = _change_manifest(manifest, entry, chance)
     else:
         of = entry["ids"] if kind == "ids" or (kind == "bytes" and chance.random() < 0.6) else entry
         file = folder / of["file"]
-        if kind == "bytes":
-            name = _change_bytes(file, chance)
-        elif kind == "ids":
-            name = _change_ids(file, chance)
-        else:
-            name = _change_array(file, chance) if kind == "array" else _change_header(file, chance)
+        name = _CHANGES[kind](file, chance)
         of["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    manifest["sha256"] = hashlib.sha256(_canonical(rest)).hexdigest()
+    del manifest["sha256"]
+    manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
     path.write_bytes(_canonical(manifest))
     return f"{kind} of {segment}: {name}"
 
@@ -118,63 +112,49 @@ def _canonical(manifest: dict[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, sort_keys=True).encode()
 
 
-def _change_array(file: Path, chance: random.Random) -> str:
+def _change_array(file: Path, chance: Random) -> str:
     table = _read(file)
     name = chance.choice(table.column_names)
     values = table[name].chunk(0).values.to_numpy(zero_copy_only=False).copy()
-    how = chance.choice(("one", "one", "all", "shift", "longer", "shorter", "empty", "type", "swap"))
-    info = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
-
-    def value() -> Any:
-        picked = chance.choice((*EXTREMES, len(values), len(values) - 1, chance.randrange(1 << 16)))
-        return picked if info is None else min(max(picked, info.min), info.max)
-
-    detail: object = how
-    if how == "type":
-        with np.errstate(all="ignore"):
+    count, info = len(values), np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
+    hows = ("type", "longer", "shorter", "empty")
+    how = chance.choice((*hows, *(("one", "one", "all", "shift", "swap") if count else ())))
+    value = chance.choice((*EXTREMES, count, count - 1, chance.randrange(1 << 16)))
+    value = value if info is None else min(max(value, info.min), info.max)
+    at, other = chance.randrange(count or 1), chance.randrange(count or 1)
+    with np.errstate(all="ignore"):
+        if how == "type":
             values = values.astype(chance.choice((np.int8, np.int16, np.float32, np.uint32)))
-    elif how == "longer":
-        values = np.concatenate((values, values[-1:], values[:1]))
-    elif how in ("shorter", "empty"):
-        values = values[:-1] if how == "shorter" else values[:0]
-    elif len(values) and how == "all":
-        detail = value()
-        values[:] = detail
-    elif len(values) and how == "shift":
-        detail = chance.choice((1, -1, 3))
-        with np.errstate(all="ignore"):
-            values = (values + np.array(detail).astype(values.dtype)).astype(values.dtype)
-    elif len(values) and how == "swap":
-        a, b = chance.randrange(len(values)), chance.randrange(len(values))
-        values[[a, b]] = values[[b, a]]
-    elif len(values):
-        at, detail = chance.randrange(len(values)), value()
-        values[at] = detail
-        detail = f"[{at}] = {detail}"
+        elif how == "longer":
+            values = np.concatenate((values, values[-1:], values[:1]))
+        elif how in ("shorter", "empty"):
+            values = values[:-1] if how == "shorter" else values[:0]
+        elif how == "shift":
+            value = chance.choice((1, -1, 3))
+            values = (values + np.array(value).astype(values.dtype)).astype(values.dtype)
+        elif how == "swap":
+            values[[at, other]] = values[[other, at]]
+        else:
+            values[slice(None) if how == "all" else at] = value
     column = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
-    place = table.column_names.index(name)
-    _write(file, table.set_column(place, name, column))
-    return f"{name} {how} {detail}"
+    _write(file, table.set_column(table.column_names.index(name), name, column))
+    return f"{name} {how} [{at}] {value}"
 
 
-def _change_header(file: Path, chance: random.Random) -> str:
+def _change_header(file: Path, chance: Random) -> str:
     table = _read(file)
     header = json.loads(table.schema.metadata[b"selectroute"])
-    attribute = chance.choice(header["attributes"])
+    attributes = header["attributes"]
+    attribute = chance.choice(attributes)
+    names = ("@nope", "@topic[99999999999999999999]", "", 5, "@topic[x]")
+    lists = (attributes[:-1], [*attributes, attribute], "x")
     changes: list[tuple[dict[str, Any], str, Any]] = [
         *((header, "depth", depth) for depth in (0, 10**12, -1, "x", None, 1.5, True)),
-        (header, "attributes", header["attributes"][:-1]),
-        (header, "attributes", [*header["attributes"], attribute]),
-        (header, "attributes", "x"),
+        *((header, "attributes", each) for each in lists),
         (header, "scanned", 5),
-        (header, "checks_names", "no"),
-        (header, "checks_names", not header["checks_names"]),
-        *(
-            (attribute, "name", name)
-            for name in ("@nope", "@topic[99999999999999999999]", "", 5, "@topic[x]")
-        ),
-        (attribute, "codes", not attribute["codes"]),
-        (attribute, "values", not attribute["values"]),
+        *((header, "checks_names", checks) for checks in ("no", not header["checks_names"])),
+        *((attribute, "name", name) for name in names),
+        *((attribute, key, not attribute[key]) for key in ("codes", "values")),
         (attribute, "other", 1),
     ]
     where, key, value = chance.choice(changes)
@@ -184,29 +164,28 @@ def _change_header(file: Path, chance: random.Random) -> str:
     return f"{key} = {str(value)[:40]}"
 
 
-def _change_ids(file: Path, chance: random.Random) -> str:
+def _change_ids(file: Path, chance: Random) -> str:
     table = _read(file)
-    name = chance.choice(table.column_names)
-    place = table.column_names.index(name)
-    how = chance.choice(("null", "other", "rows", "type", "name", "not UTF-8"))
+    rows, names = table.num_rows, table.column_names
+    name, how = chance.choice(names), chance.choice(("null", "other", "rows", "type", "name", "not UTF-8"))
+    octets = pa.array([b"\xff\xfe"] * rows, pa.binary())
+    columns = {
+        "null": pa.array([None] * rows, pa.string()),
+        "other": pa.array(["\0x"] * rows, pa.string()),
+        "type": pa.array(range(rows), pa.int64()),
+        "not UTF-8": pa.Array.from_buffers(pa.string(), rows, octets.buffers()),
+    }
     if how == "rows":
-        table = table.slice(0, max(0, table.num_rows - chance.randrange(1, 4)))
+        table = table.slice(0, max(0, rows - chance.randrange(1, 4)))
     elif how == "name":
-        table = table.rename_columns([f"x{one}" if one == name else one for one in table.column_names])
-    elif how == "type":
-        table = table.set_column(place, name, pa.array(range(table.num_rows), pa.int64()))
-    elif how == "not UTF-8":
-        octets = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary())
-        text = pa.Array.from_buffers(pa.string(), len(octets), octets.buffers())
-        table = table.set_column(place, name, text)
+        table = table.rename_columns([f"x{each}" if each == name else each for each in names])
     else:
-        texts = pa.array([None if how == "null" else "\0x"] * table.num_rows, pa.string())
-        table = table.set_column(place, name, texts)
+        table = table.set_column(names.index(name), name, columns[how])
     _write(file, table)
     return f"{name} {how}"
 
 
-def _change_bytes(file: Path, chance: random.Random) -> str:
+def _change_bytes(file: Path, chance: Random) -> str:
     data = bytearray(file.read_bytes())
     count = chance.choice((1, 1, 4, 64))
     for _ in range(count):
@@ -217,22 +196,22 @@ def _change_bytes(file: Path, chance: random.Random) -> str:
     return f"{count} of {len(data)}"
 
 
-def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: random.Random) -> str:
+_CHANGES = {"array": _change_array, "header": _change_header, "ids": _change_ids, "bytes": _change_bytes}
+
+
+def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: Random) -> str:
+    segments = manifest["segments"]
     how = chance.choice(("many", "twice", "file", "missing", "order", "rows", "other"))
-    if how == "many":
-        manifest["segments"] = [entry] * 2_000
-    elif how == "twice":
-        manifest["segments"].append(entry)
-    elif how == "order":
-        manifest["segments"].reverse()
-    elif how == "missing":
+    if how == "missing":
         del entry[chance.choice(list(entry))]
     elif how == "rows":
         entry[chance.choice(("rows", "removed", "kind"))] = chance.choice((10**12, -1, "x", None, []))
     elif how == "file":
         entry["file"] = chance.choice(("../../etc/passwd", "/etc/passwd", "segments/..", "segments/x\n", 5))
     else:
-        manifest["segments"] = chance.choice((None, 5, {}, [], [5], [None]))
+        other = chance.choice((None, 5, {}, [], [5], [None]))
+        whole = {"many": [entry] * 2_000, "twice": [*segments, entry], "order": segments[::-1]}
+        manifest["segments"] = whole.get(how, other)
     return how
 
 
@@ -287,41 +266,29 @@ def tried(folders: list[Path], use: Callable[[Path], str] = use) -> list[str]:
     return outcomes
 
 
-def run(folder: Path, copies: int, chance: random.Random) -> tuple[Counter[str], list[str]]:
-    """Try so many hostile copies. Returns how many were refused and matched, and what went wrong."""
-    original = folder / "sound"
+def run(root: Path, seed: int, copies: int) -> Counter[str]:
+    """Try so many hostile copies. Raises AssertionError with all that went wrong."""
+    original, chance = root / "sound", Random(seed)
     sound(original)
     table = _read(next(original.glob("segments/*-base.arrow")))
-    lengths = {name: len(table[name].chunk(0).values) for name in t.Tables._fields}
-    assert all(lengths.values()), [name for name, length in lengths.items() if not length]
+    empty = [name for name in t.Tables._fields if not len(table[name].chunk(0).values)]
+    assert not empty, empty
     assert use(original) == "matched"  # compiled before the first fork
     counts: Counter[str] = Counter()
     faults: list[str] = []
     for first in range(0, copies, 50):
-        names, made = [], []
-        for number in range(first, min(first + 50, copies)):
-            copy = folder / f"copy-{number}"
+        tries = {root / f"copy-{number}": "" for number in range(first, min(first + 50, copies))}
+        for copy in tries:
             shutil.copytree(original, copy)
-            names.append(hostile(copy, chance))
-            made.append(copy)
-        for name, outcome in zip(names, tried(made), strict=True):
+            tries[copy] = hostile(copy, chance)
+        for (copy, name), outcome in zip(tries.items(), tried(list(tries)), strict=True):
             counts[outcome if outcome in ("refused", "matched") else "faults"] += 1
             if outcome not in ("refused", "matched"):
                 faults.append(f"{name}: {outcome}")
-        for copy in made:
             shutil.rmtree(copy)
-    return counts, faults
-
-
-def main() -> int:
-    """The command line: exit code 0 if every copy was refused or matched."""
-    arguments = options("hostile copies of a snapshot folder", copies=1_000).parse_args()
-    with long_run() as frame:
-        counts, faults = run(frame.folder, arguments.copies, random.Random(arguments.seed))
-    print(*faults, sep="\n")
-    print(f"{arguments.copies:,} copies: {dict(counts)}")
-    return 1 if faults else 0
+    assert not faults, "\n".join([*faults, str(counts)])
+    return counts
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program("hostile copies of a snapshot folder", run, copies=1_000)

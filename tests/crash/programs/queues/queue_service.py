@@ -9,168 +9,110 @@ died; none was got twice; and what a client waited for that hung up is there for
 
 from __future__ import annotations
 
+import itertools
 import json
-import multiprocessing
-import os
-import random
-import signal
 import socket
-import threading
 import time
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.sql.queue import SqlQueue
-from tests.crash.programs.command import LOST, Connection, Threads, let_work, wait_until
-from tests.crash.programs.queues.queue import account
-from tests.crash.programs.registry.registry import kill_command
-from tests.crash.programs.registry.service import START_SECONDS, answers, free_port, serve
+from tests.crash.programs.harness import CLEAN, kill_all, let_work, program, sqlite_in
+from tests.crash.programs.queues.queue import NAME, check_queue
+from tests.crash.programs.serving import PRELOADED, Connection, Service
 
 CLIENTS = 6
 KILLS_A_DATABASE = 10
-NAME = "CRASH"
+MOST = 100  # lines that all clients note between two kills
 QUEUE = f"/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/{NAME}"
-
-_clean = multiprocessing.get_context("forkserver")
 
 
 class Client:
     """One client in one life of the service; ``journal`` is what `account` reads."""
 
-    def __init__(self, url: str, name: str, ending: threading.Event) -> None:
+    def __init__(self, service: Service, name: str) -> None:
         self.journal: list[dict[str, Any]] = []
         self.hung_up = 0
-        self._connection = Connection(url)
-        self._address = url.removeprefix("http://").split(":")
-        self._name = name
-        self._ending = ending
-        self._chance = random.Random(name)
+        self._url, self._name, self._chance = service.url, name, Random(name)
+        self._ask = Connection(service.url).ask
+        service.start_client(self._run)
 
-    def run(self) -> None:
-        """Put and get until the service is gone."""
-        try:
-            for number in range(1_000_000):
-                kind = self._chance.choices(["put", "get", "first", "hang up"], [6, 2, 3, 1])[0]
-                if kind == "put":
-                    self._put(f"{self._name}-{number}")
-                elif kind == "get":
-                    self._get()
-                elif kind == "first":
-                    self._take(None, f"wait={self._chance.choice([0, 0, 50])}")
-                else:
-                    self._hang_up()
-        except LOST:
-            assert self._ending.is_set(), "the service broke a connection off that nobody killed"
+    def _run(self) -> None:
+        for number in itertools.count():
+            kind = self._chance.choices(["put", "get", "first", "hang up"], [6, 2, 3, 1])[0]
+            if kind == "put":
+                self._put(f"{self._name}-{number}")
+            elif kind == "get":
+                self._get()
+            elif kind == "first":
+                self._take(None, f"wait={self._chance.choice([0, 0, 50])}")
+            else:
+                self._hang_up()
 
     def _put(self, key: str) -> None:
         self.journal.append({"putting": key})
         headers = {"content-type": "text/plain", "ibm-mq-md-correlationId": key}
-        answer = self._connection.ask("POST", f"{QUEUE}/message", json.dumps(key).encode(), **headers)
+        answer = self._ask("POST", f"{QUEUE}/message", json.dumps(key).encode(), **headers)
         assert answer.status == 201, answer.data
         self.journal.append({"put": key})
 
     def _get(self) -> None:
         """Get one of the first messages by its id."""
-        found = self._connection.ask("GET", f"{QUEUE}/messagelist?limit=4")
-        assert found.status == 200, found.data
-        keys = [one["properties"]["JMSCorrelationID"] for one in found.data["messages"]]
+        page = self._ask("GET", f"{QUEUE}/messagelist?limit=4")
+        assert page.status == 200, page.data
+        keys = [message["properties"]["JMSCorrelationID"] for message in page.data["messages"]]
         if keys:
             key = self._chance.choice(keys)
             self._take(key, f"correlationId={quote(key)}")
 
     def _take(self, key: str | None, query: str) -> None:
         self.journal.append({"getting": key})
-        answer = self._connection.ask("DELETE", f"{QUEUE}/message?{query}")
+        answer = self._ask("DELETE", f"{QUEUE}/message?{query}")
         assert answer.status in (200, 204), answer.data
         assert key is None or answer.data in (key, None), f"{answer.data} instead of {key}"
         self.journal.append({"got": answer.data} if answer.status == 200 else {"none": True})
 
     def _hang_up(self) -> None:
         """Wait for a message that does not come, and be gone."""
-        host, port = self._address
+        host, _, port = self._url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port)), timeout=60) as connection:
-            head = (
-                f"DELETE {QUEUE}/message?correlationId=nobody&wait=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            )
-            connection.sendall(head.encode())
+            path = f"{QUEUE}/message?correlationId=nobody&wait=20000"
+            connection.sendall(f"DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             time.sleep(self._chance.random() * 0.02)
         self.hung_up += 1
 
 
-class Life:
-    """A database of queues and the services that live on it, one after the other."""
+class Killed:
+    """A database of queues and the service on it, over several kills: see `Life`."""
 
     def __init__(self, home: Path) -> None:
-        home.mkdir()
         self.counts: Counter[str] = Counter()
-        self._home = home
-        self._url = f"sqlite:///{home}/registry.db"
-        self._journals: list[list[dict[str, Any]]] = []
-        self._hung_up = 0
+        self._url, self._home = sqlite_in(home), home
+        self._service = Service(self._url, home)
+        self._clients: list[Client] = []
         SqlQueue.create(self._url, NAME).close()
 
-    def kill(self, chance: random.Random, seed: str, most: int) -> None:
-        """One round. Raises AssertionError if something did not hold."""
-        port, log = free_port(), self._home / "serve.log"
-        options = ["--registry", self._url, "--port", str(port), "--log-level", "warning"]
-        server = _clean.Process(target=serve, args=(options, log), daemon=True)
-        server.start()
-        url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(url) or not server.is_alive(), START_SECONDS, f"start: {log}")
-        assert server.is_alive(), f"the service ended by itself: see {log}"
-        ending, threads = threading.Event(), Threads()
-        clients = [Client(url, f"{seed}-{number}", ending) for number in range(CLIENTS)]
-        for client in clients:
-            threads.start(client.run)
-        let_work(
-            lambda: sum(len(client.journal) for client in clients),
-            most,
-            lambda: server.is_alive() and not threads.failed,
-            chance,
-        )
-        assert server.is_alive() and not threads.failed, f"a service that nobody killed: see {log}"
-        ending.set()
-        os.kill(server.pid or 0, signal.SIGKILL)
-        server.join()
-        threads.join()
-        self._journals += [client.journal for client in clients]
-        self._hung_up += sum(client.hung_up for client in clients)
-        self._check()
+    def live(self, chance: Random, name: str) -> None:
+        self._service.start()
+        clients = [Client(self._service, f"{name}-{number}") for number in range(CLIENTS)]
+        self._clients += clients
+        let_work(lambda: sum(len(client.journal) for client in clients), MOST, self._service.works, chance)
+        self._service.kill()
+        self.counts["kills"] += 1
 
-    def _check(self) -> None:
-        """The queue as the killed process left it."""
-        with SqlQueue(self._url, NAME) as queue:
-            cursor, there = queue.cursor(), []
-            while True:
-                try:
-                    there.append(json.loads(cursor.next().body))
-                except MQError as error:
-                    assert error.reason == MQRC_NO_MSG_AVAILABLE, error
-                    break
-            assert queue.depth == len(there)
-        assert not list(self._home.glob("*.owner-*")), "a lock of a dead process is left"
-        self.counts = account(self._journals, there) + Counter({"hung up": self._hung_up})
+    def check(self) -> None:
+        counts = check_queue(self._url, self._home, [client.journal for client in self._clients])
+        hung_up = sum(client.hung_up for client in self._clients)
+        self.counts = counts + Counter({"kills": self.counts["kills"], "hung up": hung_up})
 
 
-def run(kills: int, seed: int, root: Path, most: int = 100) -> Counter[str]:
-    """So many kills, each before the clients have noted `most` lines more; returns what was counted.
-
-    Raises AssertionError if something did not hold.
-    """
-    _clean.set_forkserver_preload(["selectroute.cli.commands.serve", "selectroute.service.server"])
-    chance = random.Random(seed)
-    total: Counter[str] = Counter(kills=kills)
-    for number in range(kills):
-        if number % KILLS_A_DATABASE == 0:
-            life = Life(root / f"queues-{number // KILLS_A_DATABASE}")
-        life.kill(chance, f"{seed}-{number}", most)
-        if number % KILLS_A_DATABASE == KILLS_A_DATABASE - 1 or number == kills - 1:
-            total += life.counts
-    return total
+def run(root: Path, seed: int, kills: int) -> Counter[str]:
+    CLEAN.set_forkserver_preload(PRELOADED)
+    return kill_all(Killed, root, seed, kills, KILLS_A_DATABASE)
 
 
 if __name__ == "__main__":
-    kill_command("kill `selectroute serve` while clients put messages and get them", run)
+    program("kill `selectroute serve` while clients put messages and get them", run, kills=100)

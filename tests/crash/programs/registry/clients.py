@@ -14,15 +14,15 @@ knows to be an old one. Then
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import Counter, defaultdict
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from selectroute.registry.registry import Registry
-from tests.crash.programs.command import SUBSCRIPTIONS, Answer, Connection, Threads, command
-from tests.crash.programs.long_run import counted, long_run, options
+from tests.crash.programs.harness import CLEAN, program, sqlite_in
+from tests.crash.programs.serving import PRELOADED, SUBSCRIPTIONS, Answer, Connection, Service, Threads
 
 COUNTERS = 24
 """Subscriptions: fewer than clients, so that they get in each other's way."""
@@ -39,12 +39,10 @@ class Told:
         self.counts: Counter[str] = Counter()
 
     def note(self, kind: str) -> None:
-        """Count an answer."""
         with self._lock:
             self.counts[kind] += 1
 
     def changed(self, id: str, revision: int) -> None:
-        """Note a change that was acknowledged."""
         with self._lock:
             other = self.revisions.setdefault(revision, id)
             assert other == id, f"revision {revision} was told for {id} and for {other}"
@@ -56,10 +54,8 @@ class Client:
     """One of them: what it has read, and what it does next."""
 
     def __init__(self, url: str, told: Told, seed: str, ids: list[str]) -> None:
-        self._connection = Connection(url)
-        self._told = told
-        self._chance = random.Random(seed)
-        self._ids = ids
+        self._connection, self._told = Connection(url), told
+        self._chance, self._ids = Random(seed), ids
         self._read: dict[str, dict[str, Any]] = {}
         self._old: dict[str, int] = {}
 
@@ -70,14 +66,18 @@ class Client:
                 break
             id = self._chance.choice(self._ids)
             kind = self._chance.choices(list(_KINDS), list(_KINDS.values()))[0]
-            if kind == "read" or id not in self._read:
+            if kind == "read" or id not in (self._old if kind == "stale" else self._read):
                 self._see(id, self._ask("GET", id))
                 self._told.note("reads")
             elif kind == "without":
                 self._ask("PATCH", id, {"labels": {"count": "lost"}}).problem(428, "precondition-required")
                 self._told.note("428 without If-Match")
             elif kind == "stale":
-                self._be_stale(id)
+                # Try to write over a state that is known to be gone.
+                answer = self._ask("PATCH", id, {"labels": {"count": "lost"}}, if_match=f'"{self._old[id]}"')
+                problem = answer.problem(412, "stale-revision")
+                assert problem["found"] > self._old[id], problem
+                self._told.note("412 on purpose")
             else:
                 self._count_up(id, kind)
         self._connection.close()
@@ -97,7 +97,6 @@ class Client:
         self._read[id] = answer.data
 
     def _count_up(self, id: str, kind: str) -> None:
-        """Count one up, on top of what was read last."""
         known = self._read[id]
         etag, labels = f'"{known["revision"]}"', {"count": str(int(known["labels"]["count"]) + 1)}
         body = {"labels": labels} if kind == "patch" else {**known, "labels": labels}
@@ -112,19 +111,6 @@ class Client:
         self._see(id, answer)
         assert answer.data["labels"] == labels and answer.revision > known["revision"]
         self._told.changed(id, answer.revision)
-
-    def _be_stale(self, id: str) -> None:
-        """Try to write over a state that is known to be gone."""
-        old = self._old.get(id)
-        if old is None:
-            self._see(id, self._ask("GET", id))
-            self._told.note("reads")
-            return
-        problem = self._ask("PATCH", id, {"labels": {"count": "lost"}}, if_match=f'"{old}"').problem(
-            412, "stale-revision"
-        )
-        assert problem["found"] > old, problem
-        self._told.note("412 on purpose")
 
 
 def check(registry: Registry, told: Told, ids: list[str]) -> None:
@@ -145,38 +131,24 @@ def check(registry: Registry, told: Told, ids: list[str]) -> None:
         assert count == acknowledged[id], f"{id} stands at {count}, {acknowledged[id]} updates were told"
 
 
-def run(operations: int, clients: int, seed: int, folder: Path) -> Counter[str]:
-    """So many operations in all; returns what was counted. Raises AssertionError if it did not hold."""
-    url = f"sqlite:///{folder}/registry.db"
-    told = Told()
-    with command(url, folder, "--log-level", "warning") as service:
-        first = Connection(service.url)
-        ids = []
-        for number in range(COUNTERS):
-            body = {"selector": f"a = {number}", "labels": {"count": "0"}}
-            ids.append(first.ask("POST", SUBSCRIPTIONS, body).data["id"])
-        first.close()
-        threads = Threads()
-        for number in range(clients):
-            share = operations // clients + (number < operations % clients)
-            client = Client(service.url, told, f"{seed}-{number}", ids)
-            threads.start(client.run, share, threads)
-        threads.join()
+def run(root: Path, seed: int, operations: int, clients: int) -> Counter[str]:
+    CLEAN.set_forkserver_preload(PRELOADED)
+    told, threads, url = Told(), Threads(), sqlite_in(root)
+    service = Service(url, root)
+    service.start()
+    first = Connection(service.url)
+    bodies = [{"selector": f"a = {number}", "labels": {"count": "0"}} for number in range(COUNTERS)]
+    ids = [first.ask("POST", SUBSCRIPTIONS, body).data["id"] for body in bodies]
+    for number in range(clients):
+        share = operations // clients + (number < operations % clients)
+        threads.start(Client(service.url, told, f"{seed}-{number}", ids).run, share, threads)
+    threads.join()
+    service.stop()
     with Registry.open(url) as registry:  # which verifies it
         check(registry, told, ids)
-    counts = told.counts
-    assert sum(counts.values()) == operations, counts
-    return counts
-
-
-def main() -> None:
-    numbers = {"operations": 100_000, "clients": 64}
-    given = options("many clients change the same subscriptions over HTTP", **numbers).parse_args()
-    with long_run() as frame:
-        counts = run(given.operations, given.clients, given.seed, frame.folder)
-        said = counted(dict(sorted(counts.items())))
-        frame.held(f"{given.operations:,} operations of {given.clients} clients: {said}")
+    assert told.counts.total() == operations, told.counts
+    return Counter(dict(sorted(told.counts.items())))
 
 
 if __name__ == "__main__":
-    main()
+    program("many clients change the same subscriptions over HTTP", run, operations=100_000, clients=64)

@@ -12,189 +12,174 @@ full, by a limit of the system and by a shim, or a write, a sync or a rename giv
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
-import sys
-import time
+import tempfile
 from collections import Counter
+from functools import partial
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from typing import Any
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
+from selectroute.registry.errors import UnavailableError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from tests.crash.programs.command import ROOT, command, wait_until
-from tests.crash.programs.failing import VARIABLE, Fault, FileSizeLimit, compiled, faults
-from tests.crash.programs.long_run import counted, long_run
-from tests.crash.programs.registry.sides import ROWS, TARGET, InProcess, OverHttp, Side, lines
+from tests.crash.programs.failing import Fault, FileSizeLimit, armed, compiled, in_turn, run_again, shims
+from tests.crash.programs.harness import CLEAN, counted, program, wait_until
+from tests.crash.programs.registry.sides import InProcess, OverHttp, live, selectors_of, spec
+from tests.crash.programs.serving import PRELOADED, Service
+
+ROWS = {"register": 1, "replace": 1, "import": 60}
+"""The operations, and how many subscriptions they make or change."""
+
+TARGET = "target"
+"""The subscription that is replaced."""
 
 _DATABASE_STEP, _SNAPSHOT_STEP = 8_192, 1_024
 _PUBLISHED_SECONDS = 60.0
-_MOST = 5_000
 
 
-def fail_in_turn(side: Side, fault: Fault, operation: str, folder: Path, step: int) -> Counter[str]:
-    """Let each write of an operation fail until it is done. Raises AssertionError if something is wrong."""
-    counts: Counter[str] = Counter()
-    for at in range(1, _MOST, step):
-        key = f"{operation}-{at}"
-        before = side.revision()
-        fault.arm(at, folder, side.pid)
-        try:
-            done = side.attempt(operation, key)
-            seen = side.found(key)  # what can be read while nothing can be written
-        finally:
-            fault.clear()
-        rows = ROWS[operation] if done else 0
-        assert seen == side.found(key) == rows, f"{operation}, write {at}: {seen} of {rows} are there"
-        assert side.revision() == before + done, f"{operation}, write {at}: another revision"
-        if done and not fault.fired:
-            return counts
-        counts["done all the same" if done else "refused"] += 1
-        # Also after one that was done: its log may not have been cleared up, and so would grow by each turn.
-        again = f"{key}-again"
-        assert side.attempt(operation, again), f"{operation}, write {at}: refused though the disk works"
-        assert side.found(again) == ROWS[operation]
-    raise AssertionError(f"{operation} was never done")
+def lines(key: str) -> list[str]:
+    """An import, of the same subscriptions each time: what it writes does not grow with the database."""
+    return [json.dumps({"id": f"i{part}", **spec(key, part)}) for part in range(ROWS["import"])]
+
+
+def attempt(side: InProcess | OverHttp, operation: str, key: str) -> bool:
+    """Make this change, which the label key=<key> tells from others: whether it is done, or refused."""
+    try:
+        if operation == "register":
+            side.keyed(operation, key)
+        elif operation == "replace":
+            side.change(operation, TARGET, key, side.seen(TARGET))
+        else:
+            side.import_(lines(key), mode="replace")
+    except UnavailableError:
+        return False
+    return True
+
+
+def attempt_one(side: Any, fault: Fault, operation: str, folder: Path, at: int) -> tuple[bool, bool]:
+    """Let a write of an operation fail: whether it is done, and whether one failed. Raises AssertionError if
+    something is wrong.
+    """
+    key, what = f"{operation}-{at}", f"{operation}, write {at}"
+    before = side.revision()
+    with armed(fault, at, folder, side.pid):
+        done = attempt(side, operation, key)
+        seen = len(side.ids(key))  # what can be read while nothing can be written
+    rows = ROWS[operation] if done else 0
+    assert seen == len(side.ids(key)) == rows, f"{what}: {seen} of {rows} are there"
+    assert side.revision() == before + done, f"{what}: another revision"
+    # Also after one that was done: its log may not have been cleared up, and so would grow by each turn.
+    assert attempt(side, operation, f"{key}-again"), f"{what}: refused though the disk works"
+    assert len(side.ids(f"{key}-again")) == ROWS[operation]
+    return done, not done or bool(fault.fired)
 
 
 def check_folder(folder: Path, registry: Registry) -> None:
     """Every revision in the folder is the registry's. Raises AssertionError, SnapshotError."""
     for revision in revisions(folder):
         snapshot = Snapshot.open(folder, revision)
-        dead = snapshot.dead
-        rows = snapshot.subscriptions.select(["id", "selector"]).to_pylist()
-        live = {row["id"]: row["selector"] for at, row in enumerate(rows) if dead is None or not dead[at]}
-        wanted = {one["id"]: one["selector"] for one in map(json.loads, registry.export(revision=revision))}
-        assert live == wanted, f"revision {revision} of the folder is not the registry's"
+        wanted = selectors_of(registry.export(revision=revision))
+        assert live(snapshot) == wanted, f"revision {revision} of the folder is not the registry's"
 
 
-def publish_in_turn(registry: Registry, fault: Fault, root: Path, step: int, first: bool) -> Counter[str]:
-    """Let each write of a publication fail: of the first one to a folder, or of a change's."""
-    counts: Counter[str] = Counter()
-    for at in range(1, _MOST, step):
-        folder = root / (f"{fault.name}-{at}" if first else fault.name)
-        publisher = None
-        if not first:
-            publisher = RegistryPublisher(registry, folder)
-            publisher.catch_up()
-            registry.replace(TARGET, SubscriptionSpec(f"a = {at}"))
-        fault.arm(at, folder, os.getpid())
-        try:
+def publish_one(registry: Registry, fault: Fault, root: Path, first: bool, at: int) -> tuple[bool, bool]:
+    """Let a write of a publication fail: of the first one to a folder, or of a change's."""
+    folder = root / (f"{fault.name}-{at}" if first else fault.name)
+    publisher = None
+    if not first:
+        publisher = RegistryPublisher(registry, folder)
+        publisher.catch_up()
+        registry.replace(TARGET, SubscriptionSpec(f"a = {at}"))
+    try:
+        with armed(fault, at, folder, os.getpid()):
             publisher = publisher or RegistryPublisher(registry, folder)
             done = publisher.catch_up() == registry.revision
-        except SelectRouteError as error:
-            assert str(error)
-            done = False
-        finally:
-            fault.clear()
-        check_folder(folder, registry)
-        publisher = publisher or RegistryPublisher(registry, folder)
-        with publisher:
-            assert publisher.catch_up() == registry.revision, "the next publication does not go on"
-        check_folder(folder, registry)
-        if done and not fault.fired:
-            return counts
-        counts["done all the same" if done else "refused"] += 1
-    raise AssertionError("it was never published")
+    except SelectRouteError as error:
+        assert str(error)
+        done = False
+    check_folder(folder, registry)
+    with publisher or RegistryPublisher(registry, folder) as publisher:
+        assert publisher.catch_up() == registry.revision, "the next publication does not go on"
+    check_folder(folder, registry)
+    return done, not done or bool(fault.fired)
 
 
-def serve_in_turn(side: OverHttp, registry: Registry, fault: Fault, folder: Path, step: int) -> Counter[str]:
-    """Let each write of the publication of a change fail, in a service: it says so, and goes on later."""
-    counts: Counter[str] = Counter()
-
-    wait_until(side.is_published, _PUBLISHED_SECONDS, "the service publishes what there is")
-    for at in range(1, _MOST, step):
-        fault.arm(at, folder, side.pid)
-        try:
-            assert side.attempt("replace", f"publish-{at}"), "a change does not depend on its publication"
-            wait_until(
-                lambda: side.is_published() or (fault.fired and "reason" in side.state()),
-                _PUBLISHED_SECONDS,
-                "any news",
-            )
-            done = side.is_published()
-        finally:
-            fault.clear()
-        wait_until(side.is_published, _PUBLISHED_SECONDS, "publishing goes on when the disk works")
-        check_folder(folder, registry)
-        if not fault.fired:
-            return counts
-        counts["done all the same" if done else "refused"] += 1
-    raise AssertionError("it was never published")
+def serve_one(side: OverHttp, registry: Registry, fault: Fault, folder: Path, at: int) -> tuple[bool, bool]:
+    """Let a write of the publication of a change fail, in a service: it says so, and goes on later."""
+    with armed(fault, at, folder, side.pid):
+        assert attempt(side, "replace", f"publish-{at}"), "a change does not depend on its publication"
+        wait_until(
+            lambda: side.is_published() or (fault.fired and "reason" in side.state()),
+            _PUBLISHED_SECONDS,
+            "any news",
+        )
+        done = side.is_published()
+    wait_until(side.is_published, _PUBLISHED_SECONDS, "publishing goes on when the disk works")
+    check_folder(folder, registry)
+    return done, bool(fault.fired)
 
 
-def run(root: Path, control: Path | None, step: int) -> Counter[str]:
-    """Everything, in folders below `root`, which is the process's folder for temporary files too."""
+def run(root: Path, seed: int, step: int) -> Counter[str]:
+    made = compiled(root)
+    if isinstance(made, str):
+        print(f"left out, {made}: I/O errors, and a full disk but by a limit", flush=True)
+    run_again(made)
+    CLEAN.set_forkserver_preload(PRELOADED)
     total: Counter[str] = Counter()
     database, published = root / "database", root / "published"
-    published.mkdir()
+    temporary = database / "temporary"  # an import's own file is among those that fail
+    for folder in (temporary, published):
+        folder.mkdir(parents=True)
+    get_temp_dir()  # that of multiprocessing stays where it is
+    os.environ["TMPDIR"], tempfile.tempdir = str(temporary), None
 
     def note(side: str, fault: Fault, operation: str, counts: Counter[str]) -> None:
         assert counts, f"{side}, {operation}, {fault.name}: no write failed, so nothing was tried"
-        shown = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        print(f"{side}, {operation}, {fault.name}: {shown}", flush=True)
+        print(f"{side}, {operation}, {fault.name}: {counted(dict(sorted(counts.items())))}", flush=True)
         total.update({f"{side}, {name}": count for name, count in counts.items()})
 
-    for number, fault in enumerate(faults(control, _DATABASE_STEP)):
-        url = f"sqlite:///{database}/process-{number}.db"
-        with Registry.open(url) as registry:
-            registry.register(SubscriptionSpec("a = 1"), id=TARGET)
+    for number, fault in enumerate([FileSizeLimit(_DATABASE_STEP), *shims()]):
+        urls = [f"sqlite:///{database}/{side}-{number}.db" for side in ("process", "service")]
+        for url in urls:
+            with Registry.open(url) as registry:
+                registry.register(SubscriptionSpec("a = 1"), id=TARGET)
+        with Registry.open(urls[0]) as registry:
             for operation in ROWS:
-                counts = fail_in_turn(InProcess(registry), fault, operation, database, step)
-                note(InProcess.name, fault, operation, counts)
-        url = f"sqlite:///{database}/service-{number}.db"
-        with Registry.open(url) as registry:
-            registry.register(SubscriptionSpec("a = 1"), id=TARGET)
+                turn = partial(attempt_one, InProcess(registry), fault, operation, database)
+                note(InProcess.name, fault, operation, in_turn(turn, step))
         folder = published / f"service-{number}"
-        with command(url, root, "--snapshots", str(folder)) as service, Registry.open(url) as registry:
+        service = Service(urls[1], root, "--snapshots", str(folder))
+        service.start()
+        with Registry.open(urls[1]) as registry:
             side = OverHttp(service)
             wait_until(side.is_published, _PUBLISHED_SECONDS, "the first publication")
             for operation in ROWS:
-                note(side.name, fault, operation, fail_in_turn(side, fault, operation, database, step))
+                turn = partial(attempt_one, side, fault, operation, database)
+                note(side.name, fault, operation, in_turn(turn, step))
             if not isinstance(fault, FileSizeLimit):  # that would be one for the database as well
-                note(side.name, fault, "publish", serve_in_turn(side, registry, fault, folder, step))
-            side.close()
-        Registry.open(url).close()  # which verifies it
+                wait_until(side.is_published, _PUBLISHED_SECONDS, "the service publishes what there is")
+                turn = partial(serve_one, side, registry, fault, folder)
+                note(side.name, fault, "publish", in_turn(turn, step))
+        service.stop()
+        Registry.open(urls[1]).close()  # which verifies it
     with Registry.open(f"sqlite:///{database}/publish.db") as registry:
         registry.import_(lines("published"))
         registry.register(SubscriptionSpec("a = 1"), id=TARGET)
-        for fault in faults(control, _SNAPSHOT_STEP):
+        for fault in [FileSizeLimit(_SNAPSHOT_STEP), *shims()]:
             for first in (True, False):
-                counts = publish_in_turn(registry, fault, published, step, first)
-                note(InProcess.name, fault, "publish, the first" if first else "publish", counts)
+                turn = partial(publish_one, registry, fault, published, first)
+                name = "publish, the first" if first else "publish"
+                note(InProcess.name, fault, name, in_turn(turn, step))
         registry.verify()
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="let every write fail in turn")
-    parser.add_argument("--step", type=int, default=1, help="1 for every write, n for each n-th")
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.inside is not None:  # in the process that has the shim
-        control = os.environ.get(VARIABLE)
-        started = time.monotonic()
-        counts = run(given.inside, Path(control) if control else None, given.step)
-        print(f"{counted(counts)} in {time.monotonic() - started:.0f} s: all held")
-        return
-    with long_run() as frame:
-        root = frame.folder
-        temporary = root / "database" / "temporary"  # an import's own file is among those that fail
-        temporary.mkdir(parents=True)
-        made = compiled(root)
-        if isinstance(made, str):
-            print(f"left out, {made}: I/O errors, and a full disk but by a limit", flush=True)
-        more = {} if isinstance(made, str) else made[0]
-        again = [sys.executable, "-m", "tests.crash.programs.registry.faults"]
-        again += ["--inside", str(root), "--step", str(given.step)]
-        environment = {**os.environ, **more, "TMPDIR": str(temporary)}
-        sys.exit(subprocess.run(again, cwd=ROOT, env=environment, check=False).returncode)
-
-
 if __name__ == "__main__":
-    main()
+    every = {"type": int, "default": 1, "help": "1 for every write, n for each n-th"}
+    program("let every write fail in turn", run, step=every)

@@ -10,18 +10,12 @@ exactly once and not have been got, and be recorded exactly once.
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-import multiprocessing
-import os
-import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +27,17 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.storage import Location
-from tests.crash.programs.long_run import long_run, options
+from tests.crash.programs.harness import (
+    CLEAN,
+    FORMATS,
+    POSTGRESQL,
+    Journal,
+    kill,
+    lines_of,
+    program,
+    sqlite_in,
+    start,
+)
 from tests.spark.queue_world import A, B, Queues, numbered
 from tests.support.world import World
 
@@ -43,8 +47,6 @@ SHORT = 40
 """Messages that queue A holds."""
 
 CHUNK = 25
-
-_clean = multiprocessing.get_context("forkserver")  # forked off a process that has the modules and no threads
 
 
 def deliver(queues: Queues, begun: Any, done: Any, resumed: Any, wait: float) -> None:
@@ -64,24 +66,23 @@ def deliver(queues: Queues, begun: Any, done: Any, resumed: Any, wait: float) ->
     done.set()
 
 
-def consume(url: str, name: str, journal: Path, ending: Any) -> None:
+def consume(url: str, name: str, path: Path, ending: Any) -> None:
     """Get what comes until there is nothing more to come, and write down what it was."""
-    file = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    journal = Journal(path)
     with SqlQueue(url, name) as queue:
         while True:
             last = ending.is_set()
             try:
-                got = queue.get(wait=0.05)
+                got = queue.get(wait=0.05).properties
             except MQError as error:
                 assert error.reason == MQRC_NO_MSG_AVAILABLE, error
                 if last:
                     return
-                continue
-            line = {name: got.properties[f"selectroute_{name}"] for name in ("delivery_id", "subscription")}
-            os.write(file, json.dumps(line).encode() + b"\n")
+            else:
+                journal.write(delivery_id=got["selectroute_delivery_id"])
 
 
-def prepare(home: Path, url: str, chance: random.Random, table_format: str = "parquet") -> Queues:
+def prepare(home: Path, url: str, chance: Random, table_format: str = "parquet") -> Queues:
     """Subscriptions, queues and the messages."""
     queues = Queues(World(home, table_format=table_format), url)
     queues.world.input.mkdir(parents=True)
@@ -98,7 +99,6 @@ def prepare(home: Path, url: str, chance: random.Random, table_format: str = "pa
 
 
 def for_short_queue() -> Counter[str]:
-    """All deliveries to queue A, by the selectors of `prepare`."""
     return Counter(
         f"{batch:02}.jsonl/0/{n}/{id}"
         for batch in range(FILES)
@@ -112,16 +112,14 @@ def check(queues: Queues, journals: list[Path], expected: Counter[str] | None = 
     """Assert what must hold when all is routed and got, or refused: all that is `expected` on queue A; return
     the deliveries and dead letters counted.
     """
-    got: Counter[str] = Counter()
-    for journal in journals:
-        got.update(json.loads(line)["delivery_id"] for line in journal.read_bytes().splitlines())
+    got = Counter(line["delivery_id"] for journal in journals for line in lines_of(journal))
     world = queues.world
     recorded = Counter(
         f"{source}/0/{offset}/{subscription}"
         for source, offset, subscription, _ in world.deliveries().elements()
         if subscription != "none"
     )
-    twice = [one for one, count in got.items() if count > 1]
+    twice = [id for id, count in got.items() if count > 1]
     assert not twice, f"{len(twice)} got twice: {twice[:5]}"
     dead = Counter(
         f"{row['source']}/0/{row['offset']}/{row['subscription']}" for row in world.rows("dead-letters")
@@ -132,7 +130,7 @@ def check(queues: Queues, journals: list[Path], expected: Counter[str] | None = 
     assert got == recorded, f"lost: {list(recorded - got)[:5]}, never recorded: {list(got - recorded)[:5]}"
     got += dead
     if expected is not None:
-        of_short = Counter({one: count for one, count in got.items() if not one.endswith("/few")})
+        of_short = Counter({id: count for id, count in got.items() if not id.endswith("/few")})
         assert of_short == expected, f"neither got nor dead: {list(expected - of_short)[:5]}"
     lines = world.accounting()
     assert [line["batch"] for line in lines] == list(range(FILES))
@@ -142,87 +140,53 @@ def check(queues: Queues, journals: list[Path], expected: Counter[str] | None = 
     return Counter({"deliveries": got.total() - dead.total(), "dead letters of a full queue": dead.total()})
 
 
-def until_done(
-    queues: Queues, chance: random.Random, kills: int, longest: float, wait: float
-) -> Counter[str]:
+def until_done(queues: Queues, chance: Random, kills: int, longest: float, wait: float) -> Counter[str]:
     """Start the job and kill it, so many times at most, until it is done; returns how often it was killed,
     and how often that was between the plan of a batch and its end.
     """
-    killed = 0
-    done, resumed = _clean.Event(), _clean.Value("i")
+    killed, done, resumed = 0, CLEAN.Event(), CLEAN.Value("i")
     while True:
-        begun = _clean.Event()
-        job = _clean.Process(target=deliver, args=(queues, begun, done, resumed, wait))
-        job.start()
+        begun = CLEAN.Event()
+        job = start(deliver, queues, begun, done, resumed, wait)
         begun.wait(60)
-        if killed < kills:
-            job.join(chance.random() * longest)
-        else:
-            job.join()
-        if job.is_alive():
-            os.kill(job.pid or 0, signal.SIGKILL)
-            job.join()
-            killed += 1
-        else:
+        job.join(chance.random() * longest if killed < kills else None)
+        if not job.is_alive():
             assert done.is_set() and job.exitcode == 0, "the job ended by itself: see above"
             return Counter({"kills": killed, "of batches that were being put": resumed.value})
+        kill(job)
+        killed += 1
 
 
 def run(
-    kills: int,
-    seed: int,
     root: Path,
-    made: Callable[[Path], str],
-    longest: float = 0.5,
-    waits: tuple[float, ...] = (math.inf, 0.02),
+    seed: int,
+    kills: int,
+    database_in: Callable[[Path], str] = sqlite_in,
     table_format: str = "parquet",
+    waits: tuple[float, ...] = (math.inf, 0.02),
+    longest: float = 0.5,
 ) -> Counter[str]:
-    """At least so many kills; returns what was counted. Raises AssertionError if a check failed."""
-    _clean.set_forkserver_preload([__name__, "selectroute.spark.tables.delta"])
-    chance = random.Random(seed)
-    counts: Counter[str] = Counter()
-    for number in itertools.count():
-        if counts["kills"] >= kills:
-            return counts
+    """At least so many kills, each after at most `longest` seconds. Raises AssertionError."""
+    CLEAN.set_forkserver_preload([__name__, "selectroute.spark.tables.delta"])
+    chance, counts, number = Random(seed), Counter(), 0
+    while counts["kills"] < kills:
         home = root / f"delivering-{number}"
         home.mkdir()
-        queues = prepare(home, made(home), chance, table_format)
-        ending = _clean.Event()
-        journals = [home / f"{name}.journal" for name in "AB"]
-        consumers = [
-            _clean.Process(target=consume, args=(queues.url, name, journal, ending))
-            for name, journal in zip("AB", journals, strict=True)
-        ]
-        for consumer in consumers:
-            consumer.start()
+        queues = prepare(home, database_in(home), chance, table_format)
+        ending = CLEAN.Event()
+        journals = {name: home / f"{name}.journal" for name in "AB"}
+        consumers = [start(consume, queues.url, name, path, ending) for name, path in journals.items()]
         wait = waits[number % len(waits)]
         counts += until_done(queues, chance, kills - counts["kills"], longest, wait)
         ending.set()
         for consumer in consumers:
             consumer.join()
             assert consumer.exitcode == 0, "a consumer failed: see above"
-        counts += check(queues, journals, for_short_queue())
-    raise AssertionError
-
-
-def in_sqlite(home: Path) -> str:
-    """The database of one run."""
-    return f"sqlite:///{home}/queues.db"
-
-
-def main() -> None:
-    parser = options("kill a stream while it delivers to queues", formats=True, kills=100)
-    parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
-    given = parser.parse_args()
-    with long_run() as frame, ExitStack() as opened:
-        database_in: Callable[[Path], str] = in_sqlite
-        if given.postgresql:
-            from tests.support.servers import postgresql
-
-            database_in = opened.enter_context(postgresql.server())
-        counts = run(given.kills, given.seed, frame.folder, database_in, table_format=given.table_format)
-        frame.held(counts)
+        counts += check(queues, list(journals.values()), for_short_queue())
+        number += 1
+    return counts
 
 
 if __name__ == "__main__":
-    main()
+    about = "kill a stream while it delivers to queues"
+    program(about, run, kills=100, postgresql=POSTGRESQL, table_format=FORMATS)

@@ -14,19 +14,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.long_run import long_run, options
-from tests.crash.programs.streams.kafka import BATCH, WAIT_SECONDS, Killed
-from tests.crash.programs.streams.kafka_check import check
+from tests.crash.programs.harness import FORMATS, kill, program
+from tests.crash.programs.streams.kafka import BATCH, Killed
 from tests.crash.programs.streams.kafka_flow import Flow
 from tests.support.servers.cluster import PROPERTIES, environment, running, submit_command
 
@@ -41,20 +38,32 @@ MOST = 30
 
 _STOPPED_SECONDS = 4.0
 _EXECUTOR, _WORKER = "CoarseGrainedExecutorBackend", "pyspark.daemon"
+_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "1g",
+    "spark.cores.max": len(HOSTS),
+    "spark.ui.enabled": "false",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "300ms",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+}
 
 
-@dataclass
 class Hurt(Killed):
     """See `Killed`; it is not the job that is killed."""
 
-    master: str = ""
+    master = ""
 
     def hurt(self, faults: list[str]) -> Counter[str]:
         """Do this to it, one after another, and check. Raises AssertionError."""
         counts: Counter[str] = Counter()
         with self._consuming():
             self.produce()
-            job = self._start()
+            job = self.start()
             for fault in faults:
                 self._once(fault, job, counts)
             # Who waits for its next task is hurt without harm.
@@ -62,10 +71,9 @@ class Hurt(Killed):
                 while not self._events()[harm]:
                     assert counts[fault] < MOST, f"{counts[fault]} times {fault}, and no {harm}"
                     self._once(fault, job, counts)
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
+            kill(job)
             self._route_rest()
-        return counts + self._events() + check(self.flow, self.output)
+        return counts + self._events() + self.flow.check(self.output)
 
     def _once(self, fault: str, job: subprocess.Popen[bytes], counts: Counter[str]) -> None:
         self._do(fault, job)
@@ -73,60 +81,33 @@ class Hurt(Killed):
         done = len(self._committed()) + self.chance.choice([0, 1])
         self._change_meanwhile(job, 0.5)
         self._until(lambda: len(self._committed()) >= done, job)
-        print(f"{fault}: {len(self._committed())} batches", file=sys.stderr, flush=True)
+        print(f"{fault}: {len(self._committed())} batches", flush=True)
 
-    def _start(self, *failpoint: str, options: list[str] | None = None) -> subprocess.Popen[bytes]:
+    def start(self, *failpoint: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         events = self.home / "events"
         events.mkdir(exist_ok=True)
-        settings = {
-            "spark.driver.host": "127.0.0.1",
-            "spark.executor.memory": "1g",
-            "spark.cores.max": len(HOSTS),
-            "spark.ui.enabled": "false",
-            "spark.speculation": "true",
-            "spark.speculation.interval": "100ms",
-            "spark.speculation.multiplier": "1.2",
-            "spark.speculation.quantile": "0.3",
-            "spark.speculation.minTaskRuntime": "300ms",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": events.as_uri(),
-        }
-        given = ["--master", self.master, "--properties-file", str(self.home.parent / "cluster" / PROPERTIES)]
-        for name, value in settings.items():
-            given += ["--conf", f"{name}={value}"]
-        cut = ["--min-partitions", str(2 * len(HOSTS))]  # Spark makes no copy of the only task
-        return self._run(submit_command(*given), [*cut, *(options or [])], environment())
+        settings = [("--conf", f"{name}={value}") for name, value in _SETTINGS.items()]
+        settings += [("--conf", f"spark.eventLog.dir={events.as_uri()}"), ("--master", self.master)]
+        settings += [("--properties-file", f"{self.home.parent}/cluster/{PROPERTIES}")]
+        command = submit_command(*chain(*settings))
+        cut = ["--min-partitions", 2 * len(HOSTS)]  # Spark makes no copy of the only task
+        return self._launch(*command, *self._settings(), *cut, *options, **environment())
 
     def _do(self, fault: str, job: subprocess.Popen[bytes]) -> None:
         """Do it to one of the processes while a batch is routed."""
-        found: list[int] = []
-        while not found:
-            self._until(self._is_routing, job)
-            found = sorted(_executors(self.master))
+        pids: list[int] = []
+        while not pids:
+            self._until(lambda: bool(self._staged() - self._committed()), job)
+            pids = sorted(_executors(self.master))
             if fault != EXECUTOR:
-                found = workers_of(set(found))
+                pids = workers_of(set(pids))
         self._pass(job, self.chance.uniform(0, 0.3))
-        chosen = self.chance.choice(found)
+        chosen = self.chance.choice(pids)
         with suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(chosen, signal.SIGSTOP if fault == SLOW else signal.SIGKILL)
             if fault == SLOW:
-                os.kill(chosen, signal.SIGSTOP)
                 self._pass(job, _STOPPED_SECONDS)
                 os.kill(chosen, signal.SIGCONT)
-            else:
-                os.kill(chosen, signal.SIGKILL)
-
-    def _until(self, condition: Callable[[], bool], job: subprocess.Popen[bytes]) -> None:
-        """Wait until something holds, while there is always something to route."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, f"it does nothing: {self._said()}"
-            self.produce()
-            self._pass(job, 0.02)
-
-    def _is_routing(self) -> bool:
-        """Whether a batch is routed that is not committed."""
-        return bool(self._staged() - self._committed())
 
     def _events(self) -> Counter[str]:
         """What Spark says has happened."""
@@ -161,7 +142,6 @@ def _executors(master: str) -> set[int]:
 
 
 def _table() -> tuple[dict[int, int], dict[int, str]]:
-    """The parent and the command line of each process."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -173,13 +153,15 @@ def _table() -> tuple[dict[int, int], dict[int, str]]:
     return parents, names
 
 
-def run(root: Path, broker: Broker, seed: int, times: int, table_format: str = "parquet") -> Counter[str]:
+def run(
+    root: Path, seed: int, times: int, table_format: str = "parquet", broker: Broker | None = None
+) -> Counter[str]:
     """Each fault so often, in any order. Raises AssertionError."""
-    for name in ("cluster", "stream"):
-        (root / name).mkdir()
-    with running(root / "cluster", HOSTS, cores=1) as master:
-        flow = Flow(broker, root / "stream", seed)
-        hurt = Hurt(flow, root / "stream", master=master, table_format=table_format)
+    (root / "cluster").mkdir()
+    started = nullcontext(broker) if broker else running_broker(root / "broker")
+    with started as broker, running(root / "cluster", HOSTS, cores=1) as master:
+        hurt = Hurt(Flow(broker, root / "stream", seed), root / "stream", table_format)
+        hurt.master = master
         faults = list(FAULTS) * times
         hurt.chance.shuffle(faults)
         counts = hurt.hurt(faults)
@@ -187,11 +169,5 @@ def run(root: Path, broker: Broker, seed: int, times: int, table_format: str = "
     return counts
 
 
-def main() -> None:
-    given = options("kill parts of a cluster under a stream", formats=True, times=10).parse_args()
-    with long_run() as frame, running_broker(frame.folder / "broker") as broker:
-        frame.held(run(frame.folder, broker, given.seed, given.times, given.table_format))
-
-
 if __name__ == "__main__":
-    main()
+    program("kill parts of a cluster under a stream", run, times=10, table_format=FORMATS)

@@ -9,17 +9,13 @@ its name: that leaves an empty one.
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
 
-from tests.crash.programs.command import ROOT
-from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
-from tests.crash.programs.long_run import long_run, options
+from tests.crash.programs.failing import Shim, armed, compiled, full_disk
+from tests.crash.programs.harness import FORMATS, launch, program
 from tests.support.world import World
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
@@ -50,49 +46,41 @@ def routed(
         world.drop_json(f"{number}.jsonl", *({"properties": {"n": n}} for n in range(MESSAGES)))
     world.output.mkdir()
     checkpoint = world.output / "_checkpoint"
-    shim.arm(at, world.output if logged is None else checkpoint / logged, 0)
-    try:
-        ended = _run(world, preloaded)
+    with armed(shim, at, world.output if logged is None else checkpoint / logged):
+        code, said = _run(world, preloaded)
         fired = shim.fired
-    finally:
-        shim.clear()
     if fired:
-        assert ended.returncode == 1, ended.stderr
-        said = [line for line in ended.stderr.splitlines() if line.startswith("selectroute: ")]
-        assert len(said) == 1 and "No space left on device" in said[0], ended.stderr
-        assert "Traceback" not in ended.stderr, ended.stderr
+        sentences = [line for line in said.splitlines() if line.startswith("selectroute: ")]
+        assert code == 1 and len(sentences) == 1 and "No space left on device" in sentences[0], said
+        assert "Traceback" not in said, said
     if logged is not None:
         assert (checkpoint / logged).read_bytes() == b""
-    ended = _run(world, preloaded)
-    assert ended.returncode == 0, ended.stderr
+    code, said = _run(world, preloaded)
+    assert code == 0, said
     names = [("low", n) for n in range(5)] + [("high", n) for n in range(7, MESSAGES)]
     expected = Counter((f"{number}.jsonl", n, name, 1) for number in range(FILES) for name, n in names)
     assert world.deliveries() == expected, f"write {at}"
     return fired
 
 
-def _run(world: World, preloaded: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _run(world: World, preloaded: dict[str, str]) -> tuple[int, str]:
+    """Run the job; return its exit code, and what it said."""
     program = [sys.executable, "-m", "selectroute", "stream", "run", "--available-now"]
     folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
-    options = ["--max-files-per-trigger", "2", "--cores", "2", "--table-format", world.table_format]
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [*program, *map(str, folders), *options],
-        env={**os.environ, **preloaded, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ["--max-files-per-trigger", 2, "--cores", 2, "--table-format", world.table_format]
+    log = world.root / "job.log"
+    log.unlink(missing_ok=True)
+    code = launch(log, *program, *folders, *options, **preloaded).wait()
+    return code, log.read_text()
 
 
-def run(root: Path, times: int, seed: int, table_format: str) -> Counter[str]:
+def run(root: Path, seed: int, times: int, table_format: str) -> Counter[str]:
     """So many jobs. Raises AssertionError, or SystemExit where there is no compiler."""
     made = compiled(root)
     if isinstance(made, str):
         sys.exit(f"nothing was tried: {made}")
     preloaded, control = made
-    shim = Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True)
-    chance = Random(seed)
+    shim, chance = full_disk(control), Random(seed)
     counts: Counter[str] = Counter()
     for number in range(times):
         at = chance.randrange(1, _WRITES)
@@ -106,11 +94,5 @@ def run(root: Path, times: int, seed: int, table_format: str) -> Counter[str]:
     return counts
 
 
-def main() -> None:
-    given = options("a streaming job whose disk is full", formats=True, times=10).parse_args()
-    with long_run() as frame:
-        frame.held(run(frame.folder, given.times, given.seed, given.table_format))
-
-
 if __name__ == "__main__":
-    main()
+    program("a streaming job whose disk is full", run, times=10, table_format=FORMATS)

@@ -1,33 +1,110 @@
-"""What flows into a stream of Kafka's records that is killed, and what changes meanwhile.
+"""What flows into a stream of Kafka's records that is killed, what changes meanwhile, and what must hold when
+it is done; written against what others can read.
 
 Records of `KINDS` different kinds; some two dozen subscriptions of which some change from revision to
 revision, delivered to the output folder alone, to topics, and to a queue from which a consumer takes.
+
+- Each record of the input is in one batch, and judged by the revision that this batch was pinned to.
+- Its deliveries in the output folder are those of the reference evaluator under this revision, once each.
+- What consumers got from the queue, and what one with ``read_committed`` reads of each topic, are the
+  deliveries whose subscription had that destination at that revision, once each.
+- Records with more headers than a message has properties are dead letters, once each, with their bytes.
+  Of those whose weight is no number, deliveries are lost to nobody who does not read the weight.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import selectroute as sr
 from selectroute.index.jsonl import build_from_lines
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.testing.broker import Broker
+from selectroute.selector.message import MAX_PROPERTIES
+from selectroute.spark.audit.audit import audit
+from selectroute.testing.broker import Broker, Header
+from tests.crash.programs.harness import CLEAN, lines_of, start
 from tests.crash.programs.streams.delivering import consume
-from tests.crash.programs.streams.kafka_check import QUEUE, Kinds, Subscription
+from tests.support.outcomes import published_files
 
-SUBSCRIPTIONS: Final = 24
-PARTITIONS: Final = 3
-_spawn = multiprocessing.get_context("spawn")  # a client of Kafka has threads
+KINDS = 300
+"""Different records: each selector is judged by the reference on each of them once."""
+
+_EACH = 40
+"""One kind of so many is a dead letter, and one has a weight that is no number."""
+
+QUEUE = "A"
+"""The name of the queue, where there is one."""
+
+SUBSCRIPTIONS = 24
+PARTITIONS = 3
+
+
+class Subscription(NamedTuple):
+    """A selector, and the kind and the name of its destination."""
+
+    selector: str
+    destination: tuple[str, str] | None
+
+    def registered(self, id: str) -> dict[str, Any]:
+        to = None if self.destination is None else dict(zip(("kind", "name"), self.destination, strict=True))
+        return {"id": id, "selector": self.selector, "destination": to}
+
+
+class Kinds:
+    """The different records, made from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        chance = Random(seed)
+        self._weights = [chance.randrange(1_000) for _ in range(KINDS)]
+        self._colors = [f"c{chance.randrange(5)}" for _ in range(KINDS)]
+        self.matches = cache(self._matches)
+
+    def is_bad(self, kind: int) -> bool:
+        return kind % _EACH == 0
+
+    def is_unlike(self, kind: int) -> bool:
+        return kind % _EACH == 1
+
+    def record(self, kind: int) -> tuple[bytes | None, bytes, list[Header]]:
+        """Return key, value and headers: of some the key is NULL, of some a header stands twice."""
+        weight = b"heavy" if self.is_unlike(kind) else str(self._weights[kind]).encode()
+        headers: list[Header] = [("kind", str(kind).encode()), ("weight", weight)]
+        if kind % 7 == 0:
+            headers.append(("color", b"none"))
+        headers.append(("color", self._colors[kind].encode()))
+        if self.is_bad(kind):
+            headers += [(f"h{nth}", None) for nth in range(MAX_PROPERTIES)]
+        return None if kind % 3 else f"k{kind % 11}".encode(), f"body {kind}".encode(), headers
+
+    def selector(self, chance: Random) -> str:
+        weight, color = chance.randrange(1_000), f"c{chance.randrange(5)}"
+        return chance.choice(
+            [
+                f"color = '{color}' AND weight > {weight}",
+                f"weight BETWEEN {weight} AND {weight + 90}",
+                f"color IN ('{color}', 'c0') AND NOT weight < {weight}",
+                f"kind LIKE '%{weight % 10}' AND color <> '{color}'",
+            ]
+        )
+
+    def _matches(self, kind: int, selector: str) -> bool:
+        properties = {"kind": str(kind), "color": self._colors[kind]}
+        if self.is_unlike(kind):
+            message = sr.Message({}, properties, unlike=["weight"])
+        else:
+            message = sr.Message({}, properties | {"weight": sr.Int(self._weights[kind])})
+        return not self.is_bad(kind) and sr.Selector(selector).matches(message)
 
 
 class Flow:
@@ -50,6 +127,7 @@ class Flow:
         self.journal = home / "queue.journal"
         self.states: dict[int, dict[str, Subscription]] = {}
         self.produced = 0
+        home.mkdir(exist_ok=True)
         name = f"killed-{os.getpid()}-{seed}-{home.name}"
         self.topic = broker.create(f"{name}-in", PARTITIONS)
         self.topics = [broker.create(f"{name}-four", 4), broker.create(f"{name}-one", 1)]
@@ -76,8 +154,7 @@ class Flow:
         self._publish(state)
 
     def produce(self, count: int) -> None:
-        """Write so many records."""
-        drawn = ((self.chance.randrange(PARTITIONS), self.kinds.draw(self.chance)) for _ in range(count))
+        drawn = ((self.chance.randrange(PARTITIONS), self.chance.randrange(KINDS)) for _ in range(count))
         self.broker.produce(self.topic, [(partition, *self.kinds.record(kind)) for partition, kind in drawn])
         self.produced += count
 
@@ -87,9 +164,8 @@ class Flow:
         if not self.has_queue:
             yield
             return
-        ending = _spawn.Event()
-        consumer = _spawn.Process(target=_consume, args=(self.url, self.journal, ending))
-        consumer.start()
+        ending = CLEAN.Event()
+        consumer = start(consume, self.url, QUEUE, self.journal, ending)
         try:
             yield
         finally:
@@ -107,15 +183,91 @@ class Flow:
         self.states[revision] = state
         sr.publish(build_from_lines(lines, revision), self.snapshots)
 
+    def check(self, output: Path) -> Counter[str]:
+        """Check everything and return what was counted. Raises AssertionError."""
+        findings = audit(output).findings
+        assert not findings, findings[:5]
+        assert not list((output / "_staging").iterdir())
+        commits = _commits(output)
+        records = {
+            (record.partition(), record.offset()): int(dict(record.headers())["kind"])
+            for record in self.broker.records(self.topic)
+        }
+        assert len(records) == self.produced
+        delivered, to, dead = self._expected(commits, records)
+        rows = _rows(output / "deliveries", "subscription")
+        ids = (self._id(row["partition"], row["offset"], row["subscription"]) for row in rows)
+        _same("deliveries", Counter(zip(ids, (row["revision"] for row in rows), strict=True)), delivered)
+        letters = _rows(output / "dead-letters", "raw")
+        _same("dead letters", Counter((row["partition"], row["offset"], row["raw"]) for row in letters), dead)
+        got = Counter(line["delivery_id"] for line in lines_of(self.journal))
+        _same("queue", got, to[QUEUE])
+        revisions = len({commit["revision"] for commit in commits.values()})
+        counts = Counter({"revisions": revisions, "batches": len(commits), "records": len(records)})
+        counts |= Counter({"deliveries": len(rows), "got from the queue": got.total()})
+        for topic in self.topics:
+            sent = self.broker.records(topic)
+            ids = (dict(record.headers())["selectroute-delivery-id"].decode() for record in sent)
+            _same(f"topic {topic}", Counter(ids), to[topic])
+            counts["read of topics"] += len(sent)
+            aborted = len(self.broker.records(topic, "read_uncommitted")) - len(sent)
+            counts["of aborted transactions"] += aborted
+        return counts
 
-def _consume(url: str, journal: Path, ending: Any) -> None:
-    """Take from the queue, for as long as whoever started this is there."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    consume(url, QUEUE, journal, ending)
+    def _expected(
+        self, commits: Mapping[int, Mapping[str, Any]], records: Mapping[tuple[int, int], int]
+    ) -> tuple[Counter[Any], dict[str, Counter[str]], Counter[Any]]:
+        """What the reference has: deliveries with their revision, those of each destination, dead letters."""
+        delivered: Counter[Any] = Counter()
+        to: dict[str, Counter[str]] = {name: Counter() for name in (QUEUE, *self.topics)}
+        dead: Counter[Any] = Counter()
+        taken: Counter[tuple[int, int]] = Counter()
+        for commit in commits.values():
+            state = self.states[commit["revision"]]
+            starts, ends = (commit["inputs"][name].get(self.topic, {}) for name in ("start", "end"))
+            places = [
+                (int(partition), offset)
+                for partition, start in starts.items()
+                for offset in range(start, ends[partition])
+            ]
+            taken.update(places)
+            for place in places:
+                kind = records[place]
+                if self.kinds.is_bad(kind):
+                    dead[*place, self.kinds.record(kind)[1]] += 1
+                for id, subscription in state.items():
+                    if self.kinds.matches(kind, subscription.selector):
+                        delivered[self._id(*place, id), commit["revision"]] = 1
+                        if subscription.destination is not None:
+                            to[subscription.destination[1]][self._id(*place, id)] += 1
+        _same("batches", taken, Counter(dict.fromkeys(records, 1)))
+        return delivered, to, dead
+
+    def _id(self, partition: int, offset: int, subscription: str) -> str:
+        return f"{self.topic}/{partition}/{offset}/{subscription}"
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+def _commits(output: Path) -> dict[int, dict[str, Any]]:
+    found = {int(path.stem): json.loads(path.read_text()) for path in (output / "_commits").glob("*.json")}
+    for batch, commit in found.items():
+        pin = json.loads((output / "pins" / f"{batch}.json").read_text())
+        assert (pin["revision"], pin["digest"]) == (commit["revision"], commit["digest"]), batch
+    revisions = [found[batch]["revision"] for batch in sorted(found)]
+    assert revisions == sorted(revisions), "revisions go up from batch to batch"
+    return found
+
+
+def _rows(folder: Path, column: str) -> list[dict[str, Any]]:
+    columns = ["partition", "offset", "revision", column]
+    found: list[dict[str, Any]] = []
+    for path in published_files(folder):
+        found += pq.ParquetFile(path).read(columns).to_pylist()
+    return found
+
+
+def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:
+    lost, more = expected - found, found - expected
+    twice = [one for one in more if one in expected]
+    assert not lost, f"{what}: {lost.total()} lost: {list(lost)[:3]}"
+    assert not twice, f"{what}: {len(twice)} twice: {twice[:3]}"
+    assert not more, f"{what}: {more.total()} that should not be: {list(more)[:3]}"

@@ -1,9 +1,9 @@
 """Every write of a stream fails in turn: ``python -m tests.crash.programs.streams.stream_faults``.
 
 Batches of files are routed to folders or Delta tables, a queue and a topic, batch by batch as in Spark, but
-without it. The
-n-th write to any file of theirs fails, n = 1, 2, 3 …, until all is routed without having met a failure: the
-disk is full, or a write, a sync or a rename gives EIO, once or for good (see `failing`). Each time
+without it. The n-th write to any file of theirs fails, n = 1, 2, 3 …, until all is routed without having met
+a failure: the disk is full, or a write, a sync or a rename gives EIO, once or for good (see `failing`). Each
+time
 
 - the job ends with an error that is one sentence, also when it is started while the disk still fails;
 - started again when the disk works, it goes on: what was delivered is what the reference evaluator says, to
@@ -12,12 +12,9 @@ disk is full, or a write, a sync or a rename gives EIO, once or for good (see `f
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
-import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +29,8 @@ from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.worker import task
-from tests.crash.programs.command import ROOT
-from tests.crash.programs.failing import VARIABLE, Fault, Shim, compiled, faults
-from tests.crash.programs.long_run import counted, long_run
+from tests.crash.programs.failing import Shim, armed, compiled, in_turn, run_again, shims
+from tests.crash.programs.harness import FORMATS, counted, program
 from tests.spark.queue_world import A, Queues, numbered
 from tests.support.world import World, files_of
 
@@ -47,7 +43,6 @@ SUBSCRIPTIONS: dict[str, tuple[str, dict[str, str] | None]] = {
     "gone": ("n = 3", {"kind": KAFKA, "name": "no-such-topic"}),
 }
 _BAD = "no JSON"
-_MOST = 2_000
 
 Id = tuple[str, int, str]
 """Source, row and subscription."""
@@ -127,7 +122,6 @@ class Stream:
             self.world.drop_json(f"{number}.jsonl", *numbered(MESSAGES), _BAD)
 
     def route(self) -> None:
-        """Start the job, and route all batches."""
         job = self.world.job(compact_every=2)
         self.world.claim(job)
         kafka: Any = self.topics
@@ -163,27 +157,19 @@ class Stream:
         return {(f"{number}.jsonl", n, id) for number in range(BATCHES * FILES) for n in wanted}
 
 
-def fail_in_turn(fault: Fault, root: Path, step: int, table_format: str) -> Counter[str]:
-    """Let each write fail, and go on. Raises AssertionError."""
-    counts: Counter[str] = Counter()
-    for at in range(1, _MOST, step):
-        home = root / f"{at}"
-        stream = Stream(home, table_format)
-        fault.arm(at, home, os.getpid())
-        try:
-            ended = _ended(stream)
-            fired = bool(fault.fired)
-            if ended and isinstance(fault, Shim) and fault.stays:
-                assert _ended(stream), f"write {at}: it is done though the disk fails"
-        finally:
-            fault.clear()
-        stream.route()
-        stream.check()
-        if not fired:
-            assert not ended
-            return counts
-        counts["ended" if ended else "done all the same"] += 1
-    raise AssertionError("the writes never ended")
+def route_one(fault: Shim, root: Path, table_format: str, at: int) -> tuple[bool, bool]:
+    """Let a write fail, and go on. Raises AssertionError."""
+    home = root / f"{at}"
+    stream = Stream(home, table_format)
+    with armed(fault, at, home):
+        ended = _ended(stream)
+        fired = fault.fired
+        if ended and fault.stays:
+            assert _ended(stream), f"write {at}: it is done though the disk fails"
+    stream.route()
+    stream.check()
+    assert fired or not ended
+    return not ended, fired
 
 
 def _ended(stream: Stream) -> str:
@@ -197,48 +183,21 @@ def _ended(stream: Stream) -> str:
     return ""
 
 
-def run(root: Path, control: Path, step: int, table_format: str) -> Counter[str]:
-    """All ways to fail, in folders below `root`."""
+def run(root: Path, seed: int, step: int, table_format: str) -> Counter[str]:
+    made = compiled(root)
+    if isinstance(made, str):
+        sys.exit(f"nothing was tried: {made}")
+    run_again(made)
     total: Counter[str] = Counter()
-    for number, fault in enumerate(faults(control, 1)):
-        if not isinstance(fault, Shim):
-            continue
+    for number, fault in enumerate(shims()):
         (root / str(number)).mkdir()
-        counts = fail_in_turn(fault, root / str(number), step, table_format)
+        counts = in_turn(partial(route_one, fault, root / str(number), table_format), step, "ended")
         assert counts.total() * step > 200, f"{fault.name}: only {counts.total()} writes"
-        print(f"{fault.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", flush=True)
+        print(f"{fault.name}: {counted(counts)}", flush=True)
         total += counts
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="let every write of a stream fail in turn")
-    parser.add_argument("--step", type=int, default=1, help="1 for every write, n for each n-th")
-    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.inside is not None:  # in the process that has the shim
-        started = time.monotonic()
-        counts = run(given.inside, Path(os.environ[VARIABLE]), given.step, given.table_format)
-        print(f"{counted(counts)} in {time.monotonic() - started:.0f} s: all held")
-        return
-    with long_run() as frame:
-        made = compiled(frame.folder)
-        if isinstance(made, str):
-            sys.exit(f"nothing was tried: {made}")
-        again = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults"]
-        command = [
-            *again,
-            "--inside",
-            str(frame.folder),
-            "--step",
-            str(given.step),
-            "--table-format",
-            given.table_format,
-        ]
-        ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False)
-        sys.exit(ended.returncode)
-
-
 if __name__ == "__main__":
-    main()
+    every = {"type": int, "default": 1, "help": "1 for every write, n for each n-th"}
+    program("let every write of a stream fail in turn", run, step=every, table_format=FORMATS)
