@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,16 +18,13 @@ from selectroute.match.compiled import cache_folder
 from selectroute.spark import Job
 from selectroute.spark.batch import revisions
 from selectroute.spark.batch.router import Router
-from selectroute.spark.inputs.files import FileBatchInput
-from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.job.job import DELTA
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.sources.files.remote_stream import PlannedFile
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from selectroute.storage.owned import begin, owned
 from tests.support.servers.s3 import BUCKET, clients_of, environment
-from tests.support.world import World, run_here
+from tests.support.world import World
 
 
 def numba_cache() -> str:
@@ -66,29 +63,6 @@ def for_workers(spark: Any, patched: pytest.MonkeyPatch, names: Iterable[str]) -
         patched.setitem(spark.sparkContext.environment, name, os.environ[name])
 
 
-class LocatedFiles(RemoteFileSource):
-    """Files of remote storage that a test names by their locations.
-
-    ``offsets`` is what Spark's would be: the size that each file had when a batch was planned with it.
-    """
-
-    def __init__(self, job: Job, tasks: int, offsets: dict[str, int]) -> None:
-        super().__init__(job, run_here, tasks)
-        self._offsets = offsets
-
-    def batch_input(self, inputs: Sequence[Any], again: bool = False) -> FileBatchInput:
-        """Return these files as the input of a batch."""
-        return super().batch_input(list(map(self._planned, inputs)), again)
-
-    def _planned(self, one: Any) -> PlannedFile:
-        if isinstance(one, PlannedFile):
-            return one
-        name = one.relative_to(self.folder)
-        if name not in self._offsets:
-            self._offsets[name] = one.entry().size
-        return PlannedFile(name, self._offsets[name])
-
-
 @dataclass
 class RemoteWorld(World):
     """World whose root is a location in remote storage. Tasks run in this process.
@@ -98,7 +72,6 @@ class RemoteWorld(World):
 
     root: Any
     _routers: list[Router] = field(default_factory=list, init=False)
-    _offsets: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.table_format = DELTA
@@ -117,10 +90,6 @@ class RemoteWorld(World):
         job = replace(job, output=owned(job.output, "_commits", "pins"))
         begin(job.output)
         return job
-
-    def source(self, job: Job, tasks: int) -> RemoteFileSource:
-        """Return the source of a job."""
-        return LocatedFiles(job, tasks, self._offsets)
 
     def note(self, router: Router) -> Router:
         """Keep a router, whose batches `output` waits for. Earlier ones are dead by now."""

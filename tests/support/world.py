@@ -16,18 +16,38 @@ from selectroute.index.folder.format import publish
 from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
-from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.inputs.source import Source
+from selectroute.spark.inputs.files import FileBatchInput, FileSource
 from selectroute.spark.job.job import DELTA, PARQUET
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
+from selectroute.spark.sources.files.planner import PlannedFile
 from selectroute.storage import Location
 
 
-def files_of(job: Job, tasks: int) -> FileSource:
-    """Return the file source of a job whose tasks run in this process."""
-    assert isinstance(job.input, Location), "a world reads files"
-    return FileSource(job.input.path, job.file_format, job.max_files, run_here, tasks, binding=job.binding)
+class Files(FileSource):
+    """Files of a folder that a test names by their paths. Tasks run in this process.
+
+    ``offsets`` is what Spark's would be: the size that each file had when a batch was planned with it.
+    """
+
+    def __init__(self, job: Job, tasks: int, offsets: dict[str, int] | None = None) -> None:
+        assert isinstance(job.input, Location), "a world reads files"
+        own = (job.input, job.file_format, job.max_files, run_here, tasks)
+        super().__init__(*own, binding=job.binding, output=job.output)
+        self._offsets = {} if offsets is None else offsets
+
+    def batch_input(self, inputs: Sequence[Any], again: bool = False) -> FileBatchInput:
+        """Return these files as the input of a batch."""
+        return super().batch_input(list(map(self._planned, inputs)), again)
+
+    def _planned(self, one: Any) -> PlannedFile:
+        if isinstance(one, PlannedFile):
+            return one
+        name = Location.of(one).relative_to(self.folder)
+        if name not in self._offsets:
+            entry = Location.of(one).entry()
+            self._offsets[name] = 0 if entry is None else entry.size
+        return PlannedFile(name, self._offsets[name])
 
 
 def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
@@ -45,6 +65,7 @@ class World:
     root: Path
     table_format: str = field(default=PARQUET, kw_only=True)
     _batches: int = field(default=0, init=False)
+    _offsets: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
     def input(self) -> Path:
@@ -78,9 +99,9 @@ class World:
         self.claim(job)
         return job
 
-    def source(self, job: Job, tasks: int) -> Source:
+    def source(self, job: Job, tasks: int) -> FileSource:
         """Return the source of a job, whose tasks run in this process."""
-        return files_of(job, tasks)
+        return Files(job, tasks, self._offsets)
 
     def note(self, router: Router) -> Router:
         """Note the router that routes from now on, and return it."""

@@ -154,7 +154,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def opened_regular(path: Path) -> BinaryIO:
+def opened_regular(path: Path) -> io.BufferedReader:
     """Open a regular file for reading. Raises OSError.
 
     Non-blocking: opening a FIFO would hang for ever.

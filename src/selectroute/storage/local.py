@@ -12,7 +12,7 @@ from pathlib import Path
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
-from selectroute.storage.errors import ChangedError
+from selectroute.storage.errors import ChangedError, DeniedError
 from selectroute.storage.protocol import Entry
 
 _COPIED = 1 << 30
@@ -69,21 +69,26 @@ class LocalStorage:
         return _version(data)
 
     def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
-        """Yield the files in a folder."""
-        try:
-            found = sorted(os.scandir(folder), key=lambda one: one.name)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        for one in found:
+        """Yield the files in a folder. With ``deep`` a symbolic link to a folder is not followed, but is a
+        file, which can't be read; so is one that leads nowhere. Raises DeniedError.
+        """
+        waiting = [folder]
+        while waiting:
             try:
-                if one.is_dir():
-                    if deep:
-                        yield from self.entries(one.path, deep=True)
-                    continue
-                status = one.stat()
-            except FileNotFoundError:  # it has just been removed
+                found = sorted(os.scandir(waiting.pop()), key=lambda one: one.name)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
-            yield Entry(one.path, status.st_size, status.st_mtime)
+            except PermissionError as error:
+                raise DeniedError(f"the folder {error.filename} may not be read") from error
+            for one in found:
+                try:
+                    if one.is_dir(follow_symlinks=not deep):
+                        waiting += [one.path] * deep
+                        continue
+                    status = one.stat(follow_symlinks=not one.is_symlink() or os.path.isfile(one.path))
+                except FileNotFoundError:  # it has just been removed
+                    continue
+                yield Entry(one.path, status.st_size, status.st_mtime)
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the sub-folders, empty ones included."""

@@ -31,7 +31,7 @@ from tests.crash.programs.streams.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
-from tests.support.world import World, files_of
+from tests.support.world import Files, World
 
 WAITS = (
     "the queue A is full: it holds {}: its deliveries wait, and so does the stream, without a limit; all "
@@ -398,7 +398,7 @@ def test_records_are_not_sent_again_while_only_a_full_queue_is_left(sqlite, monk
     monkeypatch.setattr(task, "KafkaWriter", writer)
     monkeypatch.setattr(task, "connected", lambda *_, **__: None)
     job = sqlite.world.job()
-    router = Router(job, files_of(job, 1), sqlite.sender(pause), topics, pause=pause)
+    router = Router(job, Files(job, 1), sqlite.sender(pause), topics, pause=pause)
     router.commits.prepare()
     report = router.route(0, [sqlite.world.drop_json("a.jsonl", *numbered(5))], "q")
     assert (report.counts.queued, report.counts.sent) == (5, 5)

@@ -14,7 +14,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 import selectroute as sr
 from selectroute.spark import JobError
-from selectroute.spark.inputs.remote_files import RemoteFileSource
+from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.job.output_folder import LEASE, OutputFolder
 from selectroute.spark.stream.fan_out import FanOut
 from selectroute.storage import Location
@@ -34,7 +34,7 @@ def failing(*_, **__):
 
 
 @pytest.mark.parametrize(
-    "owner, name", after_first(pytest.mark.nightly, (OutputFolder, "query"), (RemoteFileSource, "stream"))
+    "owner, name", after_first(pytest.mark.nightly, (OutputFolder, "query"), (FileSource, "stream"))
 )
 def test_a_start_that_fails_leaves_nothing_behind_and_the_next_one_waits_for_nobody(
     spark, world, tmp_path, monkeypatch, owner, name

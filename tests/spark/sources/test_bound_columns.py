@@ -155,10 +155,10 @@ def test_values_that_do_not_convert_affect_only_their_readers(world):
 
 def warnings_of(world, **options):
     from selectroute.spark.batch.router import Router
-    from tests.support.world import files_of
+    from tests.support.world import Files
 
     job, said = world.job(**options), []
-    router = Router(job, files_of(job, 1), warn=said.append)
+    router = Router(job, Files(job, 1), warn=said.append)
     router.commits.prepare()
     router.route(0, [world.input / "a.parquet"], "world")
     return said

@@ -9,10 +9,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from selectroute.spark import Job
-from selectroute.spark.inputs import remote_files
-from selectroute.spark.inputs.remote_files import RemoteFileSource
+from selectroute.spark.inputs.open_source import files_of
+from selectroute.spark.sources.files.planner import PlannedFile
 from selectroute.spark.sources.files.readers import Messages, read
-from selectroute.spark.sources.files.remote_stream import PlannedFile
 from selectroute.storage import Location
 from tests.support.world import run_here
 
@@ -25,7 +24,7 @@ def source(tmp_path):
     job = replace(
         Job.of(tmp_path / "in", tmp_path / "snapshots", tmp_path / "out"), input=Location.of(tmp_path / "in")
     )
-    return RemoteFileSource(job, run_here, 2)
+    return files_of(job, run_here, 2)
 
 
 def put(source, *lengths):
@@ -71,7 +70,7 @@ def test_a_large_batch_and_one_of_many_files_are_left_to_the_tasks(source, monke
     files = put(source, *[1] * 17)
     assert {split.content for split in ahead(source, files)} == {None}
     assert {split.content for split in ahead(source, files[:16])} == {LINE}
-    monkeypatch.setattr(remote_files, "_AHEAD_BYTES", 16 * len(LINE) - 1)
+    monkeypatch.setattr(files, "_AHEAD_BYTES", 16 * len(LINE) - 1)
     assert {split.content for split in ahead(source, files[:16])} == {None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 
@@ -14,7 +15,8 @@ from pyspark.sql.streaming import StreamingQuery
 import selectroute as sr
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.sources.files.stream import batch_files
+from selectroute.spark.sinks.schemas import as_written
+from selectroute.spark.sources.files.planner import planned_files
 from selectroute.spark.stream.fan_out import StreamError, sentence
 
 pytestmark = pytest.mark.spark
@@ -116,24 +118,40 @@ def test_an_error_in_a_worker_is_one_sentence_and_the_job_goes_on_when_it_is_men
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
 
 
-def test_the_file_list_is_found_behind_compacted_logs_and_no_file_has_a_checksum_beside_it(spark, world):
-    """Each checksum would cost a process of its own (`runtime.checkpoint_files`), in the source's log too."""
+def test_each_file_is_planned_once_and_no_log_has_a_checksum_beside_it(spark, world):
+    """Each checksum would cost a process of its own (`runtime.checkpoint_files`)."""
     before = dict(spark.conf.getAll)
     world.publish(1, red="color = 'red'")
-    names = [f"{number:02}.jsonl" for number in range(12)]
+    names = [f"{number:02}.jsonl" for number in range(4)]
     for name in names:
         world.drop_json(name, RED)
     reports = run(spark, world, max_files=1)
-    assert len(reports) == 12
+    assert len(reports) == 4
     checkpoint = world.job().checkpoint.path
-    assert (checkpoint / "sources" / "0" / "9.compact").exists()
     assert not list(checkpoint.rglob("*.crc")) and dict(spark.conf.getAll) == before
-    found = [batch_files(checkpoint, batch) for batch in range(12)]
-    assert all(len(files) == 1 for files in found)
-    assert sorted(path.name for files in found for path in files) == names
+    found = [planned_files(checkpoint, batch) for batch in range(4)]
+    assert [[one.name for one in files] for files in found] == [[name] for name in names]
     audited = audit(world.output, recount=True)
     assert (audited.findings, audited.pending) == ([], [])
-    assert (audited.batches, audited.inputs, audited.recounted, audited.files) == (12, 12, 12, 12)
+    assert (audited.batches, audited.inputs, audited.recounted, audited.files) == (4, 4, 4, 4)
+
+
+def test_files_of_every_name_and_date_are_read(spark, world):
+    """Spark's own listing passes over names that its JVM can't spell, and files of long before the newest."""
+    world.publish(1, red="color = 'red'")
+    names = ["größe.jsonl", "\udcff.jsonl", "a{b}*[c].jsonl", "future.jsonl", "old.jsonl"]
+    for name in names:
+        world.drop_json(name, RED)
+    os.utime(world.input / "future.jsonl", (15e9, 15e9))
+    os.utime(world.input / "old.jsonl", (0, 0))
+    (world.input / "nowhere.jsonl").symlink_to(world.root / "gone")
+    (world.input / "again").symlink_to(world.input)
+    run(spark, world)
+    world.drop_json("later.jsonl", RED)
+    run(spark, world)
+    assert {row["source"] for row in world.rows("deliveries")} == {*map(as_written, names), "later.jsonl"}
+    assert {row["source"] for row in world.rows("dead_letters")} == {"nowhere.jsonl", "again"}
+    assert audit(world.output).findings == []
 
 
 def late_worker(monkeypatch, times, then=lambda: None):

@@ -11,13 +11,11 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.audit.report import Audit, listed_briefly
 from selectroute.spark.job.working_copy import read_only_copy
-from selectroute.spark.sources.files.remote_stream import planned_files
-from selectroute.spark.sources.files.splits import source_name
-from selectroute.spark.sources.files.stream import done_batches, listed_files, planned_batches
+from selectroute.spark.sources.files.planner import planned_files
+from selectroute.spark.sources.files.stream import done_batches, planned_batches
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import batch_ranges, first_offsets, ranges_of
 from selectroute.spark.sources.offset_log import FRAME, batch_offsets
-from selectroute.storage import Location
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
@@ -50,33 +48,12 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         elif record["input"].startswith(FRAME):
             _check_offsets(checkpoint, planned, live, found)
         else:
-            folder = Location.of(record["input"])
-            if folder.is_local:
-                _check_names(folder.path, checkpoint, last, live, found)
-            else:
-                _check_remote_names(checkpoint, planned, live, found)
+            _check_names(checkpoint, planned, live, found)
     except SelectRouteError as error:
         found.find(None, str(error))
 
 
 def _check_names(
-    folder: Path, checkpoint: Path, last: int, live: Sequence[Mapping[str, Any]], found: Audit
-) -> None:
-    """Compare the files of the commits with Spark's list of all planned files."""
-    taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
-    listed = Counter(source_name(path, folder) for path in listed_files(checkpoint, last))
-    twice = sorted(name for name, times in taken.items() if times > 1)
-    if twice:
-        found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
-    lost = sorted((listed - taken).keys() - set(twice))
-    if lost:
-        found.find(None, f"planned by Spark, but in no commit: {listed_briefly('input', lost)}")
-    unknown = sorted((taken - listed).keys() - set(twice))
-    if unknown:
-        found.find(None, f"in a commit, but not planned by Spark: {listed_briefly('input', unknown)}")
-
-
-def _check_remote_names(
     checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
     """Compare the files of the commits with each other, and with the plans that Spark still has."""

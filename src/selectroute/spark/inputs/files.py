@@ -1,15 +1,17 @@
-"""Files as the input of a batch: cut into splits, distributed to tasks, read by the workers."""
+"""Files as the input of a batch: planned, cut into splits, distributed to tasks, read by the workers."""
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +30,10 @@ from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
+from selectroute.spark.sources.files.planner import NAME, PlannedFile, files_source, planned_files
 from selectroute.spark.sources.files.readers import Messages, read
-from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
-from selectroute.spark.sources.files.stream import SourceNotFoundError, batch_files, stream_files
+from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, whole_files
+from selectroute.spark.sources.files.stream import SourceNotFoundError
 from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -39,12 +42,20 @@ from selectroute.storage.protocol import Entry
 _SAMPLED_BYTES: Final = 1 << 20
 """Bytes of a longer message, which is left out of a sample."""
 
-Folder = TypeVar("Folder", bound=Where)
-File = TypeVar("File")
+_THREADS: Final = 16
+_AHEAD_BYTES: Final = 1 << 20
+"""Bytes of a batch that the driver reads: Spark sends them to every task."""
+
+_MERGED_AFTER: Final = 100
+"""Commits after which the names of what was read are merged anew, at a start."""
 
 
-class FolderSource(ABC, Generic[Folder, File]):
-    """Source of the files that arrive in a folder, on this machine or remote; see `Source`.
+class FileSource:
+    """Source of the files that arrive in a folder, mounted or in remote storage; see `Source`.
+
+    A planner lists the folder (see ``sources/files/planner.py``), and what it plans is in the offset of the
+    batch: the names of its files, with their sizes. What was read is in the commits; at each start their
+    names are merged into one file, ``_inputs/<batch>.json``, from which the planner goes on.
 
     Args:
         folder: the folder.
@@ -54,39 +65,45 @@ class FolderSource(ABC, Generic[Folder, File]):
         tasks: maximum number of tasks of a batch.
         spark: for `stream`.
         binding: columns of identifiers in Parquet whose names or types differ.
+        output: output folder of the job, whose commits say what was read; None if nothing was.
     """
 
     def __init__(
         self,
-        folder: Folder,
+        folder: Where,
         file_format: str,
         max_files: int,
         run: Runner,
         tasks: int,
         spark: SparkSession | None = None,
         binding: Binding = BY_NAME,
+        output: Location | None = None,
     ) -> None:
         self.bound = bound_by(binding)
-        self.folder = folder
+        self.folder = Location.of(folder)
         self.file_format = file_format
         self.limit = max_files
         self.run = run
         self.tasks = tasks
         self._spark = spark
+        self._output = output
 
     def connect(self) -> None:
         """Check that the folder exists, or can be listed."""
         check_folder(self.folder)
 
-    @abstractmethod
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches."""
+        assert self._spark is not None, "a stream needs Spark"
+        known = [] if self._output is None else _read_before(self._output)
+        self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
+        return self._spark.readStream.format(NAME).load()
 
-    @abstractmethod
-    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[File]:
-        """Return the files of a batch from Spark's checkpoint."""
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[PlannedFile]:
+        """Return the files of a batch from Spark's offset log."""
+        return planned_files(checkpoint, batch)
 
-    def batch_input(self, inputs: Sequence[File], again: bool = False) -> FileBatchInput:
+    def batch_input(self, inputs: Sequence[PlannedFile], again: bool = False) -> FileBatchInput:
         """Return these files as the input of a batch."""
         return FileBatchInput(inputs, self, self.tasks)
 
@@ -97,19 +114,21 @@ class FolderSource(ABC, Generic[Folder, File]):
     def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
         files = read_files(commit)
         entries = self._entries(one.source for one in files)
-        same: list[File] = []
+        same: list[PlannedFile] = []
         gone: list[str] = []
         for one, entry in zip(files, entries, strict=True):
             if one.is_same(entry):
                 assert one.size is not None, "a file without a size is never the same"
-                same.append(self._file(one.source, one.size))
+                same.append(PlannedFile(one.source, one.size))
             else:
                 gone.append(one.source)
         return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
-    def narrow(self, inputs: Sequence[File], letters: pa.Table) -> tuple[list[File], npt.NDArray[np.bool_]]:
+    def narrow(
+        self, inputs: Sequence[PlannedFile], letters: pa.Table
+    ) -> tuple[list[PlannedFile], npt.NDArray[np.bool_]]:
         """Return the files of these letters, and which letters are in them."""
-        names = {as_written(self.name_of(one)): one for one in inputs}
+        names = {as_written(one.name): one for one in inputs}
         mask: npt.NDArray[np.bool_] = pc.is_in(
             letters["source"], pa.array(list(names), pa.string())
         ).to_numpy()
@@ -120,7 +139,7 @@ class FolderSource(ABC, Generic[Folder, File]):
         """Return the number of files of these letters."""
         return len(letters["source"].unique())
 
-    def sample(self, inputs: Sequence[File], count: int) -> list[Message]:
+    def sample(self, inputs: Sequence[PlannedFile], count: int) -> list[Message]:
         """Return messages of the last file: evenly spread over what is read of it at once."""
         splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
         for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
@@ -129,69 +148,58 @@ class FolderSource(ABC, Generic[Folder, File]):
                 return [one for one in part.full.messages(rows) if isinstance(one, Message)]
         return []
 
-    @abstractmethod
-    def name_of(self, file: File) -> str:
-        """Return the name of a file in deliveries."""
-
-    @abstractmethod
-    def noted(self, file: File) -> tuple[int | None, float | None]:
+    def noted(self, file: PlannedFile) -> tuple[int | None, float | None]:
         """Return the size of a file in bytes and when it was last changed, in seconds since 1970, for the
-        commit; None for what is not known, or not kept when the file is restored.
+        commit; None for what is not known. In remote storage it is the size with which the file was planned,
+        and no time: a restored file has another one.
         """
-
-    @abstractmethod
-    def cut(self, inputs: Sequence[File], tasks: int) -> list[list[Split]]:
-        """Return the splits of files, for so many tasks."""
-
-    def is_unchanged(self, inputs: Sequence[File]) -> bool:
-        """Return whether files of which the splits are the same are the same: those of this machine, whose
-        splits are made by what is in them.
-        """
-        return True
-
-    def read_ahead(self, inputs: Sequence[File]) -> dict[str, bytes]:
-        """Return the contents of small files, by their paths: none, where a task reads them as fast."""
-        return {}
-
-    @abstractmethod
-    def _file(self, name: str, size: int) -> File:
-        """Return the file of a name and a size in a commit."""
-
-    @abstractmethod
-    def _entries(self, names: Iterable[str]) -> list[Entry | None]:
-        """Return what the folder has of these names now; None for those that are gone."""
-
-
-class FileSource(FolderSource[Path, Path]):
-    """Source of files of this machine; see `FolderSource`. Spark lists the folder."""
-
-    def stream(self, checkpoint: Path) -> DataFrame:
-        """Return the stream of the files' names."""
-        assert self._spark is not None, "a stream needs Spark"
-        return stream_files(self._spark, self.folder, self.limit)
-
-    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Path]:
-        """Return the files of a batch from Spark's list."""
-        return batch_files(checkpoint, batch)
-
-    def name_of(self, file: Path) -> str:
-        """Return the path below the folder."""
-        return source_name(file, self.folder)
-
-    def noted(self, file: Path) -> tuple[int | None, float | None]:
-        """Return the size of a file in bytes and when it was last changed; None if it can't be reached."""
-        entry = _entry(file)
+        if not self.folder.is_local:
+            return file.size, None
+        entry = _entry(self.folder / file.name)
         return (None, None) if entry is None else (entry.size, entry.modified)
 
-    def cut(self, inputs: Sequence[Path], tasks: int) -> list[list[Split]]:
-        """Return the splits of files, for so many tasks."""
-        return plan(inputs, self.folder, self.file_format, tasks)
+    def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
+        """Return the splits of files, for so many tasks. In remote storage each file is one."""
+        if self.folder.is_local:
+            paths = [(self.folder / one.name).path for one in inputs]
+            return plan(paths, self.folder.path, self.file_format, tasks)
+        files = ((self.folder / one.name, one.size) for one in inputs)
+        return whole_files(files, self.folder, self.file_format, tasks)
 
-    def _file(self, name: str, size: int) -> Path:
-        return self.folder / name
+    def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
+        """Return whether files of which the splits are the same are the same: those of this machine, whose
+        splits are made by what is in them, and remote ones of the sizes with which they were planned.
+        """
+        if self.folder.is_local:
+            return True
+        entries = self._entries(one.name for one in inputs)
+        return [one and one.size for one in entries] == [one.size for one in inputs]
+
+    def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
+        """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
+        What can't be read is left to the tasks, which say so; those of this machine are read as fast there.
+        """
+        is_small = len(inputs) <= _THREADS and sum(one.size for one in inputs) <= _AHEAD_BYTES
+        if self.folder.is_local or not is_small:
+            return {}
+        contents: dict[str, bytes] = {}
+
+        def read(one: PlannedFile) -> None:
+            file = self.folder / one.name
+            with suppress(OSError):
+                contents[str(file)] = file.read()
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            [*threads.map(read, inputs)]
+        return contents
 
     def _entries(self, names: Iterable[str]) -> list[Entry | None]:
-        return [_entry(self.folder / name) for name in names]
+        """Return what the folder has of these names now; None for those that are gone."""
+        files = (self.folder / name for name in names)
+        if self.folder.is_local:
+            return [*map(_entry, files)]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return [*threads.map(Location.entry, files)]
 
 
 class FileBatchInput:
@@ -201,12 +209,12 @@ class FileBatchInput:
 
     def __init__(
         self,
-        paths: Sequence[Any],
-        source: FolderSource[Any, Any],
+        files: Sequence[PlannedFile],
+        source: FileSource,
         tasks: int,
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        self._paths = paths
+        self._files = files
         self._source = source
         self._tasks = tasks
         self._contents = contents
@@ -216,7 +224,7 @@ class FileBatchInput:
         when it was last changed.
         """
         source = self._source
-        noted = {source.name_of(one): source.noted(one) for one in self._paths}
+        noted = {one.name: source.noted(one) for one in self._files}
         sizes = {name: size for name, (size, _) in noted.items()}
         times = {name: modified for name, (_, modified) in noted.items() if modified is not None}
         record = {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
@@ -224,20 +232,20 @@ class FileBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the number of tasks, and the digest of their splits."""
-        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._paths, tasks))}
+        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._files, tasks))}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
         same = self.plan(plan["tasks"])["sha256"] == plan["sha256"]
-        return bool(same and self._source.is_unchanged(self._paths))
+        return bool(same and self._source.is_unchanged(self._files))
 
     def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
         """Return the input in the tasks of this plan, with what can be read ahead."""
-        contents = self._source.read_ahead(self._paths)
-        return FileBatchInput(self._paths, self._source, plan["tasks"], contents)
+        contents = self._source.read_ahead(self._files)
+        return FileBatchInput(self._files, self._source, plan["tasks"], contents)
 
     def _splits(self) -> list[list[Split]]:
-        tasks = self._source.cut(self._paths, self._tasks)
+        tasks = self._source.cut(self._files, self._tasks)
         if not self._contents:
             return tasks
         return [[replace(one, content=self._contents.get(one.path)) for one in splits] for splits in tasks]
@@ -284,11 +292,30 @@ def bound_by(binding: Binding) -> Bound:
     return {name: BoundColumn(binding.column(name), binding.cast(name)) for name in names}
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(file: Location) -> Entry | None:
     try:
-        return Location.of(path).entry()
+        return file.entry()
     except OSError:
         return None
+
+
+def _read_before(output: Location) -> list[str]:
+    """Return the names of all files that committed batches have read."""
+    merged = output / "_inputs"
+    newest = max((int(one.stem) for one in merged.files() if one.stem.isdigit()), default=-1)
+    names: list[str] = []
+    if newest >= 0:
+        names = json.loads((merged / f"{newest}.json").read())
+    commits = [one for one in (output / "_commits").files() if one.stem.isdigit() and int(one.stem) > newest]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for content in threads.map(lambda one: one.read_json() or {}, commits):
+            names += content.get("inputs", {}).get("sizes", {})
+    if len(commits) > _MERGED_AFTER:
+        last = max(int(one.stem) for one in commits)
+        (merged / f"{last}.json").put(json.dumps(names).encode())
+        if newest >= 0:
+            (merged / f"{newest}.json").delete()
+    return names
 
 
 def check_folder(folder: Where) -> None:

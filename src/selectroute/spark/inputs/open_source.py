@@ -8,11 +8,11 @@ from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.inputs.frame import FrameSource
 from selectroute.spark.inputs.kafka import KafkaSource
-from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
-from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of
+from selectroute.spark.runtime.tasks import Runner, arrow_runner_of, runner_of
 from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.storage import Location
 
 
 def source_of(spark: SparkSession, job: Job) -> Source:
@@ -22,6 +22,10 @@ def source_of(spark: SparkSession, job: Job) -> Source:
         return FrameSource(job.input, arrow_runner_of(spark), tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
-    if not job.input.is_local:
-        return RemoteFileSource(job, run, tasks, spark)
-    return FileSource(job.input.path, job.file_format, job.max_files, run, tasks, spark, job.binding)
+    return files_of(job, run, tasks, spark)
+
+
+def files_of(job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> FileSource:
+    """Return the source of a job that reads files, whose tasks are run by ``run``."""
+    assert isinstance(job.input, Location), "files are in a folder"
+    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding, job.output)

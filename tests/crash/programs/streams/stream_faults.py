@@ -32,7 +32,7 @@ from selectroute.spark.worker import task
 from tests.crash.programs.failing import Shim, armed, compiled, in_turn, run_again, shims
 from tests.crash.programs.harness import FORMATS, counted, program
 from tests.spark.queue_world import A, Queues, numbered
-from tests.support.world import World, files_of
+from tests.support.world import Files, World
 
 BATCHES, FILES, MESSAGES = 5, 2, 20
 TOPIC = "out"
@@ -127,7 +127,7 @@ class Stream:
         kafka: Any = self.topics
         task.KafkaWriter = kafka.writer  # type: ignore[misc]
         task.connected = lambda *_, **__: None  # type: ignore[assignment, return-value]
-        router = Router(job, files_of(job, 2), self.queues.sender(), kafka)
+        router = Router(job, Files(job, 2), self.queues.sender(), kafka)
         router.commits.prepare()
         for batch in range(BATCHES):
             router.commits.tables.maintain(lambda: False)

@@ -117,7 +117,7 @@ def opened(split: Split) -> BinaryIO:
 def opened_by_arrow(split: Split) -> Any:
     """Open the file of a split for Arrow. Raises OSError."""
     file = Location.of(split.path)
-    return pa.OSFile(split.path, "rb") if file.is_local else pa.PythonFile(opened(split), "r")
+    return pa.OSFile(os.fsencode(split.path), "rb") if file.is_local else pa.PythonFile(opened(split), "r")
 
 
 def source_name(path: Path, folder: Path | None) -> str:
@@ -138,7 +138,7 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
         size = path.stat().st_size
         if kind == "json":
             return replace(split, stop=size, weight=max(1, size))
-        with pa.OSFile(str(path), "rb") as file:
+        with pa.OSFile(os.fsencode(path), "rb") as file:
             metadata = pq.ParquetFile(file).metadata
         return replace(
             split,
@@ -163,7 +163,7 @@ def _cut_row_groups(whole: Split, target: int) -> list[Split]:
     if whole.weight <= target or len(whole.row_groups) < 2:
         return [whole]
     try:
-        with pa.OSFile(whole.path, "rb") as file:
+        with pa.OSFile(os.fsencode(whole.path), "rb") as file:
             metadata = pq.ParquetFile(file).metadata
     except READ_ERRORS as error:
         return [_unreadable(whole, "unreadable-file", str(error))]

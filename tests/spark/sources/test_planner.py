@@ -1,4 +1,4 @@
-"""Planner of files in remote storage: which files a batch has, and when the folder is listed."""
+"""Planner of files: which files a batch has, and when the folder is listed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from selectroute.spark.sources.files.remote_stream import FileLister
+from selectroute.spark.sources.files.planner import FileLister
 from selectroute.storage import Location
 from selectroute.storage.errors import UnreachableError
 

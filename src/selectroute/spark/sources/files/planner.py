@@ -1,7 +1,9 @@
-"""Planner of a stream of files in remote storage: which files the next batch has.
+"""Planner of a stream of files: which files the next batch has. The workers read them.
 
 It is in Spark's checkpoint, ``offsets/<batch>``: ``{"number": 7, "files": [["a/x.parquet", 1234]]}``. A file
 is planned once, by its name, as soon as the storage lists it; those that were changed first come first.
+Sub-folders are included; names that begin with ``_`` or ``.`` are ignored. Spark's own listing would pass
+over names that its JVM can't spell, and files much older than the newest one.
 
 The folder is listed again while a batch is routed, so that the next one need not wait for that if there are
 more files.
@@ -23,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from selectroute.spark.sources.files.stream import SourceError, log_lines
 from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
 from selectroute.storage import Location
+from selectroute.storage.errors import UnreachableError
 from selectroute.storage.patient import WAITED_FOR
 
 NAME: Final = "selectroute-files"
@@ -141,6 +144,8 @@ class FileLister(Planner):
         return found
 
     def _entries(self) -> Iterator[_File]:
+        if self._folder.is_local and not self._folder.path.is_dir():
+            raise UnreachableError(f"the input folder {self._folder} does not exist")
         for entry in self._folder.entries(deep=True):
             name = Location(self._folder.storage, entry.key).relative_to(self._folder)
             if not any(part.startswith(("_", ".")) for part in name.split("/")):
