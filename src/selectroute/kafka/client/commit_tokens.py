@@ -164,8 +164,9 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
             wire.check_rights([name], "Read", "Write")  # who may not see it can't tell whether it is there
             raise _gone(name)
         try:
-            wire.create(name, PARTITIONS, SETTINGS)
-            partitions = wire.partitions([name])[name]
+            is_new = wire.create(name, PARTITIONS, SETTINGS)
+            # Another broker than the one that knows of a new topic may not know of it yet.
+            partitions = PARTITIONS if is_new else wire.partitions([name])[name]
         except (RefusedError, UnreachableError, KeyError) as error:
             if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":
                 raise RefusedError(

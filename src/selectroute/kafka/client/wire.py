@@ -57,8 +57,10 @@ _CONNECT_SECONDS: Final = 5.0
 _BY_ID: Final = 13
 """Version of Fetch and of Produce from which on a request names topics by their ids alone."""
 
+_MIX_SECONDS: Final = 30.0
 _APPEND_SECONDS: Final = 5.0
-"""How long a leader may wait for its replicas before another leader is looked for."""
+"""How often brokers without a connection are asked, too; how long a leader may wait for its replicas before
+another leader is looked for."""
 
 _TOPIC: Final = 2
 _TRANSACTION: Final = 1
@@ -155,6 +157,7 @@ class Wire:
         self._leaders: dict[Partition, int] = {}
         self._stale: int | str | None = None
         self._answered: int | str | None = None
+        self._mixed = time.monotonic()
         self._bound: set[str] = set()
         self._names: dict[str, str] = {}
         self._protocol: tuple[bool, int] | None = None
@@ -688,12 +691,16 @@ class Wire:
 
     def _nodes(self) -> list[int | str]:
         """Return the nodes that may be asked anything: connected ones, known ones, then the given ones; last
-        the one that was in doubt last, of which the others may know better.
+        the one that was in doubt last, of which the others may know better. Now and then known ones are asked
+        like connected ones: if the only connection is to one that is cut off, all that it says is old.
         """
         cluster = self._manager.cluster
         known = [one.node_id for one in cluster.brokers()]
         random.shuffle(known)
-        known.sort(key=lambda one: not self._manager.is_connected(one))
+        if time.monotonic() < self._mixed + _MIX_SECONDS:
+            known.sort(key=lambda one: not self._manager.is_connected(one))
+        else:
+            self._mixed = time.monotonic()
         given = [one.node_id for one in cluster.bootstrap_brokers()]
         return sorted(dict.fromkeys((*known, *given)), key=lambda one: one == self._stale)
 

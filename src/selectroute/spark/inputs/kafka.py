@@ -219,8 +219,8 @@ class KafkaBatchInput:
         binding = input.binding
         sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
         busiest_of_tasks = busiest_of(report["busiest"] for report in reports)
-        found = {"gaps": gaps} if gaps else {}
-        return Outcome(counts, files, found, topics, sentences, self._warnings(), busiest_of_tasks)
+        of_inputs = {"gaps": gaps} if gaps else {}
+        return Outcome(counts, files, of_inputs, topics, sentences, self._warnings(), busiest_of_tasks)
 
     def _warnings(self) -> dict[str, str]:
         """Return a sentence for each partition that begins late, and each topic that is another one."""

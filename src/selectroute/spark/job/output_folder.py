@@ -209,7 +209,7 @@ class OutputFolder:
         """Record Kafka's ids of the topics that the job delivers to."""
         self._note({"destinations": ids})
 
-    def _note(self, noted: Mapping[str, Any]) -> None:
+    def _note(self, noted: dict[str, Any]) -> None:
         record = self._record.read_json() or {}
         if record | noted != record:
             self._record.put_json(record | noted)

@@ -96,7 +96,7 @@ class OffsetReader(Planner):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends by which the newest batch was planned, for the number of waiting records."""
-        return self._ends
+        return None if self._ends is None else dict(self._ends)
 
     def stop(self) -> None:
         """Close the connections."""
