@@ -169,20 +169,17 @@ class Transactions:
                 problem = str(response)
                 failed.update(of_request)
                 continue
-            for topic in response.responses:
-                for one in topic.partition_responses:
-                    partition = self._wire.name_of(topic), one.index
-                    if one.error_code in (0, _DUPLICATE):
-                        # A later batch may only be accepted after those before it.
-                        if partition not in failed:
-                            left[partition].pop(0)
-                        continue
-                    if one.error_code not in MOVED | PASSING and partition not in failed:
-                        self._check(
-                            one.error_code, f"{partition[0]}/{partition[1]}", partition[0], one.error_message
-                        )
-                    problem = f"{partition[0]}/{partition[1]}: {codes.for_code(one.error_code).__name__}"
-                    failed.add(partition)
+            for partition, one in self._wire.parts_of(response):
+                if one.error_code in (0, _DUPLICATE):
+                    # A later batch may only be accepted after those before it.
+                    if partition not in failed:
+                        left[partition].pop(0)
+                    continue
+                shown = f"{partition[0]}/{partition[1]}"
+                if one.error_code not in MOVED | PASSING and partition not in failed:
+                    self._check(one.error_code, shown, partition[0], one.error_message)
+                problem = f"{shown}: {codes.for_code(one.error_code).__name__}"
+                failed.add(partition)
         if failed:
             self._wire.forget(failed)
             if time.monotonic() >= deadline:

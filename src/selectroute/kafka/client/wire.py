@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -111,6 +111,11 @@ class Fetched(NamedTuple):
 
 
 _Answer = TypeVar("_Answer")
+
+Parts: TypeAlias = Mapping[str, Sequence[Any]]
+"""What a request has of partitions, by topic."""
+
+_NUMBERS: Final = ("partition_index", "partition", "index")
 
 Answers: TypeAlias = Callable[[], dict[Partition, _Answer]]
 """Function that waits for the answers to a request of partitions."""
@@ -284,68 +289,35 @@ class Wire:
 
         With ``committed`` the next one is that of the oldest transaction that has not ended.
         """
-        wanted = ListOffsetsRequest.ListOffsetsTopic
-        part = wanted.ListOffsetsPartition
+        kind = ListOffsetsRequest.ListOffsetsTopic
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
-            return ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[
-                    wanted(
-                        name=topic,
-                        partitions=[
-                            part(partition_index=n, timestamp=at, current_leader_epoch=self._epoch(topic, n))
-                            for n in numbers
-                        ],
-                    )
-                    for topic, numbers in of_topics.items()
-                ],
-            )
+        def part(topic: str, number: int) -> Any:
+            epoch = self._epoch(topic, number)
+            return kind.ListOffsetsPartition(partition_index=number, timestamp=at, current_leader_epoch=epoch)
 
-        def found(response: Any) -> dict[Partition, tuple[int, int]]:
-            return {
-                (topic.name, one.partition_index): (one.error_code, one.offset)
-                for topic in response.topics
-                for one in topic.partitions
-            }
+        def request(parts: Parts) -> Any:
+            topics = [kind(name=topic, partitions=of_topic) for topic, of_topic in parts.items()]
+            return ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
 
-        return self._of_leaders(partitions, request, found)
+        return self._asked(partitions, part, request, lambda one: int(one.offset))()
 
     def epoch_ends(self, epochs: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return the offset of each partition up to which its records are of this leader's epoch, or of
         earlier ones: what was read beyond it in that epoch is lost. -1 if the epoch is not known.
         """
-        wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        part = wanted.OffsetForLeaderPartition
+        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
-            return OffsetForLeaderEpochRequest(
-                replica_id=-1,
-                topics=[
-                    wanted(
-                        topic=topic,
-                        partitions=[
-                            part(
-                                partition=n,
-                                current_leader_epoch=self._epoch(topic, n),
-                                leader_epoch=epochs[topic, n],
-                            )
-                            for n in numbers
-                        ],
-                    )
-                    for topic, numbers in of_topics.items()
-                ],
+        def part(topic: str, number: int) -> Any:
+            now, epoch = self._epoch(topic, number), epochs[topic, number]
+            return kind.OffsetForLeaderPartition(
+                partition=number, current_leader_epoch=now, leader_epoch=epoch
             )
 
-        def found(response: Any) -> dict[Partition, tuple[int, int]]:
-            return {
-                (topic.topic, one.partition): (one.error_code, one.end_offset)
-                for topic in response.topics
-                for one in topic.partitions
-            }
+        def request(parts: Parts) -> Any:
+            topics = [kind(topic=topic, partitions=of_topic) for topic, of_topic in parts.items()]
+            return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
 
-        return self._of_leaders(epochs, request, found)
+        return self._asked(epochs, part, request, lambda one: int(one.end_offset))()
 
     def append(self, batches: Mapping[Partition, Any]) -> dict[Partition, int]:
         """Write a record batch to each of these partitions, outside of any transaction; return its offset.
@@ -353,33 +325,24 @@ class Wire:
         All replicas in sync have it then, so only the true leader can answer. An answer that is lost leaves
         the batch there twice.
         """
-        topic_of = ProduceRequest.TopicProduceData
-        part = topic_of.PartitionProduceData
+        kind = ProduceRequest.TopicProduceData
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
+        def request(parts: Parts) -> Any:
             return ProduceRequest(
-                max_version=self.produce_version(of_topics),
+                max_version=self.produce_version(parts),
                 transactional_id=None,
                 acks=ALL_REPLICAS,
                 timeout_ms=int(min(self.request_seconds, _APPEND_SECONDS) * 1_000),
                 topic_data=[
-                    topic_of(
-                        name=topic,
-                        topic_id=self.uuid(topic),
-                        partition_data=[part(index=n, records=batches[topic, n]) for n in numbers],
-                    )
-                    for topic, numbers in of_topics.items()
+                    kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
+                    for topic, of_topic in parts.items()
                 ],
             )
 
-        def found(response: Any) -> dict[Partition, tuple[int, int]]:
-            return {
-                (self.name_of(topic), one.index): (one.error_code, one.base_offset)
-                for topic in response.responses
-                for one in topic.partition_responses
-            }
+        def part(topic: str, number: int) -> Any:
+            return kind.PartitionProduceData(index=number, records=batches[topic, number])
 
-        return self._of_leaders(batches, request, found)
+        return self._asked(batches, part, request, lambda one: int(one.base_offset))()
 
     def fetching(
         self,
@@ -398,82 +361,68 @@ class Wire:
             most_bytes: limit of the bytes of one partition; a longer batch is returned all the same.
             wait_ms: how long a broker may wait for the first record.
         """
-        topic_of = FetchRequest.FetchTopic
-        part = topic_of.FetchPartition
+        kind = FetchRequest.FetchTopic
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
-            by_id = all(topic in self.ids for topic in of_topics)
+        def part(topic: str, number: int) -> Any:
+            return kind.FetchPartition(
+                partition=number,
+                current_leader_epoch=self._epoch(topic, number),
+                fetch_offset=wanted[topic, number],
+                partition_max_bytes=most_bytes,
+            )
+
+        def request(parts: Parts) -> Any:
             return FetchRequest(
-                max_version=_BY_ID if by_id else _BY_ID - 1,
+                max_version=_BY_ID if all(topic in self.ids for topic in parts) else _BY_ID - 1,
                 max_wait_ms=min(wait_ms, int(self.request_seconds * 500)),
                 min_bytes=1,
-                max_bytes=min(most_bytes * sum(map(len, of_topics.values())), _MOST_RESPONSE // 2),
+                max_bytes=min(most_bytes * sum(map(len, parts.values())), _MOST_RESPONSE // 2),
                 isolation_level=int(committed),
                 topics=[
-                    topic_of(
-                        topic=topic,
-                        topic_id=self.uuid(topic),
-                        partitions=[
-                            part(
-                                partition=n,
-                                current_leader_epoch=self._epoch(topic, n),
-                                fetch_offset=wanted[topic, n],
-                                partition_max_bytes=most_bytes,
-                            )
-                            for n in numbers
-                        ],
-                    )
-                    for topic, numbers in of_topics.items()
+                    kind(topic=topic, topic_id=self.uuid(topic), partitions=of_topic)
+                    for topic, of_topic in parts.items()
                 ],
                 forgotten_topics_data=[],
             )
 
-        def found(response: Any) -> dict[Partition, tuple[int, Fetched]]:
-            return {
-                (self.name_of(topic), one.partition_index): (
-                    0 if one.error_code == _OUT_OF_RANGE else one.error_code,
-                    Fetched(
-                        one.records or b"",
-                        tuple(
-                            (ended.producer_id, ended.first_offset)
-                            for ended in one.aborted_transactions or ()
-                        ),
-                        one.log_start_offset,
-                        one.last_stable_offset if committed else one.high_watermark,
-                        one.error_code == _OUT_OF_RANGE,
-                    ),
-                )
-                for topic in response.responses
-                for one in topic.partitions
-            }
+        def answer(one: Any) -> Fetched:
+            return Fetched(
+                one.records or b"",
+                tuple((ended.producer_id, ended.first_offset) for ended in one.aborted_transactions or ()),
+                one.log_start_offset,
+                one.last_stable_offset if committed else one.high_watermark,
+                one.error_code == _OUT_OF_RANGE,
+            )
 
-        return self._asked(wanted, request, found)
-
-    def _of_leaders(
-        self,
-        partitions: Iterable[Partition],
-        request: Callable[[Mapping[str, Sequence[int]]], Any],
-        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
-    ) -> dict[Partition, _Answer]:
-        """Ask the leader of each partition; those that have moved are asked again."""
-        return self._asked(partitions, request, found)()
+        return self._asked(wanted, part, request, answer, {_OUT_OF_RANGE})
 
     def _asked(
         self,
         partitions: Iterable[Partition],
-        request: Callable[[Mapping[str, Sequence[int]]], Any],
-        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
+        part: Callable[[str, int], Any],
+        request: Callable[[Parts], Any],
+        answer: Callable[[Any], _Answer],
+        accepted: Collection[int] = (),
     ) -> Answers[_Answer]:
-        """Ask the leader of each partition; return the function that waits for the answers."""
+        """Ask the leader of each partition; return the function that waits for the answers. Those that have
+        moved are asked again.
+
+        Args:
+            partitions: the partitions.
+            part: returns what a request has of a partition.
+            request: returns the request to a leader, with the parts of its partitions by topic.
+            answer: returns the answer from what a response has of a partition.
+            accepted: codes of errors that are answers.
+        """
         left = sorted(set(partitions))
 
         def ask(deadline: float) -> list[Future]:
             requests = []
             for node, of_node in self.leaders(left).items():
-                of_topics: dict[str, list[int]] = {}
+                parts: dict[str, list[Any]] = {}
                 for topic, number in of_node:
-                    of_topics.setdefault(topic, []).append(number)
-                requests.append((node, request(of_topics)))
+                    parts.setdefault(topic, []).append(part(topic, number))
+                requests.append((node, request(parts)))
             return self.send_all(requests, deadline)
 
         asked = ask(time.monotonic() + self.seconds)
@@ -489,12 +438,13 @@ class Wire:
                         problem = str(response)
                         continue
                     self.check(getattr(response, "error_code", 0), "a request")
-                    for partition, (code, answer) in found(response).items():
-                        if code in MOVED | PASSING:
-                            problem = _name(code)
+                    for partition, one in self.parts_of(response):
+                        if one.error_code in MOVED | PASSING:
+                            problem = _name(one.error_code)
                             continue
-                        self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
-                        own[partition] = answer
+                        if one.error_code not in accepted:
+                            self.check(one.error_code, f"{partition[0]}/{partition[1]}", partition[0])
+                        own[partition] = answer(one)
                 left = [one for one in left if one not in own]
                 if not left:
                     return own
@@ -542,10 +492,14 @@ class Wire:
         """Return the id of a topic for a request; zero if it is not known."""
         return UUID(self.ids[topic]) if topic in self.ids else UUID(int=0)
 
-    def name_of(self, answered: Any) -> str:
-        """Return the name of a topic in an answer to a fetch or produce request."""
-        name = getattr(answered, "topic", None) or getattr(answered, "name", None)
-        return str(name) if name else self._names.get(str(answered.topic_id), "")
+    def parts_of(self, response: Any) -> Iterator[tuple[Partition, Any]]:
+        """Yield what a response has of each partition. Its fields are named otherwise in each request."""
+        for topic in response.responses if hasattr(response, "responses") else response.topics:
+            name = getattr(topic, "topic", None) or getattr(topic, "name", None)
+            name = str(name) if name else self._names.get(str(topic.topic_id), "")
+            ones = topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
+            for one in ones:
+                yield (name, next(getattr(one, key) for key in _NUMBERS if hasattr(one, key))), one
 
     def coordinator(self, transactional_id: str) -> int:
         """Return the node that coordinates the transactions of this id."""

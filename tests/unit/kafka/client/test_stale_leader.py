@@ -81,7 +81,7 @@ class TwoLeaders(Wire):
             one.error_code = int(start > len(log))
             one.records = batch_bytes(records) if records else b""
         topic = Answer(name="t", topic="t", topic_id=self.id, partitions=[one])
-        return Answer(error_code=0, topics=[topic], responses=[topic])
+        return Answer(error_code=0, topics=[topic])
 
 
 def read_offsets(wire, start, end, **known):
