@@ -28,6 +28,26 @@ JobFolder = Annotated[
 ]
 
 
+KafkaServersOption = Annotated[
+    str,
+    typer.Option(
+        "--kafka-servers",
+        metavar="HOST:PORT,…",
+        help="The Kafka of the job's topics, to look into them.",
+        show_default=False,
+    ),
+]
+KafkaConfigOption = Annotated[
+    str,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        help="File with settings of Kafka's clients, name=value a line.",
+        show_default=False,
+    ),
+]
+
+
 def has_partitions(record: Mapping[str, Any]) -> bool:
     """Return whether the messages of a job, by its record, are in partitions: those of Kafka and of a
     DataFrame, not of files.
@@ -111,17 +131,34 @@ def audit(
     file_format: Annotated[
         str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
     ] = "auto",
+    kafka_servers: KafkaServersOption = "",
+    kafka_config: KafkaConfigOption = "",
     as_: OutputOption = Output.table,
 ) -> None:
     """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each
-    input of Spark is in exactly one batch; each published file is unchanged.
+    input of Spark is in exactly one batch; each published file is unchanged. With --kafka-servers also that
+    the topics are those that were read and written, not created again or short of records.
 
     Exit code 1 if a check fails, with a line for each failure. Read-only; the job may be running.
     """
     from selectroute.spark.audit.audit import audit as audit_of
 
+    cluster = None
+    if kafka_servers:
+        from selectroute.spark import kafka_cluster
+
+        cluster = kafka_cluster(kafka_servers, kafka_config or None)
+    elif kafka_config:
+        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
     with progress("auditing batches") as advance:
-        found = audit_of(output, digests=digests, recount=recount, file_format=file_format, advance=advance)
+        found = audit_of(
+            output,
+            digests=digests,
+            recount=recount,
+            file_format=file_format,
+            kafka=cluster,
+            advance=advance,
+        )
     if as_ is not Output.table:
         result = {name: value for name, value in asdict(found).items() if name != "findings"}
         print(json.dumps({**result, "findings": [finding._asdict() for finding in found.findings]}))
@@ -129,7 +166,9 @@ def audit(
         console = plain()
         for name, text in {
             "batches": f"{found.batches:,}, {_side(found)}",
-            "inputs": f"{found.inputs:,}" + (f", batches recounted: {found.recounted:,}" if recount else ""),
+            "inputs": f"{found.inputs:,}"
+            + (f", batches recounted: {found.recounted:,}" if recount else "")
+            + (f", skipped: {found.skipped:,} that were gone at first sight" if found.skipped else ""),
             "messages": _accounted(found.counts),
             "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
             "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from selectroute.cli.commands.stream import JobFolder, has_partitions
+from selectroute.cli.commands.stream import (
+    JobFolder,
+    KafkaConfigOption,
+    KafkaServersOption,
+    has_partitions,
+)
 from selectroute.cli.commands.stream_run import BindOption
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
@@ -17,6 +22,7 @@ from selectroute.cli.output import Output, OutputOption, progress, records
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
+    from selectroute.kafka.ranges import Range
     from selectroute.kafka.record import Record
     from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
     from selectroute.spark.audit.why import Why
@@ -43,24 +49,6 @@ SinceOption = Annotated[
     int | None,
     typer.Option(
         metavar="BATCH", min=0, help="Only of this batch of the stream and later.", show_default=False
-    ),
-]
-KafkaServersOption = Annotated[
-    str,
-    typer.Option(
-        "--kafka-servers",
-        metavar="HOST:PORT,…",
-        help="Read the messages of a job on topics from Kafka.",
-        show_default=False,
-    ),
-]
-KafkaConfigOption = Annotated[
-    str,
-    typer.Option(
-        "--kafka-config",
-        metavar="FILE",
-        help="File with settings of Kafka's clients, name=value a line.",
-        show_default=False,
     ),
 ]
 
@@ -262,7 +250,7 @@ def _records_of(output: str, servers: str, config: str) -> _Records:
     if config and not servers:
         raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
     if servers:
-        return _Records(is_kafka, _fetch(servers, config, record.get("system")), "")
+        return _Records(is_kafka, _fetch(servers, config, record), "")
     hint = "; --kafka-servers reads it" if is_kafka else ""
     return _Records(has_partitions(record), None, hint)
 
@@ -300,23 +288,19 @@ def _header(header: tuple[str, str | None]) -> str:
     return name if value is None else f"{name}={value}"
 
 
-def _fetch(servers: str, config: str, system: str | None) -> Fetch:
+def _fetch(servers: str, config: str, record: Mapping[str, Any]) -> Fetch:
     """Return a function that reads records of the job's cluster, and refuses other clusters."""
 
-    def fetch(positions: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
+    def fetch(positions: list[Range]) -> Mapping[Range, Record]:
         from selectroute.kafka.client.reading import records_at
-        from selectroute.spark import OtherJobError, kafka_cluster
+        from selectroute.spark import kafka_cluster
+        from selectroute.spark.audit.source_check import check_system
 
         cluster = kafka_cluster(servers, config or None)
         if not positions or cluster is None:
             return {}
         with progress(f"reading {counted(len(positions), 'record')} of Kafka"), cluster.wire() as wire:
-            found = wire.cluster_id()
-            if system not in (None, found):
-                raise OtherJobError(
-                    f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
-                    "are those of other records"
-                )
+            check_system(record, wire)
             return records_at(wire, positions)
 
     return fetch

@@ -59,6 +59,13 @@ class Missing(StrEnum):
     fail = "fail"
 
 
+class Recreated(StrEnum):
+    """Policies for topics that were created again."""
+
+    fail = "fail"
+    read = "read"
+
+
 class KafkaGrouping(StrEnum):
     """Records of Kafka that deliveries become."""
 
@@ -166,6 +173,15 @@ ConfigOption = Annotated[
         _KAFKA,
         "FILE",
         show_default=False,
+    ),
+]
+RecreatedOption = Annotated[
+    Recreated,
+    _option(
+        "kafka-recreated",
+        "For a topic that was created again under its name, or lost records that were read or sent: fail, or "
+        "read the new topic from its beginning, as NAME@2 in the output, and deliver to the new one.",
+        _KAFKA,
     ),
 ]
 BindOption = Annotated[
@@ -456,6 +472,7 @@ def run(
     max_offsets_per_trigger: MaxOffsetsOption = 0,
     min_partitions: MinPartitionsOption = 0,
     kafka_config: ConfigOption = "",
+    kafka_recreated: RecreatedOption = Recreated.fail,
     registry: RegistryOption = "",
     snapshots: SnapshotsOption = "",
     output: OutputOption,
@@ -533,6 +550,7 @@ def rerun(
     max_offsets_per_trigger: MaxOffsetsOption = 0,
     min_partitions: MinPartitionsOption = 0,
     kafka_config: ConfigOption = "",
+    kafka_recreated: RecreatedOption = Recreated.fail,
     registry: RegistryOption = "",
     snapshots: SnapshotsOption = "",
     output: OutputOption,
@@ -617,6 +635,7 @@ class _JobOptions:
     max_offsets_per_trigger: int
     min_partitions: int
     kafka_config: str
+    kafka_recreated: Recreated
     registry: str
     snapshots: str
     output: str
@@ -696,7 +715,8 @@ class _JobOptions:
             schema_registry,
         )
 
-        cluster = kafka_cluster(self.kafka_servers, self.kafka_config or None)
+        config = self.kafka_config or None
+        cluster = kafka_cluster(self.kafka_servers, config, self.kafka_recreated.value)
         source: str | KafkaInput | None = self.input
         if source is None:
             assert cluster is not None  # see `check`

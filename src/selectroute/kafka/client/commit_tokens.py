@@ -5,8 +5,13 @@ record in a compacted topic of the job's own: it is committed if and only if wha
 runs again *begins* first, which decides the transactions of earlier attempts, then reads its tokens, and
 sends only what is missing::
 
-    begin ─→ read tokens ─→ send what is missing ─→ token ─→ commit
+    begin ─→ barrier ─→ read tokens ─→ send what is missing ─→ token ─→ commit
+      │         └ a record behind all tokens, which only the true leader can acknowledge
       └ an earlier attempt can commit no more, and what it has open is aborted
+
+The barrier is Raft's read index: a leader that was deposed while it was cut off from the other brokers still
+answers reads, of a past without the newest tokens. What it can't do is write to all replicas in sync. So the
+tokens are those before the barrier's offset, and all of them have to be there.
 
 Tasks are numbered from 0 in each batch. The tokens of a number are in one partition of the topic, which only
 transactions of tasks with this number write to (as long as there are no more tasks than partitions), so that
@@ -18,7 +23,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -28,10 +33,16 @@ import pyarrow as pa
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.client.errors import (
+    GO_ON,
+    KafkaClientError,
+    RefusedError,
+    TopicChangedError,
+    UnreachableError,
+)
 from selectroute.kafka.client.reading import read
 from selectroute.kafka.client.transactions import Transactions
-from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
+from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.ranges import Range
 
 PARTITIONS: Final = 16
@@ -43,6 +54,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 """Number of partitions, and settings, of a new topic of tokens."""
+
+_BARRIER: Final = "barrier"
+"""Key of a barrier. It has no value, so that compaction removes it in the end."""
 
 _POLICY: Final = "cleanup.policy"
 _RETRY_SECONDS: Final = 0.01
@@ -129,18 +143,19 @@ class TokenTopic:
         return task % self.partitions
 
 
-def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTopic:
+def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change: bool = False) -> TokenTopic:
     """Return the topic of this name; a new one unless it ``must_exist``.
 
     Args:
         wire: the connections.
         name: the name of the topic.
         must_exist: whether tokens in it are needed.
-        id: Kafka's id of the topic when it was last open, if it is known. One with another id has been
-            restored if it has records, or else created again.
+        id: Kafka's id of the topic when it was last open, if it is known.
+        may_change: whether it may have another id: that of one that was restored, or, if no tokens are
+            needed, of a new one.
 
     Raises:
-        TokenTopicError: it is gone, is empty and another one, or is not compacted.
+        TokenTopicError: it is gone, is another one, or is not compacted.
         RefusedError: it can't be created, read or written.
     """
     partitions = wire.partitions([name]).get(name)
@@ -149,8 +164,9 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
             wire.check_rights([name], "Read", "Write")  # who may not see it can't tell whether it is there
             raise _gone(name)
         try:
-            wire.create(name, PARTITIONS, SETTINGS)
-            partitions = wire.partitions([name])[name]
+            is_new = wire.create(name, PARTITIONS, SETTINGS)
+            # Another broker than the one that knows of a new topic may not know of it yet.
+            partitions = PARTITIONS if is_new else wire.partitions([name])[name]
         except (RefusedError, UnreachableError, KeyError) as error:
             if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":
                 raise RefusedError(
@@ -161,6 +177,7 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
                 ) from error
             wire.check_rights([name], "Read", "Write")
             raise
+        id = ""
     wire.check_rights([name], "Read", "Write")
     policy = wire.topic_settings([name], _POLICY).get(name, {}).get(_POLICY)
     if policy not in (None, "compact"):
@@ -168,10 +185,11 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
             f"the topic {name} has cleanup.policy={policy}, which may delete the job's commit tokens: set "
             "it to compact"
         )
-    opened = TokenTopic(name, partitions, id=wire.topic_id(name))
-    if must_exist and id not in ("", opened.id):
-        ends = wire.offsets([(name, number) for number in range(partitions)], LATEST)
-        if not any(ends.values()):
+    opened = TokenTopic(name, partitions, id=wire.ids.get(name, ""))
+    if id not in ("", opened.id):
+        if not may_change:
+            raise _another(name, id, opened.id)
+        if must_exist and not scan(wire, opened)[1]:
             raise _gone(name)
     return opened
 
@@ -184,24 +202,45 @@ def _gone(name: str) -> TokenTopicError:
     )
 
 
+def _another(name: str, before: str, now: str) -> TokenTopicError:
+    return TokenTopicError(
+        f"the topic {name} with the job's commit tokens was created again: its id was {before}, and is "
+        f"{now}; if it was restored with its records, or no batch was being sent, {GO_ON}"
+    )
+
+
 @contextmanager
 def _naming(topic: TokenTopic) -> Iterator[None]:
-    """Raise `TokenTopicError` if the topic is no longer there."""
+    """Raise `TokenTopicError` if the topic is no longer there, or another one of this name is."""
     try:
         yield
+    except TopicChangedError as error:
+        if error.topic != topic.name:
+            raise
+        raise _another(topic.name, topic.id, "another one") from error
     except RefusedError as error:
         if (error.topic, error.name) != (topic.name, "UNKNOWN_TOPIC_OR_PARTITION"):
             raise
         raise _gone(topic.name) from error
 
 
+def _barriers(wire: Wire, topic: TokenTopic, numbers: Iterable[int]) -> dict[Partition, int]:
+    """Write a barrier to partitions of the topic; return the offset of each."""
+    places = [(topic.name, number) for number in numbers]
+    wire.identify(topic.name, topic.id)
+    wire.forget(places)
+    (batch,) = encode(_record(_BARRIER, None), np.zeros(1, np.int64), round(time.time() * 1_000))
+    with _naming(topic):
+        return wire.append(dict.fromkeys(places, batch.data))
+
+
 def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     """Read the whole topic; return how far, and the newest token of each key. O(tokens)."""
-    places = [(topic.name, number) for number in range(topic.partitions)]
-    first, after = wire.offsets(places, EARLIEST), wire.offsets(places, LATEST, committed=True)
-    ranges = [Range(*place, first[place], after[place]) for place in places]
+    after = _barriers(wire, topic, range(topic.partitions))
+    first, decided = wire.offsets(after, EARLIEST), wire.offsets(after, LATEST, committed=True)
+    ranges = [Range(*one, first[one], min(after[one], decided[one]), topic.id) for one in after]
     found = {token.key: token for token in _tokens(wire, ranges)}
-    since = {number: after[topic.name, number] for number in range(topic.partitions)}
+    since = {one.partition: one.end for one in ranges}
     return replace(topic, since=since), list(found.values())
 
 
@@ -212,26 +251,29 @@ def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -
     task whose number differs by a multiple of the partitions can have. Raises `TokenTopicError` if the topic
     is gone, or was created again.
     """
-    place = (topic.name, topic.partition(task))
+    ((place, end),) = _barriers(wire, topic, [topic.partition(task)]).items()
     start = topic.since.get(place[1], 0)
-    with _naming(topic):
-        end = wire.offsets([place], LATEST)[place]
     if end < start:
         raise _gone(topic.name)
-    deadline = time.monotonic() + wire.seconds
-    while wire.offsets([place], LATEST, committed=True)[place] < end:
-        if time.monotonic() > deadline:
-            raise UnreachableError(
-                f"Kafka at {wire.servers}: a transaction on {topic.name}/{place[1]} does not end"
-            )
-        time.sleep(_RETRY_SECONDS)
-    later = _tokens(wire, [Range(*place, start, end)])
+    _wait(wire, place, end)
+    later = _tokens(wire, [Range(*place, start, end, topic.id)])
     found = {
         token.part: token
         for token in (*topic.known, *later)
         if (token.kind, token.batch, token.task) == (kind, batch, task)
     }
     return [found[part] for part in sorted(found)], end
+
+
+def _wait(wire: Wire, place: Partition, end: int) -> None:
+    """Wait until each transaction on a partition that began before this offset has ended."""
+    deadline = time.monotonic() + wire.seconds
+    while wire.offsets([place], LATEST, committed=True)[place] < end:
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"Kafka at {wire.servers}: a transaction on {place[0]}/{place[1]} does not end"
+            )
+        time.sleep(_RETRY_SECONDS)
 
 
 def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[Token]:
@@ -246,12 +288,8 @@ def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[Token]:
 def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> None:
     """Write a token in the open transaction. Raises KafkaClientError."""
     place = (topic.name, topic.partition(token.task))
-    record: Any = pa.RecordBatch.from_arrays(
-        [pa.array([token.key]), pa.array([token.value()]), pa.array([[]], HEADERS)],
-        names=["key", "value", "headers"],
-    )
     batches = encode(
-        record,
+        _record(token.key, token.value()),
         np.zeros(1, np.int64),
         round(time.time() * 1_000),
         sequences=transactions.sequences([place]),
@@ -260,3 +298,10 @@ def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> 
     with _naming(topic):
         transactions.produce({place: [one.data for one in batches]}, {place: 1})
         transactions.flush()
+
+
+def _record(key: str, value: str | None) -> Any:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([key]), pa.array([value], pa.string()), pa.array([[]], HEADERS)],
+        names=["key", "value", "headers"],
+    )

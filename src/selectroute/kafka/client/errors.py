@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from selectroute.selector.errors import SelectRouteError
+
+GO_ON: Final = "--kafka-recreated read goes on with what is there now"
+"""Clause about a topic that has changed."""
 
 
 class KafkaClientError(SelectRouteError):
@@ -32,3 +37,15 @@ class FencedError(KafkaClientError):
 
     The transaction was aborted. What comes next depends on what the other producer has committed.
     """
+
+
+class TopicChangedError(KafkaClientError):
+    """Topic that is not the one of its name that was used before: it was created again, or lost records.
+
+    Attributes:
+        topic: its name.
+    """
+
+    def __init__(self, sentence: str, topic: str) -> None:
+        super().__init__(sentence)
+        self.topic = topic

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from selectroute.kafka.batches.decode import decode
-from selectroute.kafka.client.errors import KafkaClientError, UnreachableError
+from selectroute.kafka.client.errors import KafkaClientError, TopicChangedError, UnreachableError
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
 from selectroute.kafka.ranges import Part, Range
 from selectroute.kafka.record import Record
@@ -17,6 +18,7 @@ _LEAST_BYTES: Final = 1 << 20
 """Limits of the bytes of one answer, and of what of them is for one partition, unless a batch is longer."""
 
 _WAIT_MS: Final = 500
+_RETRY_SECONDS: Final = 0.1
 _LOOKUP_BYTES: Final = 1 << 16
 
 
@@ -30,6 +32,7 @@ def read(
     *,
     committed: bool = False,
     may_lack: bool = False,
+    may_change: bool = False,
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Part]:
     """Yield the records of ranges, those of each partition by offset. O(bytes).
@@ -42,10 +45,12 @@ def read(
         ranges: the ranges, which must not overlap.
         committed: leave out records of transactions that were aborted.
         may_lack: leave out what Kafka no longer has.
+        may_change: leave out what is lost because its topic was created again, or lost records.
         most_bytes: limit of the bytes of an answer, but one record batch is read whole.
 
     Raises:
-        LostRecordsError: Kafka no longer has an offset, or its topic is another one.
+        LostRecordsError: Kafka no longer has an offset.
+        TopicChangedError: the topic was created again.
         RecordBatchError: bytes are damaged, or of a format before Kafka 0.11.
         UnreachableError: no broker answers.
     """
@@ -53,23 +58,42 @@ def read(
     for one in sorted(ranges, reverse=True):
         if one.start < one.end:
             waiting.setdefault((one.topic, one.partition), []).append(one)
+            wire.identify(one.topic, one.id, {one.partition: one.epoch})
     left = {partition: of_partition.pop() for partition, of_partition in waiting.items()}
     share = {partition: max(_LEAST_BYTES, most_bytes // max(1, len(left))) for partition in left}
-    progress = time.monotonic()
+    progress, was_above = time.monotonic(), False
 
-    def ask() -> tuple[list[Partition], Answers[Fetched]]:
-        asked = _next(left, share, most_bytes)
-        limit = max(share[one] for one in asked)
-        starts = {one: left[one].start for one in asked}
-        return asked, wire.fetching(starts, committed=committed, most_bytes=limit, wait_ms=_WAIT_MS)
+    def ask() -> tuple[list[Partition], Answers[Fetched]] | None:
+        while left:
+            asked = _next(left, share, most_bytes)
+            limit = max(share[one] for one in asked)
+            starts = {one: left[one].start for one in asked}
+            with leaving_out():
+                return asked, wire.fetching(starts, committed=committed, most_bytes=limit, wait_ms=_WAIT_MS)
+        return None
+
+    @contextmanager
+    def leaving_out() -> Iterator[None]:
+        """Leave out a topic that was created again."""
+        try:
+            yield
+        except TopicChangedError as error:
+            if not may_change:
+                raise
+            for one in [one for one in left if one[0] == error.topic]:
+                del left[one]
 
     def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[Part]:
         """Yield the records of answers, and find out what is left."""
-        nonlocal progress
+        nonlocal progress, was_above
+        was_above = False
         for partition in asked:
             one, answer = left[partition], answers[partition]
             if answer.is_out_of_range:
-                start = _first_kept(wire, one, may_lack)
+                # A leader of the epoch in which the range was planned, or of a later one, knows its end.
+                is_sure = one.epoch >= 0 or time.monotonic() > progress + wire.seconds
+                start = _first_kept(wire, one, may_lack, may_change, is_sure)
+                was_above = start == one.start
             else:
                 start, lacks = one.start, 0
                 for part in decode(answer.records, *partition, one.start, one.end, answer.aborted):
@@ -79,6 +103,9 @@ def read(
                 share[partition] = max(share[partition], lacks)
             if start > one.start:
                 progress = time.monotonic()
+            elif answer.after <= start:
+                # There are records up to the end of the range, and this leader does not know of them.
+                wire.forget([partition], doubt=True)
             if start < one.end:
                 left[partition] = one._replace(start=start)
             elif waiting[partition]:
@@ -86,18 +113,20 @@ def read(
             else:
                 del left[partition]
 
-    next_asked = ask() if left else None
+    next_asked = ask()
     while next_asked is not None:
         asked, answers = next_asked
-        last = None
-        for part in parts(asked, answers()):
+        last, answered = None, dict[Partition, Fetched]()
+        with leaving_out():
+            answered = answers()
+        for part in parts([one for one in asked if one in answered and one in left], answered):
             if last is not None:
                 yield last
             last = part
-        if left and time.monotonic() > progress + wire.seconds:
+        if left and not was_above and time.monotonic() > progress + wire.seconds:
             raise UnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
         # Brokers answer while the last part is used.
-        next_asked = ask() if left else None
+        next_asked = ask()
         if last is not None:
             yield last
             progress = time.monotonic()
@@ -115,15 +144,20 @@ def _next(left: dict[Partition, Range], share: dict[Partition, int], most_bytes:
     return found
 
 
-def _first_kept(wire: Wire, one: Range, may_lack: bool) -> int:
-    """Return the offset from which Kafka has the records of a range."""
+def _first_kept(wire: Wire, one: Range, may_lack: bool, may_change: bool, is_sure: bool) -> int:
+    """Return the offset from which Kafka has the records of a range; its start if that is above the end, and
+    the leader may be one that was deposed.
+    """
     partition = (one.topic, one.partition)
     first = wire.offsets([partition], EARLIEST)[partition]
     if first <= one.start:
+        if not is_sure:
+            time.sleep(_RETRY_SECONDS)
+            return one.start
+        if may_change:
+            return one.end
         after = wire.offsets([partition], LATEST)[partition]
-        raise LostRecordsError(
-            f"{one} are not in Kafka, which ends at offset {after}: the topic was created again, or lost them"
-        )
+        raise LostRecordsError(f"{one} are not in Kafka, which ends at offset {after}: the topic lost them")
     if may_lack:
         return min(first, one.end)
     raise LostRecordsError(
@@ -132,29 +166,60 @@ def _first_kept(wire: Wire, one: Range, may_lack: bool) -> int:
     )
 
 
-def kept(wire: Wire, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
-    """Return the first and the next offset of each of these partitions that exists."""
-    wanted = set(partitions)
-    counts = wire.partitions(topic for topic, _ in wanted)
-    existing = {one for one in wanted if one[1] < counts.get(one[0], 0)}
-    first, after = wire.offsets(existing, EARLIEST), wire.offsets(existing, LATEST)
-    return {one: (first[one], after[one]) for one in existing}
+def lost_from(wire: Wire, ranges: Iterable[Range]) -> dict[Range, int]:
+    """Return those of these ranges of which records are lost, each with the offset from which on they are
+    lost or other ones. Of a range without an epoch that is not known. Raises KafkaClientError.
+    """
+    of_epochs: dict[int, list[Range]] = {}
+    for one in ranges:
+        if one.epoch >= 0:
+            of_epochs.setdefault(one.epoch, []).append(one)
+    found: dict[Range, int] = {}
+    for epoch, of_epoch in of_epochs.items():
+        ends = wire.epoch_ends({(one.topic, one.partition): epoch for one in of_epoch})
+        for one in of_epoch:
+            if (end := ends[one.topic, one.partition]) < one.end:
+                found[one] = max(0, end)
+    return found
 
 
-def records_at(wire: Wire, places: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int, int], Record]:
-    """Fetch the records at these topics, partitions and offsets one by one; return those that Kafka has."""
-    wanted = sorted(set(places))
-    there = kept(wire, {(topic, partition) for topic, partition, _ in wanted})
-    found: dict[tuple[str, int, int], Record] = {}
-    for topic, partition, offset in wanted:
-        first, after = there.get((topic, partition), (0, 0))
-        if not first <= offset < after:
+def kept(wire: Wire, ranges: Iterable[Range]) -> dict[Range, Range]:
+    """Return the part of each of these ranges that Kafka still has, which is empty for one that is gone: its
+    records were dropped or lost, or those that are there are of another topic of this name.
+    """
+    wanted = set(ranges)
+    for one in wanted:
+        wire.identify(one.topic, "")
+    counts = wire.partitions(one.topic for one in wanted)
+    existing = [
+        one
+        for one in wanted
+        if one.partition < counts.get(one.topic, 0) and one.id in ("", wire.ids.get(one.topic, ""))
+    ]
+    for one in existing:
+        wire.identify(one.topic, one.id, {one.partition: one.epoch}, must_stay=False)
+    places = {(one.topic, one.partition) for one in existing}
+    first, after = wire.offsets(places, EARLIEST), wire.offsets(places, LATEST)
+    lost = lost_from(wire, existing)
+    found = {one: one._replace(start=one.end) for one in wanted}
+    for one in existing:
+        place = one.topic, one.partition
+        end = min(one.end, after[place], lost.get(one, one.end))
+        if (start := max(one.start, first[place])) < end:
+            found[one] = one._replace(start=start, end=end)
+    return found
+
+
+def records_at(wire: Wire, places: Iterable[Range]) -> dict[Range, Record]:
+    """Fetch the records of these ranges of one offset each; return those that Kafka has."""
+    found: dict[Range, Record] = {}
+    for place, one in kept(wire, places).items():
+        if one.start == one.end:
             continue
-        one = Range(topic, partition, offset, offset + 1)
         for part in read(wire, [one], may_lack=True, most_bytes=_LOOKUP_BYTES):
             (row,) = part.records.to_pylist()
             headers = tuple((header["key"], header["value"]) for header in row["headers"])
-            found[topic, partition, offset] = Record(
-                topic, partition, offset, row["timestamp"], row["key"], row["value"], headers
+            found[place] = Record(
+                one.topic, one.partition, one.start, row["timestamp"], row["key"], row["value"], headers
             )
     return found

@@ -24,16 +24,21 @@ from kafka.protocol.producer import (
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
 from selectroute.kafka.client.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
-from selectroute.kafka.client.wire import COORDINATOR_NOT_READY, MOVED, Partition, Wire
+from selectroute.kafka.client.wire import (
+    ALL_REPLICAS,
+    COORDINATOR_NOT_READY,
+    MOVED,
+    PASSING,
+    Partition,
+    Wire,
+)
 
-_ALL_REPLICAS: Final = -1
 _ROUNDS: Final = 4
 """Produce requests to one node that are not answered yet; the broker keeps the last five batches of each
 partition, by which it recognises a repeat."""
 
-_PASSING: Final = frozenset((7, 19, 20, 51))
 _FENCED: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
-"""Codes: what passes, and is sent again; an epoch or transaction that has ended."""
+"""Codes of an epoch or transaction that has ended."""
 
 _DUPLICATE: Final = 46
 _RETRY_SECONDS: Final = 0.005
@@ -164,20 +169,17 @@ class Transactions:
                 problem = str(response)
                 failed.update(of_request)
                 continue
-            for topic in response.responses:
-                for one in topic.partition_responses:
-                    partition = topic.name, one.index
-                    if one.error_code in (0, _DUPLICATE):
-                        # A later batch may only be accepted after those before it.
-                        if partition not in failed:
-                            left[partition].pop(0)
-                        continue
-                    if one.error_code not in MOVED | _PASSING and partition not in failed:
-                        self._check(
-                            one.error_code, f"{partition[0]}/{partition[1]}", partition[0], one.error_message
-                        )
-                    problem = f"{partition[0]}/{partition[1]}: {codes.for_code(one.error_code).__name__}"
-                    failed.add(partition)
+            for partition, one in self._wire.parts_of(response):
+                if one.error_code in (0, _DUPLICATE):
+                    # A later batch may only be accepted after those before it.
+                    if partition not in failed:
+                        left[partition].pop(0)
+                    continue
+                shown = f"{partition[0]}/{partition[1]}"
+                if one.error_code not in MOVED | PASSING and partition not in failed:
+                    self._check(one.error_code, shown, partition[0], one.error_message)
+                problem = f"{shown}: {codes.for_code(one.error_code).__name__}"
+                failed.add(partition)
         if failed:
             self._wire.forget(failed)
             if time.monotonic() >= deadline:
@@ -195,11 +197,14 @@ class Transactions:
             of_topics.setdefault(topic, []).append(part)
         return ProduceRequest(
             # From 12 on a request adds its partitions to the transaction.
-            max_version=12 if self._wire.is_new_protocol else 11,
+            max_version=self._wire.produce_version(of_topics, is_transactional=True),
             transactional_id=self.transactional_id,
-            acks=_ALL_REPLICAS,
+            acks=ALL_REPLICAS,
             timeout_ms=int(min(self._wire.request_seconds, self._wire.delivery_seconds) * 1_000),
-            topic_data=[topic_of(name=topic, partition_data=parts) for topic, parts in of_topics.items()],
+            topic_data=[
+                topic_of(name=topic, topic_id=self._wire.uuid(topic), partition_data=parts)
+                for topic, parts in of_topics.items()
+            ],
         )
 
     def _add(self, partitions: Iterable[Partition]) -> None:

@@ -5,6 +5,10 @@ producer make an object of each record, so they are not used: here the records o
 ``kafka/batches`` reads and writes. Who leads a partition is asked again whenever a broker says that it does
 not. Every call ends after `Wire.seconds`.
 
+A topic is its id, not its name (KIP-516), and a leader has an epoch (KIP-320): requests name the id where the
+broker takes one, and the newest epoch that is known. So a leader that was deposed and does not know it, such
+as one that is cut off from the other brokers, refuses instead of answering with offsets of its past.
+
 Create a `Wire` after a process was forked, and use it in one thread at a time.
 """
 
@@ -13,23 +17,34 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
 
 import kafka.errors as codes
 from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import ProduceRequest
 
 from selectroute.kafka.client.connections import Manager, is_metadata
-from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.client.errors import (
+    GO_ON,
+    KafkaClientError,
+    RefusedError,
+    TopicChangedError,
+    UnreachableError,
+)
 from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import SECONDS
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
+
+ALL_REPLICAS: Final = -1
+"""Number of acknowledgements of a write: those of all replicas in sync."""
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -39,16 +54,25 @@ _RETRY_SECONDS: Final = 0.05
 _MOST_RESPONSE: Final = 1 << 30
 _CONNECT_SECONDS: Final = 5.0
 
-_FETCH_VERSION: Final = 12
-"""From version 13 on requests name topics by id, which no message here needs."""
+_BY_ID: Final = 13
+"""Version of Fetch and of Produce from which on a request names topics by their ids alone."""
+
+_MIX_SECONDS: Final = 30.0
+_APPEND_SECONDS: Final = 5.0
+"""How often brokers without a connection are asked, too; how long a leader may wait for its replicas before
+another leader is looked for."""
 
 _TOPIC: Final = 2
 _TRANSACTION: Final = 1
 """Kafka's numbers of a topic's settings and of the coordinators of transactions."""
 
-MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78))
+MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78, 100, 103))
 """Codes of errors after which the leader of a partition is asked again: unknown partition, no leader yet, not
-the leader, replica not available, disk failed, leader epochs, offset not available yet."""
+the leader, replica not available, disk failed, leader epochs, offset not available yet, ids of topics."""
+
+PASSING: Final = frozenset((7, 19, 20, 51))
+"""Codes of errors that pass when records are written: too few replicas in time, or in sync; a transaction
+that still ends."""
 
 _NOT_VISIBLE: Final = frozenset((3, 17, 29))
 """Codes of topics that do not exist, have an invalid name, or may not be seen."""
@@ -87,6 +111,11 @@ class Fetched(NamedTuple):
 
 
 _Answer = TypeVar("_Answer")
+
+Parts: TypeAlias = Mapping[str, Sequence[Any]]
+"""What a request has of partitions, by topic."""
+
+_NUMBERS: Final = ("partition_index", "partition", "index")
 
 Answers: TypeAlias = Callable[[], dict[Partition, _Answer]]
 """Function that waits for the answers to a request of partitions."""
@@ -131,7 +160,16 @@ class Wire:
         hosts = [one.strip() for one in servers.split(",") if one.strip()]
         self._manager = Manager(self._net, bootstrap_servers=hosts, **given)
         self._leaders: dict[Partition, int] = {}
-        self._is_new_protocol: bool | None = None
+        self._stale: int | str | None = None
+        self._answered: int | str | None = None
+        self._mixed = time.monotonic()
+        self._bound: set[str] = set()
+        self._names: dict[str, str] = {}
+        self._protocol: tuple[bool, int] | None = None
+        self.ids: dict[str, str] = {}
+        """Kafka's id of each topic, as of the newest answer; none of a broker before Kafka 2.8."""
+        self.epochs: dict[Partition, int] = {}
+        """The highest known epoch of the leader of each partition."""
 
     def __enter__(self) -> Wire:
         return self
@@ -181,10 +219,28 @@ class Wire:
             found[one.resource_name] = {config.name: config.value for config in one.configs}
         return found
 
-    def topic_id(self, topic: str) -> str:
-        """Return the id of a topic; empty if Kafka has none. One that is created again has another."""
-        (one,) = self._metadata([topic]).topics
-        return str(one.topic_id or "")
+    def identify(
+        self, topic: str, id: str, epochs: Mapping[int, int] | None = None, *, must_stay: bool = True
+    ) -> None:
+        """Record what is known of a topic: its id, and an epoch that the leader of each partition has had.
+
+        Leaders of earlier epochs are not believed from then on. With ``must_stay``, each call that meets a
+        topic of this name with another id raises `TopicChangedError`.
+        """
+        (self._bound.add if id and must_stay else self._bound.discard)(topic)
+        if id and id != self.ids.get(topic):
+            self._is_another(topic, id)
+        for number, epoch in (epochs or {}).items():
+            if epoch > self.epochs.get((topic, number), -1):
+                self.epochs[topic, number] = epoch
+                self._leaders.pop((topic, number), None)
+
+    def _is_another(self, topic: str, id: str) -> None:
+        """Forget what is known of a topic that has another id."""
+        self.ids[topic], self._names[id] = id, topic
+        for known in (self.epochs, self._leaders):
+            for one in [one for one in known if one[0] == topic]:
+                del known[one]
 
     def check_rights(self, topics: Iterable[str], *rights: str) -> None:
         """Raise `RefusedError` if this client lacks one of these rights to a topic: ``Read``, ``Write``."""
@@ -233,27 +289,60 @@ class Wire:
 
         With ``committed`` the next one is that of the oldest transaction that has not ended.
         """
-        wanted = ListOffsetsRequest.ListOffsetsTopic
-        part = wanted.ListOffsetsPartition
+        kind = ListOffsetsRequest.ListOffsetsTopic
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
-            return ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[
-                    wanted(name=topic, partitions=[part(partition_index=n, timestamp=at) for n in numbers])
-                    for topic, numbers in of_topics.items()
+        def part(topic: str, number: int) -> Any:
+            epoch = self._epoch(topic, number)
+            return kind.ListOffsetsPartition(partition_index=number, timestamp=at, current_leader_epoch=epoch)
+
+        def request(parts: Parts) -> Any:
+            topics = [kind(name=topic, partitions=of_topic) for topic, of_topic in parts.items()]
+            return ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
+
+        return self._asked(partitions, part, request, lambda one: int(one.offset))()
+
+    def epoch_ends(self, epochs: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return the offset of each partition up to which its records are of this leader's epoch, or of
+        earlier ones: what was read beyond it in that epoch is lost. -1 if the epoch is not known.
+        """
+        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+        def part(topic: str, number: int) -> Any:
+            now, epoch = self._epoch(topic, number), epochs[topic, number]
+            return kind.OffsetForLeaderPartition(
+                partition=number, current_leader_epoch=now, leader_epoch=epoch
+            )
+
+        def request(parts: Parts) -> Any:
+            topics = [kind(topic=topic, partitions=of_topic) for topic, of_topic in parts.items()]
+            return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+
+        return self._asked(epochs, part, request, lambda one: int(one.end_offset))()
+
+    def append(self, batches: Mapping[Partition, Any]) -> dict[Partition, int]:
+        """Write a record batch to each of these partitions, outside of any transaction; return its offset.
+
+        All replicas in sync have it then, so only the true leader can answer. An answer that is lost leaves
+        the batch there twice.
+        """
+        kind = ProduceRequest.TopicProduceData
+
+        def request(parts: Parts) -> Any:
+            return ProduceRequest(
+                max_version=self.produce_version(parts),
+                transactional_id=None,
+                acks=ALL_REPLICAS,
+                timeout_ms=int(min(self.request_seconds, _APPEND_SECONDS) * 1_000),
+                topic_data=[
+                    kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
+                    for topic, of_topic in parts.items()
                 ],
             )
 
-        def found(response: Any) -> dict[Partition, tuple[int, int]]:
-            return {
-                (topic.name, one.partition_index): (one.error_code, one.offset)
-                for topic in response.topics
-                for one in topic.partitions
-            }
+        def part(topic: str, number: int) -> Any:
+            return kind.PartitionProduceData(index=number, records=batches[topic, number])
 
-        return self._of_leaders(partitions, request, found)
+        return self._asked(batches, part, request, lambda one: int(one.base_offset))()
 
     def fetching(
         self,
@@ -272,75 +361,68 @@ class Wire:
             most_bytes: limit of the bytes of one partition; a longer batch is returned all the same.
             wait_ms: how long a broker may wait for the first record.
         """
-        topic_of = FetchRequest.FetchTopic
-        part = topic_of.FetchPartition
+        kind = FetchRequest.FetchTopic
 
-        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
+        def part(topic: str, number: int) -> Any:
+            return kind.FetchPartition(
+                partition=number,
+                current_leader_epoch=self._epoch(topic, number),
+                fetch_offset=wanted[topic, number],
+                partition_max_bytes=most_bytes,
+            )
+
+        def request(parts: Parts) -> Any:
             return FetchRequest(
-                max_version=_FETCH_VERSION,
+                max_version=_BY_ID if all(topic in self.ids for topic in parts) else _BY_ID - 1,
                 max_wait_ms=min(wait_ms, int(self.request_seconds * 500)),
                 min_bytes=1,
-                max_bytes=min(most_bytes * sum(map(len, of_topics.values())), _MOST_RESPONSE // 2),
+                max_bytes=min(most_bytes * sum(map(len, parts.values())), _MOST_RESPONSE // 2),
                 isolation_level=int(committed),
                 topics=[
-                    topic_of(
-                        topic=topic,
-                        partitions=[
-                            part(partition=n, fetch_offset=wanted[topic, n], partition_max_bytes=most_bytes)
-                            for n in numbers
-                        ],
-                    )
-                    for topic, numbers in of_topics.items()
+                    kind(topic=topic, topic_id=self.uuid(topic), partitions=of_topic)
+                    for topic, of_topic in parts.items()
                 ],
                 forgotten_topics_data=[],
             )
 
-        def found(response: Any) -> dict[Partition, tuple[int, Fetched]]:
-            return {
-                (topic.topic, one.partition_index): (
-                    0 if one.error_code == _OUT_OF_RANGE else one.error_code,
-                    Fetched(
-                        one.records or b"",
-                        tuple(
-                            (ended.producer_id, ended.first_offset)
-                            for ended in one.aborted_transactions or ()
-                        ),
-                        one.log_start_offset,
-                        one.last_stable_offset if committed else one.high_watermark,
-                        one.error_code == _OUT_OF_RANGE,
-                    ),
-                )
-                for topic in response.responses
-                for one in topic.partitions
-            }
+        def answer(one: Any) -> Fetched:
+            return Fetched(
+                one.records or b"",
+                tuple((ended.producer_id, ended.first_offset) for ended in one.aborted_transactions or ()),
+                one.log_start_offset,
+                one.last_stable_offset if committed else one.high_watermark,
+                one.error_code == _OUT_OF_RANGE,
+            )
 
-        return self._asked(wanted, request, found)
-
-    def _of_leaders(
-        self,
-        partitions: Iterable[Partition],
-        request: Callable[[Mapping[str, Sequence[int]]], Any],
-        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
-    ) -> dict[Partition, _Answer]:
-        """Ask the leader of each partition; those that have moved are asked again."""
-        return self._asked(partitions, request, found)()
+        return self._asked(wanted, part, request, answer, {_OUT_OF_RANGE})
 
     def _asked(
         self,
         partitions: Iterable[Partition],
-        request: Callable[[Mapping[str, Sequence[int]]], Any],
-        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
+        part: Callable[[str, int], Any],
+        request: Callable[[Parts], Any],
+        answer: Callable[[Any], _Answer],
+        accepted: Collection[int] = (),
     ) -> Answers[_Answer]:
-        """Ask the leader of each partition; return the function that waits for the answers."""
+        """Ask the leader of each partition; return the function that waits for the answers. Those that have
+        moved are asked again.
+
+        Args:
+            partitions: the partitions.
+            part: returns what a request has of a partition.
+            request: returns the request to a leader, with the parts of its partitions by topic.
+            answer: returns the answer from what a response has of a partition.
+            accepted: codes of errors that are answers.
+        """
         left = sorted(set(partitions))
 
         def ask(deadline: float) -> list[Future]:
             requests = []
             for node, of_node in self.leaders(left).items():
-                of_topics: dict[str, list[int]] = {}
+                parts: dict[str, list[Any]] = {}
                 for topic, number in of_node:
-                    of_topics.setdefault(topic, []).append(number)
-                requests.append((node, request(of_topics)))
+                    parts.setdefault(topic, []).append(part(topic, number))
+                requests.append((node, request(parts)))
             return self.send_all(requests, deadline)
 
         asked = ask(time.monotonic() + self.seconds)
@@ -356,16 +438,17 @@ class Wire:
                         problem = str(response)
                         continue
                     self.check(getattr(response, "error_code", 0), "a request")
-                    for partition, (code, answer) in found(response).items():
-                        if code in MOVED:
-                            problem = _name(code)
+                    for partition, one in self.parts_of(response):
+                        if one.error_code in MOVED | PASSING:
+                            problem = _name(one.error_code)
                             continue
-                        self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
-                        own[partition] = answer
+                        if one.error_code not in accepted:
+                            self.check(one.error_code, f"{partition[0]}/{partition[1]}", partition[0])
+                        own[partition] = answer(one)
                 left = [one for one in left if one not in own]
                 if not left:
                     return own
-                self.forget(left)
+                self.forget(left, doubt=True)
                 self._pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
                 asked = ask(deadline)
 
@@ -384,16 +467,39 @@ class Wire:
                     self.check(one.error_code, f"the topic {one.name}", one.name)
             missing = next((one for one in wanted if one not in self._leaders), None)
             if missing is not None:
-                self._pause(deadline, f"{missing[0]}/{missing[1]} has no leader")
+                self._pause(deadline, f"{missing[0]}/{missing[1]} has no leader{self._in_doubt(missing)}")
         of_node: dict[int, list[Partition]] = {}
         for one in wanted:
             of_node.setdefault(self._leaders[one], []).append(one)
         return of_node
 
-    def forget(self, partitions: Iterable[Partition]) -> None:
-        """Ask for the leaders of these partitions again when they are next needed."""
+    def _in_doubt(self, partition: Partition) -> str:
+        epoch = self._epoch(*partition)
+        return f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
+
+    def forget(self, partitions: Iterable[Partition], doubt: bool = False) -> None:
+        """Ask for the leaders of these partitions again when they are next needed; in doubt of what a leader
+        has said, ask other nodes.
+        """
         for one in partitions:
-            self._leaders.pop(one, None)
+            leader = self._leaders.pop(one, None)
+            self._stale = leader if doubt and leader is not None else self._stale
+
+    def _epoch(self, topic: str, number: int) -> int:
+        return self.epochs.get((topic, number), -1)
+
+    def uuid(self, topic: str) -> UUID:
+        """Return the id of a topic for a request; zero if it is not known."""
+        return UUID(self.ids[topic]) if topic in self.ids else UUID(int=0)
+
+    def parts_of(self, response: Any) -> Iterator[tuple[Partition, Any]]:
+        """Yield what a response has of each partition. Its fields are named otherwise in each request."""
+        for topic in response.responses if hasattr(response, "responses") else response.topics:
+            name = getattr(topic, "topic", None) or getattr(topic, "name", None)
+            name = str(name) if name else self._names.get(str(topic.topic_id), "")
+            ones = topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
+            for one in ones:
+                yield (name, next(getattr(one, key) for key in _NUMBERS if hasattr(one, key))), one
 
     def coordinator(self, transactional_id: str) -> int:
         """Return the node that coordinates the transactions of this id."""
@@ -422,13 +528,28 @@ class Wire:
         """True if the cluster has the second version of transactions (KIP-890): a produce request adds its
         partitions to the transaction itself, and each transaction has an epoch of its own.
         """
-        if self._is_new_protocol is None:
+        return self._protocols()[0]
+
+    def produce_version(self, topics: Iterable[str], is_transactional: bool = False) -> int:
+        """Return the highest version of Produce that can name these topics."""
+        if is_transactional and not self.is_new_protocol:
+            return _BY_ID - 2
+        return _BY_ID if all(topic in self.ids for topic in topics) else _BY_ID - 1
+
+    @property
+    def produces_by_id(self) -> bool:
+        """True if a topic that was created again refuses records for the one before."""
+        return self.is_new_protocol and self._protocols()[1] >= _BY_ID
+
+    def _protocols(self) -> tuple[bool, int]:
+        if self._protocol is None:
             response = self.ask(
                 ApiVersionsRequest(client_software_name="selectroute", client_software_version="1")
             )
             levels = {one.name: one.max_version_level for one in response.finalized_features or ()}
-            self._is_new_protocol = levels.get("transaction.version", 0) >= 2
-        return self._is_new_protocol
+            produce = max(one.max_version for one in response.api_keys if one.api_key == 0)
+            self._protocol = levels.get("transaction.version", 0) >= 2, produce
+        return self._protocol
 
     def ask(self, request: Any, node: int | str | None = None, seconds: float | None = None) -> Any:
         """Send a request to a node, or to any; return the response."""
@@ -445,6 +566,7 @@ class Wire:
                     [(any_node, request)], min(deadline, time.monotonic() + _CONNECT_SECONDS)
                 )
                 if not isinstance(response, KafkaClientError):
+                    self._answered = any_node
                     return response
                 if isinstance(response, RefusedError):
                     raise response
@@ -522,13 +644,19 @@ class Wire:
             raise RefusedError(sentence, name, topic)
 
     def _nodes(self) -> list[int | str]:
-        """Return the nodes that may be asked anything: connected ones, known ones, then the given ones."""
+        """Return the nodes that may be asked anything: connected ones, known ones, then the given ones; last
+        the one that was in doubt last, of which the others may know better. Now and then known ones are asked
+        like connected ones: if the only connection is to one that is cut off, all that it says is old.
+        """
         cluster = self._manager.cluster
         known = [one.node_id for one in cluster.brokers()]
         random.shuffle(known)
-        connected = [one for one in known if self._manager.is_connected(one)]
+        if time.monotonic() < self._mixed + _MIX_SECONDS:
+            known.sort(key=lambda one: not self._manager.is_connected(one))
+        else:
+            self._mixed = time.monotonic()
         given = [one.node_id for one in cluster.bootstrap_brokers()]
-        return list(dict.fromkeys((*connected, *known, *given)))
+        return sorted(dict.fromkeys((*known, *given)), key=lambda one: one == self._stale)
 
     def _controller(self) -> int | None:
         self._metadata([])
@@ -550,10 +678,28 @@ class Wire:
             raise UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's metadata")
         self._manager.cluster.update_metadata(response)
         for topic in response.topics:
-            for partition in topic.partitions:
-                if partition.leader_id >= 0:
-                    self._leaders[topic.name, partition.partition_index] = partition.leader_id
+            self._learn(topic)
         return response
+
+    def _learn(self, topic: Any) -> None:
+        """Remember the id and the leaders of a topic. Raises `TopicChangedError`."""
+        name, known = topic.name, self.ids.get(topic.name)
+        id = str(topic.topic_id) if topic.topic_id and topic.topic_id.int else ""
+        if id and id != known:
+            if known is not None and name in self._bound:
+                raise TopicChangedError(
+                    f"the topic {name} was created again: its id was {known}, and is {id}; {GO_ON}", name
+                )
+            self._is_another(name, id)
+        for one in topic.partitions:
+            place = name, one.partition_index
+            if 0 <= one.leader_epoch < self._epoch(*place):
+                # What this broker knows is old.
+                self._leaders.pop(place, None)
+                self._stale = self._answered
+            elif one.leader_id >= 0:
+                self.epochs[place] = one.leader_epoch
+                self._leaders[place] = one.leader_id
 
     def _until(self, found: Callable[[], _Answer | None], problem: str) -> _Answer:
         """Call until there is an answer."""

@@ -8,7 +8,8 @@ The checks:
 - batches: numbered without a gap, each batch that Spark has done is committed;
 - inputs: every file that Spark has ever planned is in exactly one commit;
 - ``accounting.jsonl``: one line per commit;
-- on request the inputs, read again: as many messages as were counted.
+- on request the inputs, read again: as many messages as were counted;
+- on request the topics in Kafka: the same as were read and written, and with what was read.
 
 An audit only reads, needs no Spark and may run while the job does: batches committed later are ignored.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.audit.report import Audit, listed_briefly
-from selectroute.spark.audit.source_check import check_source
+from selectroute.spark.audit.source_check import check_source, check_system, check_topics
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.inputs.read_files import read_files
@@ -32,6 +33,7 @@ from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
 from selectroute.spark.sources.files.splits import plan, whole_files
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.tables import Checker
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -45,6 +47,7 @@ def audit(
     digests: bool = True,
     recount: bool = False,
     file_format: str = "auto",
+    kafka: KafkaCluster | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Audit:
     """Check a job's output folder; return the totals and the findings.
@@ -54,10 +57,12 @@ def audit(
         digests: read every published file and check its SHA-256; otherwise only sizes and rows.
         recount: read the existing inputs again and count their messages.
         file_format: the format of the inputs, as in the job's options.
+        kafka: the cluster of the job's topics, to see whether they are still the same.
         advance: called with the number of batches done, after each.
 
     Raises:
-        JobError: the folder is not a job's. Damage inside is a finding.
+        JobError: the folder is not a job's, or the cluster is another one. Damage inside is a finding.
+        KafkaClientError: the cluster does not answer.
     """
     record = job_record(output)
     found = Audit()
@@ -74,6 +79,17 @@ def audit(
         found.find(batch, sentence)
     _check_inputs(commits, record["input"], found)
     check_source(record, read_commits, found)
+    for topic, ids in sorted(record.get("destinations", {}).items()):
+        if len(ids) > 1:
+            found.find(
+                None,
+                f"the topic {topic} was created again, {counted(len(ids) - 1, 'time')}, after subscriptions "
+                "had been delivered to it: what was delivered before is not in it",
+            )
+    if kafka is not None:
+        with kafka.wire() as wire:
+            check_system(record, wire)
+            check_topics(wire, record, read_commits, found)
     _check_accounting(commits, read_commits, found)
     return found
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from selectroute.kafka.ranges import Range
 from selectroute.kafka.record import Record
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.read_files import ReadFile, read_files
@@ -28,8 +29,8 @@ from selectroute.storage.location import Where
 MAX_MESSAGE: Final = 1 << 16
 """Maximum number of characters of a message to return."""
 
-Fetch: TypeAlias = Callable[[list[tuple[str, int, int]]], Mapping[tuple[str, int, int], Record]]
-"""Function that returns the records at these topics, partitions and offsets: `KafkaAdmin.records`."""
+Fetch: TypeAlias = Callable[[list[Range]], Mapping[Range, Record]]
+"""Function that returns the records of these ranges of one offset each: `records_at`."""
 
 _COLUMNS: Final = ("subscription", "revision", "source", "partition", "offset", "message_id")
 
@@ -56,7 +57,7 @@ class Place(NamedTuple):
             return self.source in {as_written(name) for name in inputs["sizes"]}
         if "end" in inputs:
             return any(
-                one.topic == self.source
+                one.source == self.source
                 and self.partition in (None, one.partition)
                 and (self.offset is None or one.start <= self.offset < one.end)
                 for one in ranges_of(inputs)
@@ -94,11 +95,6 @@ class Outcome:
     message: str | None
     missing: str | None
     headers: list[tuple[str, str | None]] | None = None
-
-    @property
-    def record(self) -> tuple[str, int, int]:
-        """Topic, partition and offset of a Kafka record."""
-        return self.source, self.partition, self.offset
 
 
 def deliveries_of(
@@ -161,9 +157,26 @@ def _newest(
         rows.extend(_rows(commits, commit, sink, subscription, place))
         taken[:0] = [_outcome(record["input"], commit["batch"], row, files) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
-        records = fetch([one.record for one in taken])
-        taken = [_with_record(one, records.get(one.record)) for one in taken]
+        of_batches = {one["batch"]: one for one in newest}
+        at = [Place(one.source, one.partition, one.offset) for one in taken]
+        places = [record_place(of_batches[one.batch], place) for one, place in zip(taken, at, strict=True)]
+        records = fetch([one for one in places if one is not None])
+        taken = [
+            _with_record(one, None if place is None else records.get(place))
+            for one, place in zip(taken, places, strict=True)
+        ]
     return taken
+
+
+def record_place(commit: Mapping[str, Any], place: Place) -> Range | None:
+    """Return where the record of Kafka at a position is, by the commit of a batch that read it; None if the
+    batch did not.
+    """
+    for one in ranges_of(commit["inputs"]):
+        offset = place.offset
+        if (one.source, one.partition) == place[:2] and offset is not None and one.start <= offset < one.end:
+            return one._replace(start=offset, end=offset + 1, skipped=0)
+    return None
 
 
 def _with_record(outcome: Outcome, record: Record | None) -> Outcome:

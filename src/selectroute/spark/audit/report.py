@@ -26,8 +26,9 @@ class Audit:
     ``counts`` are those of the stream's batches, ``backfilled`` and ``replayed`` those of backfills and
     replays, which count messages again. ``absent`` are published folders that were moved or removed by
     readers, which is allowed. ``inputs`` are files, or Kafka offsets, of which ``gaps`` have no record:
-    transaction markers and compacted records. ``pending`` are batches that are planned and not committed, or
-    committed and not published: the job or its next start finishes them.
+    transaction markers and compacted records. ``skipped`` are offsets before the first ones of partitions
+    that were met later, whose records were gone by then. ``pending`` are batches that are planned and not
+    committed, or committed and not published: the job or its next start finishes them.
     """
 
     batches: int = 0
@@ -38,6 +39,7 @@ class Audit:
     replayed: Counts = field(default_factory=Counts)
     inputs: int = 0
     gaps: int = 0
+    skipped: int = 0
     recounted: int = 0
     files: int = 0
     bytes: int = 0

@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from selectroute.kafka.ranges import Range
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.audit.report import Audit, listed_briefly
+from selectroute.spark.job.job import OtherJobError
 from selectroute.spark.job.working_copy import read_only_copy
 from selectroute.spark.sources.files.planner import planned_files
 from selectroute.spark.sources.files.stream import done_batches, planned_batches
 from selectroute.spark.sources.kafka.config import PREFIX
-from selectroute.spark.sources.kafka.offsets import batch_ranges, first_offsets, ranges_of
+from selectroute.spark.sources.kafka.offsets import (
+    Identity,
+    batch_ranges,
+    changed,
+    first_offsets,
+    identity_of,
+    positions_of,
+    ranges_of,
+)
 from selectroute.spark.sources.offset_log import FRAME, batch_offsets
+
+if TYPE_CHECKING:  # needs the extra `kafka`
+    from selectroute.kafka.client.wire import Wire
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
@@ -80,21 +93,44 @@ def _check_records(
     checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
     """Compare the offsets of the commits with each other, with Spark's plan and with their counts."""
-    reached: dict[tuple[str, int], int] = {}
-    for topic, partitions in first_offsets(checkpoint).items():
-        reached |= {(topic, int(partition)): offset for partition, offset in partitions.items()}
+    first = first_offsets(checkpoint)
+    reached: dict[tuple[str, int], Range] = {}
+    for topic, partitions in positions_of(first).items():
+        id = identity_of(first, topic).id
+        reached |= {
+            (topic, int(number)): Range(topic, int(number), 0, at, id) for number, at in partitions.items()
+        }
+    another: set[str] = set()
     for commit in live:
         batch, ranges = commit["batch"], ranges_of(commit["inputs"])
         known = batch in planned and (not batch or batch - 1 in planned)
         if known and ranges != batch_ranges(checkpoint, batch):
             found.find(batch, "it read other offsets than Spark planned")
         for one in ranges:
-            before = reached.get(one[:2], 0)
-            if one.start != before:
+            last = reached.get(one[:2], one._replace(end=0))
+            before = last.end
+            if last.id not in ("", one.id):
+                before = 0
+                if one.source not in another:
+                    another.add(one.source)
+                    found.find(
+                        batch,
+                        f"it begins the topic {one.topic} anew, as {one.source}, which was created again: "
+                        "records of the one before may not have been read",
+                    )
+            elif last.history < one.history and one.start < before:
+                found.find(
+                    batch,
+                    f"{one.topic}/{one.partition} had lost its records from offset {one.start} on, of which "
+                    f"{before - one.start:,} had been read: what is there since is {one.source}",
+                )
+                before = one.start
+            found.skipped += one.skipped
+            if one.start - one.skipped != before:
                 what = "skips" if one.start > before else "repeats"
                 between = one._replace(start=min(before, one.start), end=max(before, one.start))
                 found.find(batch, f"it {what} {between}")
-            reached[one[:2]] = one.end
+            reached[one[:2]] = one
         gaps = sum(commit["inputs"].get("gaps", {}).values())
         found.gaps += gaps
         offsets, messages = commit["inputs"]["count"], commit["counts"]["messages"]
@@ -103,4 +139,54 @@ def _check_records(
                 batch,
                 f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, but "
                 f"{counted(messages, 'message')}",
+            )
+
+
+def check_system(record: Mapping[str, Any], wire: Wire) -> None:
+    """Raise OtherJobError if this is not the cluster that a job reads."""
+    cluster, system = wire.cluster_id(), record.get("system")
+    if system not in (None, cluster):
+        raise OtherJobError(
+            f"the job reads the Kafka cluster {system}, but {wire.servers} is {cluster}: its offsets are "
+            "those of other records"
+        )
+
+
+def check_topics(
+    wire: Wire, record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the topics that a job has read, delivers to and keeps commit tokens in with those of Kafka.
+
+    Args:
+        wire: connections to the cluster.
+        record: the record of the job (``_job.json``).
+        commits: all undamaged commits, those of the stream in order.
+        found: the report to add findings to.
+
+    Raises KafkaClientError.
+    """
+    read: dict[str, dict[int, Range]] = {}
+    for commit in commits:
+        for one in ranges_of(commit["inputs"]) if commit["batch"] >= 0 else ():
+            read.setdefault(one.topic, {})[one.partition] = one
+    sent = {topic: ids[-1] for topic, ids in record.get("destinations", {}).items()}
+    sent |= {record["tokens"]: record["tokens_id"]} if "tokens" in record else {}
+    for topic, partitions in read.items():
+        epochs = {number: one.epoch for number, one in partitions.items()}
+        wire.identify(topic, partitions[max(partitions)].id, epochs, must_stay=False)
+    there = wire.partitions([*read, *sent])
+    for topic in sorted({*read, *sent} - there.keys()):
+        found.find(None, f"the topic {topic} is no longer in Kafka")
+    for topic in sorted(read.keys() & there.keys()):
+        last = {str(number): one for number, one in read[topic].items()}
+        was = Identity(max(last.values()).id, epochs={number: one.epoch for number, one in last.items()})
+        change = changed(wire, topic, {number: one.end for number, one in last.items()}, was, set())
+        if change is not None:
+            found.find(None, change.sentence)
+    for topic in sorted(sent.keys() & there.keys()):
+        if (now := wire.ids.get(topic, "")) not in ("", sent[topic]):
+            found.find(
+                None,
+                f"the topic {topic}, which the job writes, was created again (its id was {sent[topic]}, and "
+                f"is {now}): what was written before is not in it",
             )

@@ -16,7 +16,7 @@ from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import message_of
 from selectroute.selector.message import Message
-from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, deliveries_of
+from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, deliveries_of, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.inputs.files import bound_by
@@ -99,7 +99,7 @@ def why(
     took = {one.replay for one in letters if one.replay is not None}
     replays = {batch: _revision_of(commits, batch) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
-        message = _of_record(record, place, fetch)
+        message = _of_record(record, commit, place, fetch)
     elif record["input"].startswith(FRAME):
         raise JobError("rows of a DataFrame can be read only while their batch is routed")
     else:
@@ -134,12 +134,13 @@ def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
     raise MessageNotFoundError(f"no committed batch has read {place}")
 
 
-def _of_record(record: Mapping[str, Any], place: Place, fetch: Fetch | None) -> Message | str:
+def _of_record(
+    record: Mapping[str, Any], commit: Mapping[str, Any], place: Place, fetch: Fetch | None
+) -> Message | str:
     if fetch is None:
         raise JobError("the message is a record of Kafka: say with --kafka-servers where to read it")
-    assert place.source is not None and place.offset is not None
-    position = (place.source, place.partition or 0, place.offset)
-    found = fetch([position]).get(position)
+    position = record_place(commit, place._replace(partition=place.partition or 0))
+    found = None if position is None else fetch([position]).get(position)
     if found is None:
         raise MessageNotFoundError(f"{place} is no longer in Kafka")
     try:

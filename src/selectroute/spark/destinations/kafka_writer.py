@@ -62,6 +62,7 @@ class KafkaTarget:
         producer: beginning of the transactional ids.
         tokens: the topic of commit tokens; None if no topic exists, so that nothing is sent.
         plan: digest of the batch's plan.
+        ids: Kafka's ids of the topics that must still have them.
         excluded: topics that refused for too long, with the reason: their deliveries are refused.
         by_message: a topic gets one record for each message, which lists the subscriptions, for all whose
             destinations do not say how they are grouped.
@@ -74,6 +75,7 @@ class KafkaTarget:
     producer: str
     tokens: TokenTopic | None = None
     plan: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
     excluded: Mapping[str, str] = field(default_factory=dict)
     by_message: bool = False
 
@@ -218,9 +220,13 @@ class KafkaWriter:
             tokens_of,
         )
 
+        target = self._target
+        for name in self._names:
+            self._wire.identify(name, target.ids.get(name, ""))
+        if not self._wire.produces_by_id:
+            self._wire.forget((name, n) for name, one in target.topics.items() for n in range(one.partitions))
         self._transactions.begin()
         self._has_begun = True
-        target = self._target
         found, self._read_to = tokens_of(
             self._wire, self._tokens_topic, target.kind, target.batch, self._task
         )

@@ -26,12 +26,12 @@ from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import SourceNotFoundError
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.kafka.offsets import (
-    as_offsets,
     batch_ranges,
     first_offsets,
     has_first_offsets,
     ranges_digest,
     ranges_of,
+    ranges_record,
     write_first_offsets,
 )
 from selectroute.spark.sources.kafka.reader import FullRecords, Unlike, rows_of
@@ -96,9 +96,8 @@ class KafkaSource:
         from selectroute.kafka.client.reading import kept  # needs the extra `kafka`
 
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
-        asked = {(one.topic, one.partition) for ranges in of_batch.values() for one in ranges}
         with self.input.cluster.wire() as wire:
-            there = kept(wire, asked)
+            there = kept(wire, (one for ranges in of_batch.values() for one in ranges))
         return [_left(batch, ranges, there) for batch, ranges in of_batch.items()]
 
     def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
@@ -107,13 +106,13 @@ class KafkaSource:
         offsets = letters["offset"].to_numpy()
         for one in inputs:
             own = pc.and_(
-                pc.equal(letters["source"], one.topic), pc.equal(letters["partition"], one.partition)
+                pc.equal(letters["source"], one.source), pc.equal(letters["partition"], one.partition)
             )
             inside = own.to_numpy() & (offsets >= one.start) & (offsets < one.end)
             if inside.any():
                 mask |= inside
                 start, last = int(offsets[inside].min()), int(offsets[inside].max())
-                found.append(one._replace(start=start, end=last + 1))
+                found.append(one._replace(start=start, end=last + 1, skipped=0))
         return found, mask
 
     def weight(self, letters: pa.Table) -> int:
@@ -175,12 +174,11 @@ class KafkaBatchInput:
         return KafkaBatchInput(ranges, self._source, self._again, tasks)
 
     def record(self) -> dict[str, Any]:
-        """Return the number of offsets, and their start and end in each partition."""
+        """Return the number of offsets, their start and end in each partition, and what the topics are."""
         return {
             "count": sum(map(_size, self._ranges)),
             "sha256": ranges_digest(self._ranges),
-            "start": as_offsets(self._ranges, end=False),
-            "end": as_offsets(self._ranges, end=True),
+            **ranges_record(self._ranges),
         }
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
@@ -220,8 +218,28 @@ class KafkaBatchInput:
             topics[topic] += rows
         binding = input.binding
         sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
-        busiest = busiest_of(report["busiest"] for report in reports)
-        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, sentences, busiest=busiest)
+        busiest_of_tasks = busiest_of(report["busiest"] for report in reports)
+        of_inputs = {"gaps": gaps} if gaps else {}
+        return Outcome(counts, files, of_inputs, topics, sentences, self._warnings(), busiest_of_tasks)
+
+    def _warnings(self) -> dict[str, str]:
+        """Return a sentence for each partition that begins late, and each topic that is another one."""
+        found = {
+            f"skipped {one.source}/{one.partition}": (
+                f"{one.source}/{one.partition}, which is new, begins at offset {one.start}: "
+                f"{counted(one.skipped, 'record')} before it had been dropped, and are not read"
+            )
+            for one in self._ranges
+            if one.skipped
+        }
+        return found | {
+            f"history {one.source}": (
+                f"the topic {one.topic} was created again, or lost records: what is read of it since then is "
+                f"{one.source} in the output"
+            )
+            for one in self._ranges
+            if one.history > 1
+        }
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
         """Check that these records are in the batch's ranges."""
@@ -253,14 +271,14 @@ def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = Non
         most_tasks: the largest number of tasks, unless ``least_tasks`` is larger.
         least_tasks: the smallest number of tasks, as far as there are records.
     """
-    cut = list(ranges)
+    cut = [one for one in ranges if one.start < one.end]
     while len(cut) < (least_tasks or 0):
         largest = max(cut, key=_size)
         if _size(largest) < 2:
             break
         middle = largest.start + _size(largest) // 2
         at = cut.index(largest)
-        cut[at : at + 1] = [largest._replace(end=middle), largest._replace(start=middle)]
+        cut[at : at + 1] = [largest._replace(end=middle), largest._replace(start=middle, skipped=0)]
     total = sum(map(_size, cut))
     count = max(min(len(cut), most_tasks, -(-total // _FEW_RECORDS)), min(len(cut), least_tasks or 0))
     tasks: list[list[Range]] = [[] for _ in range(count)]
@@ -277,23 +295,22 @@ def _size(one: Range) -> int:
     return one.end - one.start
 
 
-def _left(
-    batch: int, ranges: Sequence[Range], kept: Mapping[tuple[str, int], tuple[int, int]]
-) -> ReplayableInput:
-    """Return the ranges of a batch that Kafka still has; ``kept`` has first and next offset by partition."""
+def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> ReplayableInput:
+    """Return the ranges of a batch that Kafka still has; ``kept`` has the part of each that is there."""
     left, gone = [], []
-    for one in ranges:
-        first, after = kept.get((one.topic, one.partition), (one.end, one.end))
-        # A topic that ends before the range was created again: its records are different ones.
-        start = one.end if after < one.end else min(max(one.start, first), one.end)
-        if start > one.start:
-            gone.append(one._replace(end=start))
-        if start < one.end:
-            left.append(one._replace(start=start))
+    for one in (one for one in ranges if one.start < one.end):
+        there = kept[one]
+        gone += [
+            one._replace(start=start, end=end)
+            for start, end in ((one.start, there.start), (there.end, one.end))
+            if start < end
+        ]
+        if there.start < there.end:
+            left.append(there._replace(skipped=0))
     return ReplayableInput(
         batch,
         tuple(left),
         tuple(map(str, gone)),
         noun="no longer kept by Kafka",
-        sources=tuple(one.topic for one in gone),
+        sources=tuple(one.source for one in gone),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -199,8 +199,18 @@ class OutputFolder:
 
     def note_tokens(self, topic: str, id: str) -> None:
         """Record the topic of the job's commit tokens, with Kafka's id of it."""
+        self._note({"tokens": topic, "tokens_id": id})
+
+    def destination_ids(self) -> dict[str, list[str]]:
+        """Return Kafka's ids of each topic that the job has delivered to, the present one last."""
+        return dict((self._record.read_json() or {}).get("destinations", {}))
+
+    def note_destinations(self, ids: Mapping[str, Sequence[str]]) -> None:
+        """Record Kafka's ids of the topics that the job delivers to."""
+        self._note({"destinations": ids})
+
+    def _note(self, noted: dict[str, Any]) -> None:
         record = self._record.read_json() or {}
-        noted = {"tokens": topic, "tokens_id": id}
         if record | noted != record:
             self._record.put_json(record | noted)
 
@@ -208,9 +218,7 @@ class OutputFolder:
         """Record the binding of Kafka records, for those who look at dead letters; a later start may bind
         otherwise.
         """
-        record = self._record.read_json() or {}
-        if record.get("kafka_binding") != dict(binding):
-            self._record.put_json(record | {"kafka_binding": dict(binding)})
+        self._note({"kafka_binding": dict(binding)})
 
     def release(self) -> None:
         """Unlock the folder for other processes."""

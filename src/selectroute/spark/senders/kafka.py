@@ -17,9 +17,10 @@ from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
+from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.senders.missing import shown
 from selectroute.spark.senders.patience import Waiting, patient
-from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.commit_tokens import Token, TokenTopic
@@ -64,8 +65,8 @@ class KafkaTopics:
         self._looked = -_LOOK_SECONDS
         self._producer = ""
         self._is_begun = False
-        self._note: Callable[[str, str], None] = lambda *_: None
-        self._tokens_id = ""
+        self._folder: OutputFolder | None = None
+        self._ids: dict[str, list[str]] = {}
         self._tokens: TokenTopic | None = None
         self._newest: dict[str, Token] = {}
         self.waiting = Waiting("the topic", job.destination_wait, warn)
@@ -77,21 +78,17 @@ class KafkaTopics:
             self._id = self.wire().cluster_id()
         return self._id
 
-    def bind(
-        self, identity: str, is_begun: bool, note: Callable[[str, str], None], tokens_id: str = ""
-    ) -> None:
+    def bind(self, folder: OutputFolder, is_begun: bool) -> None:
         """Bind to a job, before its first batch.
 
         Args:
-            identity: id of the job, by which its producers and its topic of tokens are named.
+            folder: the output folder, whose id names the job's producers and its topic of tokens.
             is_begun: whether a batch may have been sent whose tokens are needed.
-            note: called with the topic of tokens and its id when it was opened.
-            tokens_id: the id that it had when it was last open.
         """
-        self._producer = f"selectroute-{identity}"
+        self._producer = f"selectroute-{folder.identity()}"
         self._is_begun = is_begun
-        self._note = note
-        self._tokens_id = tokens_id
+        self._folder = folder
+        self._ids = folder.destination_ids()
 
     def open_tokens(self) -> None:
         """Open the topic of commit tokens and read it, unless that is done.
@@ -105,9 +102,10 @@ class KafkaTopics:
         from selectroute.kafka.client.errors import RefusedError
         from selectroute.kafka.client.transactions import Transactions
 
-        assert self._producer, "a job must be bound before it sends"
-        wire = self.wire()
-        topic = open_topic(wire, f"{self._producer}-tokens", self._is_begun, self._tokens_id)
+        assert self._folder is not None, "a job must be bound before it sends"
+        wire, known = self.wire(), self._folder.tokens_id()
+        name, may_change = f"{self._producer}-tokens", self._cluster.recreated == READ_RECREATED
+        topic = open_topic(wire, name, self._is_begun, known, may_change)
         try:
             Transactions(
                 wire, f"{self._producer}-check"
@@ -122,7 +120,7 @@ class KafkaTopics:
             ) from error
         self._tokens, newest = scan(wire, topic)
         self._newest = {token.key: token for token in newest}
-        self._note(topic.name, topic.id)
+        self._folder.note_tokens(topic.name, topic.id)
 
     def has_tokens(self, batch: int) -> bool:
         """Return whether anything of a batch was sent, as far as is known here."""
@@ -142,10 +140,13 @@ class KafkaTopics:
         if topics:
             self.patient(self.open_tokens)
         tokens = self._tokens
+        ids: dict[str, str] = {}
+        if self._cluster.recreated != READ_RECREATED:
+            ids = {name: of_topic[-1] for name in topics if (of_topic := self._ids.get(name))}
         if tokens is not None:
             tokens = replace(tokens, known=tuple(one for one in self._newest.values() if one.batch == batch))
         return KafkaTarget(
-            self._cluster, topics, job, batch, self._producer, tokens, plan, by_message=self._by_message
+            self._cluster, topics, job, batch, self._producer, tokens, plan, ids, by_message=self._by_message
         )
 
     def read_to(self, offsets: Iterable[Mapping[str, int]]) -> None:
@@ -162,8 +163,11 @@ class KafkaTopics:
         """Return those of these topics that exist.
 
         Topics found before are not looked up again. Without ``refresh``, missing ones are looked up only now
-        and then, since a topic that is never created would cost each batch a request. Raises
-        KafkaClientError.
+        and then, since a topic that is never created would cost each batch a request.
+
+        Raises:
+            TopicChangedError: one was created again since the job delivered to it.
+            KafkaClientError: Kafka does not answer, or refuses.
         """
         wanted = topics - self._known.keys()
         is_due = refresh or time.monotonic() - self._looked >= _LOOK_SECONDS
@@ -171,6 +175,7 @@ class KafkaTopics:
             wire = self.wire()
             existing = sorted(wanted & wire.topics())
             partitions, limits = wire.partitions(existing), wire.topic_settings(existing, _LIMIT)
+            self._identify({topic: wire.ids[topic] for topic in partitions if topic in wire.ids})
             own = self._inputs(existing)
             most = self._cluster.settings.request_bytes
             self._known |= {
@@ -210,6 +215,25 @@ class KafkaTopics:
             self._opened = None
 
     # ---- inside
+
+    def _identify(self, ids: Mapping[str, str]) -> None:
+        """Record the ids of topics. Raises TopicChangedError for one that was created again."""
+        from selectroute.kafka.client.errors import GO_ON, TopicChangedError  # needs the extra `kafka`
+
+        for topic, id in ids.items():
+            known = self._ids.get(topic, [id])
+            if id != known[-1]:
+                sentence = (
+                    f"the topic {topic}, to which subscriptions are delivered, was created again: its id was "
+                    f"{known[-1]}, and is {id}, so what was delivered before is not in it"
+                )
+                if self._cluster.recreated != READ_RECREATED:
+                    raise TopicChangedError(f"{sentence}; {GO_ON}", topic)
+                self._warn(sentence)
+                known = [*known, id]
+            self._ids[topic] = known
+        if self._folder is not None:
+            self._folder.note_destinations(self._ids)
 
     def _inputs(self, topics: Iterable[str]) -> set[str]:
         """Return those of these topics that are the job's input. Raises KafkaClientError."""

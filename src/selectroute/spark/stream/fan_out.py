@@ -201,7 +201,6 @@ class FanOut:
                 binding, schemas = self.job.input.binding, self.job.input.schemas is not None
                 self._folder.note_binding(binding.to_dict() | {"schemas": schemas})
             if self._kafka is not None:
-                check_topics(self.job, self._kafka)
                 self._open_tokens(self._kafka)
             self._router.look()
             for text in self._router.commits.prepare():
@@ -394,7 +393,8 @@ class FanOut:
         commits = self._router.commits
         begun = begun_batches(folder.job.output / "pins")
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
-        kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
+        kafka.bind(folder, is_begun)
+        check_topics(self.job, kafka)
         if is_begun or topics_of(Snapshot.open(folder.job.snapshots)):
             kafka.open_tokens()
 

@@ -50,7 +50,7 @@ from selectroute.spark.sources.files.readers import (
     read,
 )
 from selectroute.spark.sources.files.splits import Split, opened_by_arrow
-from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
 from selectroute.spark.worker.connections import connected, disconnect, opened
 from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
@@ -152,7 +152,8 @@ def _record_reader(
     # Partitions are read side by side, in no certain order; the progress of puts needs one.
     groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]
     wire, committed = connected(input.cluster), input.cluster.reads_committed
-    parts = (part for group in groups for part in read(wire, group, committed=committed, may_lack=may_lack))
+    options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
+    parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
     batches, registry = map(rows_of, parts), input.schemas
     decisions = None
     if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
@@ -396,6 +397,7 @@ class RecordReader:
         self._batches = batches
         partitions = sorted({SourcePartition(one.topic, one.partition) for one in ranges})
         self._numbers = {one: number for number, one in enumerate(partitions)}
+        self._sources = {one.topic: one.source for one in ranges}
         self._schemas = None if registry is None else open_schemas(registry)
         self._binding = binding
         self._full = full
@@ -414,7 +416,8 @@ class RecordReader:
                     if self._full and not isinstance(part, DeadLetterBatch):
                         full = FullRecords(records.of(part.rows), self._binding, self._schemas)
                         part = replace(part, full=full)
-                    yield Part(self._numbers.get(place, 0), place, part, partial(original_record, records))
+                    shown = place._replace(source=self._sources.get(records.topic, records.topic))
+                    yield Part(self._numbers.get(place, 0), shown, part, partial(original_record, records))
 
     def report(self) -> dict[str, Any]:
         """Return the warnings about columns, and the ranges of the records read."""

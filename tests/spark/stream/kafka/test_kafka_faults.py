@@ -136,21 +136,6 @@ def test_records_that_kafka_dropped_before_they_were_read_end_the_job(pipe):
     assert audit(pipe.world.output).findings == []
 
 
-@pytest.mark.nightly
-def test_a_topic_whose_beginning_was_dropped_before_it_was_met_ends_the_job(pipe):
-    pipe.publish(1, all="")
-    pipe.broker.produce(pipe.name, cars(3))
-    pattern = f"{pipe.name}.*"
-    pipe.run(pattern=pattern)
-    later = pipe.broker.create(pipe.name + "-later", 3)
-    pipe.broker.produce(later, cars(9))
-    pipe.broker.drop(later, 0, before=2)
-    with pytest.raises(StreamError) as error:
-        pipe.run(pattern=pattern)
-    one_sentence(error)
-    assert sum(pipe.delivered().values()) == 3
-
-
 @ON_EVERY_STORAGE
 def test_a_broker_that_is_stopped_and_started_while_batches_run_loses_and_repeats_nothing(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)

@@ -146,11 +146,19 @@ def test_records_that_kafka_dropped_are_an_error_unless_they_may_lack(wire, kafk
     with pytest.raises(LostRecordsError, match="its records begin at offset 4"):
         values(wire, topic, start=2)
     assert values(wire, topic, start=2, may_lack=True) == [b"4", b"5"]
-    with pytest.raises(LostRecordsError, match="which ends at offset 6"):
-        values(wire, topic, start=50, end=60)
-    assert kept(wire, [(topic, 0), (topic, 9), ("no-such-topic", 0)]) == {(topic, 0): (4, 6)}
-    found = records_at(wire, [(topic, 0, 1), (topic, 0, 5), (topic, 0, 6)])
-    assert {place: record.value for place, record in found.items()} == {(topic, 0, 5): b"5"}
+    for epoch in (0, -1):  # without an epoch, other leaders are asked for as long as a call may take
+        wire.seconds = 20 if epoch == 0 else 0.5
+        with pytest.raises(LostRecordsError, match="which ends at offset 6"):
+            list(read(wire, [Range(topic, 0, 50, 60, epoch=epoch)]))
+    wire.seconds = 20
+    asked = Range(topic, 0, 1, 9)
+    gone = [Range(topic, 9, 0, 2), Range("no-such-topic", 0, 0, 2)]
+    assert kept(wire, [asked, *gone]) == {
+        asked: Range(topic, 0, 4, 6),
+        **{one: one._replace(start=2) for one in gone},
+    }
+    found = records_at(wire, [Range(topic, 0, n, n + 1) for n in (1, 5, 6)])
+    assert {place.start: record.value for place, record in found.items()} == {5: b"5"}
 
 
 def test_a_topic_that_is_gone_and_one_that_takes_less_refuse_by_name(wire, kafka, topic):

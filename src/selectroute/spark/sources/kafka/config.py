@@ -22,6 +22,7 @@ from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.client.settings import SECRETS, ClientSettings, SettingError, client_settings
 from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.kafka.offsets import positions_of
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.wire import Wire
@@ -35,6 +36,9 @@ PREFIX: Final = "kafka:"
 
 SETTING: Final = "kafka."
 
+FAIL_RECREATED, READ_RECREATED = RECREATED = ("fail", "read")
+"""Policies for topics that were created again, or lost records."""
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaCluster:
@@ -46,6 +50,8 @@ class KafkaCluster:
         servers: ``host:port,host:port``, of any of the brokers.
         options: settings of Kafka's clients with the prefix ``kafka.``, such as ``kafka.security.protocol``.
             They may contain secrets, and are never shown.
+        recreated: the policy for a topic that was created again under its name, or lost records that were
+            read or sent: ``fail``, or ``read``: go on with what is there now, a new topic from its beginning.
         settings: their meaning here.
 
     Raises SourceError for a setting that is unknown, not allowed or not valid.
@@ -53,12 +59,15 @@ class KafkaCluster:
 
     servers: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    recreated: str = FAIL_RECREATED
 
     settings: ClientSettings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.servers.strip():
             raise SourceError("no Kafka server is given: name at least one, host:port")
+        if self.recreated not in RECREATED:
+            raise SourceError(f"recreated must be one of {', '.join(RECREATED)}, not {self.recreated!r}")
         for name in self.options:
             if not name.startswith(SETTING):
                 raise SourceError(f"the setting {name!r} is not allowed here: write kafka.NAME")
@@ -158,9 +167,10 @@ def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
         data: Any = json.loads(given) if isinstance(given, str) else given
         found = {
             topic: {str(int(number)): int(offset) for number, offset in of_topic.items()}
-            for topic, of_topic in data.items()
+            for topic, of_topic in positions_of(data).items()
         }
-        if found and all(float(at) == at >= -2 for of_topic in data.values() for at in of_topic.values()):
+        of_all = [at for of_topic in positions_of(data).values() for at in of_topic.values()]
+        if found and all(float(at) == at >= -2 for at in of_all):
             return found
     except (ValueError, TypeError, AttributeError):
         pass
@@ -170,13 +180,16 @@ def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
     )
 
 
-def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | None:
+def kafka_cluster(
+    servers: str, config: str | None = None, recreated: str = FAIL_RECREATED
+) -> KafkaCluster | None:
     """Return the cluster at these servers; None if ``servers`` is empty.
 
     Args:
         servers: ``host:port,host:port``.
         config: a file of settings of Kafka's clients, lines ``name=value`` and ``#`` comments. If it contains
             secrets, restrict its permissions; tasks read them there, so it must be on each machine.
+        recreated: the policy for topics that were created again, see `KafkaCluster`.
 
     Raises:
         SourceError: the file can't be read, or is not valid.
@@ -186,7 +199,7 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
     options = {f"{SETTING}{name}": value for name, value in _settings(config).items()}
     options.pop(f"{SETTING}bootstrap.servers", None)
     options.pop(f"{SETTING}group.id", None)
-    return KafkaCluster(servers, options)
+    return KafkaCluster(servers, options, recreated)
 
 
 def schema_registry(

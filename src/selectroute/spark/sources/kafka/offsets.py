@@ -1,64 +1,188 @@
-"""Offset ranges of a batch's Kafka records, in Spark's checkpoint and in commits."""
+"""Positions in Kafka's partitions, in Spark's checkpoint and in commits.
+
+An offset of Spark's log is the next one of each partition of each topic, and under ``@``, which no topic is
+called, what these topics are::
+
+    {"cars": {"0": 23, "1": 7}, "@": {"cars": {"id": "…", "history": 1, "epochs": {"0": 3, "1": 3},
+                                              "begin": {"1": 4}, "skipped": {"1": 4}}}}
+
+``id`` is Kafka's, ``epochs`` are those of the leaders. ``begin`` has the start of the batch where it is not
+the end of the previous one: in new partitions whose first records are gone, of which ``skipped`` is the
+number, and in a topic that was created again or lost records, with which another ``history`` begins.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selectroute.durable import disk
 from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.files.stream import SourceError, log_lines
 
-Offsets = Mapping[str, Mapping[str, int]]
-"""The next offset of each partition of each topic."""
+if TYPE_CHECKING:  # needs the extra `kafka`
+    from selectroute.kafka.client.wire import Wire
+
+Offsets = Mapping[str, Mapping[str, Any]]
+"""An offset of Spark's log."""
+
+IDENTITIES: Final = "@"
+"""Key in an offset of what its topics are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a topic of an offset is, see above."""
+
+    id: str = ""
+    history: int = 1
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    begin: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the identity as JSON, without what is empty."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def positions_of(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return the next offset of each partition of each topic."""
+    return {topic: dict(of_topic) for topic, of_topic in offsets.items() if topic != IDENTITIES}
+
+
+def identity_of(offsets: Offsets, topic: str) -> Identity:
+    """Return what a topic is; one without an id if that is not known."""
+    return Identity(**offsets.get(IDENTITIES, {}).get(topic, {}))
+
+
+def offsets_with(
+    positions: Mapping[str, Mapping[str, int]], identities: Mapping[str, Identity]
+) -> dict[str, Any]:
+    """Return the offset with these positions."""
+    known = {topic: one.to_json() for topic, one in sorted(identities.items())}
+    return {**{topic: dict(of_topic) for topic, of_topic in positions.items()}, IDENTITIES: known}
 
 
 def batch_ranges(checkpoint: Path, batch: int) -> list[Range]:
-    """Return the non-empty ranges of a batch, sorted.
+    """Return the ranges of a batch, sorted, without those that are empty and skip nothing.
 
     Reads the offset log (``offsets/<batch>``: the end of the batch) and that of the previous batch, or the
-    start of the first one (``sources/0/0``). A new partition begins at 0: Spark fails the stream if its first
-    records are already gone.
+    start of the first one (``sources/0/0``).
 
     Raises SourceError for a damaged or missing file.
     """
     ends = _logged(checkpoint / "offsets" / str(batch))
     starts = _logged(checkpoint / "offsets" / str(batch - 1)) if batch else first_offsets(checkpoint)
-    found = [
-        Range(topic, int(partition), starts.get(topic, {}).get(partition, 0), end)
-        for topic, partitions in ends.items()
-        for partition, end in partitions.items()
-    ]
-    return sorted(one for one in found if one.end > one.start)
+    return ranges_between(starts, ends)
+
+
+def ranges_between(starts: Offsets, ends: Offsets) -> list[Range]:
+    """Return the ranges between two offsets, see `batch_ranges`."""
+    found = []
+    for topic, partitions in positions_of(ends).items():
+        identity, before = identity_of(ends, topic), starts.get(topic, {})
+        for partition, end in partitions.items():
+            start = identity.begin.get(partition, before.get(partition, 0))
+            skipped = identity.skipped.get(partition, 0)
+            epoch = identity.epochs.get(partition, -1)
+            one = Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
+            if one.end > one.start or skipped:
+                found.append(one)
+    return sorted(found)
 
 
 def ranges_digest(ranges: Iterable[Range]) -> str:
     """Return the SHA-256 of a batch's ranges, which a repeat of the batch must have, too."""
-    return hashlib.sha256("\0".join(map(str, sorted(ranges))).encode()).hexdigest()
+    named = (f"{one} {one.id}" for one in sorted(ranges))
+    return hashlib.sha256("\0".join(named).encode()).hexdigest()
 
 
-def as_offsets(ranges: Iterable[Range], end: bool) -> dict[str, dict[str, int]]:
-    """Return the start or end of ranges, in the format of Spark's options and of commits: of several ranges
-    of a partition the first start, or the last end.
+def ranges_record(ranges: Iterable[Range]) -> dict[str, Any]:
+    """Return the start and the end of ranges, in the format of Spark's options, and what their topics are: of
+    several ranges of a partition the first start, and the last end.
     """
-    found: dict[str, dict[str, int]] = {}
-    for one in ranges:
-        of_topic, partition = found.setdefault(one.topic, {}), str(one.partition)
-        known = of_topic.get(partition, one.end if end else one.start)
-        of_topic[partition] = max(known, one.end) if end else min(known, one.start)
-    return found
+    start: dict[str, dict[str, int]] = {}
+    end: dict[str, dict[str, int]] = {}
+    topics: dict[str, dict[str, Any]] = {}
+    for one in sorted(ranges):
+        partition = str(one.partition)
+        start.setdefault(one.topic, {}).setdefault(partition, one.start)
+        end.setdefault(one.topic, {})[partition] = one.end
+        of_topic = topics.setdefault(one.topic, {"id": one.id, "history": one.history, "epochs": {}})
+        of_topic["epochs"][partition] = one.epoch
+        if one.skipped:
+            of_topic.setdefault("skipped", {})[partition] = one.skipped
+    return {"start": start, "end": end, "topics": topics}
 
 
 def ranges_of(record: Mapping[str, Any]) -> list[Range]:
-    """Return the ranges in the record of a commit."""
-    return [
-        Range(topic, int(partition), start, record["end"][topic][partition])
-        for topic, partitions in record["start"].items()
-        for partition, start in partitions.items()
-    ]
+    """Return the ranges in the record of a commit; none of a commit whose inputs are not Kafka's records."""
+    found = []
+    for topic, partitions in record.get("start", {}).items():
+        identity = Identity(**record["topics"][topic])
+        for partition, start in partitions.items():
+            end, epoch = record["end"][topic][partition], identity.epochs[partition]
+            skipped = identity.skipped.get(partition, 0)
+            found.append(
+                Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
+            )
+    return found
+
+
+class Change(NamedTuple):
+    """Change of a topic that was read: the ``sentence`` about it, and the offsets from which on partitions
+    have lost records; none if it is another topic.
+    """
+
+    sentence: str
+    begin: Mapping[str, int]
+
+
+def changed(
+    wire: Wire, topic: str, positions: Mapping[str, int], was: Identity, checked: set[Range]
+) -> Change | None:
+    """Return how a topic has changed since it was read up to these positions; None if it is the same.
+
+    Args:
+        wire: connections, which know what the topic was; its metadata must be new.
+        topic: the name of the topic.
+        positions: the next offset of each partition.
+        was: what the topic was.
+        checked: positions of which is known that their partitions have not lost them; new ones are added.
+
+    Raises KafkaClientError.
+    """
+    from selectroute.kafka.client.reading import lost_from  # needs the extra `kafka`
+
+    now = wire.ids.get(topic, "")
+    if was.id and now and was.id != now:
+        shown = ", ".join(f"{number}: {offset}" for number, offset in positions.items())
+        return Change(
+            f"the topic {topic} was created again (its id was {was.id}, and is {now}) after the job had read "
+            f"it up to these offsets: {shown}",
+            {},
+        )
+    read = {
+        Range(topic, int(number), wire.epochs.get((topic, int(number)), -1), offset, was.id, epoch)
+        for number, offset in positions.items()
+        if (epoch := was.epochs.get(number, -1)) >= 0
+    }
+    unsure = {one for one in read - checked if one.start != one.epoch}
+    begin = {str(one.partition): offset for one, offset in lost_from(wire, unsure).items()}
+    if not begin:
+        checked |= unsure
+        return None
+    number, offset = next(iter(begin.items()))
+    return Change(
+        f"{topic}/{number} lost its records from offset {offset} on, and the job has read up to "
+        f"{positions[number]}: a replica without them became its leader (unclean.leader.election.enable), or "
+        "the cluster was restored from an older copy",
+        begin,
+    )
 
 
 def first_offsets(checkpoint: Path) -> Offsets:
@@ -85,8 +209,11 @@ def _first(checkpoint: Path) -> Path:
 def _logged(path: Path) -> Offsets:
     try:
         found = json.loads(log_lines(path)[-1])
-        if all(isinstance(n, int) for partitions in found.values() for n in partitions.values()):
+        positions = positions_of(found)
+        if all(isinstance(n, int) for partitions in positions.values() for n in partitions.values()):
+            for topic in found.get(IDENTITIES, {}):
+                identity_of(found, topic)
             return found  # type: ignore[no-any-return]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         pass
     raise SourceError(f"{path} is damaged, or not in the format of this release of Spark")

@@ -1,30 +1,47 @@
 """Source of Spark's stream that plans batches by offsets, and leaves the reading to the tasks of a batch.
 
 Spark asks it, in a process of its own, up to which offsets the next batch goes, and writes them to its
-checkpoint, ``offsets/<batch>``; that plan is all that a batch takes of the stream. An offset is the next one
-of each partition: ``{"topic": {"0": 23}}``, the form of Spark's own connector, whose checkpoints so go on.
+checkpoint, ``offsets/<batch>``; that plan is all that a batch takes of the stream. Its form is in
+``offsets.py``.
+
+Before it plans on, it checks that each topic is the one that was read: by its id, and where a partition has
+another leader than before, by the end of the epoch that was read last. What it is to do with one that is not
+is `KafkaCluster.recreated`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from selectroute.kafka.client.errors import KafkaClientError, UnreachableError
+from selectroute.kafka.client.errors import GO_ON, KafkaClientError, TopicChangedError, UnreachableError
 from selectroute.kafka.client.reading import LostRecordsError
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
-from selectroute.spark.sources.kafka.config import KafkaInput, StartingOffsets
-from selectroute.spark.sources.kafka.offsets import Offsets
+from selectroute.kafka.ranges import Range
+from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
+from selectroute.spark.sources.kafka.offsets import (
+    Identity,
+    Offsets,
+    changed,
+    identity_of,
+    offsets_with,
+    positions_of,
+)
 from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
 
 NAME: Final = "selectroute-kafka"
 _SCHEMA: Final = "offset long"
 
 _PAUSE_SECONDS: Final = 0.2
+_WAITED_FOR: Final = (UnreachableError,)
+
+Positions: TypeAlias = Mapping[str, Mapping[str, int]]
+"""The next offset of each partition of each topic."""
 
 _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""
@@ -48,12 +65,13 @@ class OffsetReader(Planner):
         self._input = input
         self._first = first
         self._opened: Wire | None = None
-        self._target: Offsets | None = None
-        self._ends: Offsets | None = None
+        self._target: Positions | None = None
+        self._ends: Positions | None = None
+        self._checked: set[Range] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of the first batch."""
-        return _copy(self._first)
+        return dict(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch."""
@@ -65,28 +83,20 @@ class OffsetReader(Planner):
 
         Raises:
             LostRecordsError: a partition that was read is gone.
+            TopicChangedError: a topic was created again, or lost records that were read.
         """
-        if self._target is not None:
-            ends = self._target
-        else:
-            found = self._patient_ends(0.0)
-            if found is None:
-                return start
-            ends = found
-        _check_there(start, ends)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return limited(start, ends, most)
+        return self.asked(lambda: self._next(start, most), _WAITED_FOR, 0.0, _PAUSE_SECONDS) or start
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the present end of each partition as that of the stream."""
-        found = self._patient_ends(PATIENCE_SECONDS)
-        if found is None:
+        self._target = self.asked(self._ends_now, _WAITED_FOR, PATIENCE_SECONDS, _PAUSE_SECONDS)
+        if self._target is None:
             raise UnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
-        self._target = found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends by which the newest batch was planned, for the number of waiting records."""
-        return None if self._ends is None else _copy(self._ends)
+        return None if self._ends is None else dict(self._ends)
 
     def stop(self) -> None:
         """Close the connections."""
@@ -94,20 +104,30 @@ class OffsetReader(Planner):
             self._opened.close()
             self._opened = None
 
-    def _patient_ends(self, seconds: float) -> Offsets | None:
-        """Return the end of each partition, None after so many seconds."""
-        found = self.asked(self._ends_now, (UnreachableError,), seconds, _PAUSE_SECONDS)
-        if found is not None:
-            self._ends = found
-        return found
-
-    def _ends_now(self) -> Offsets:
+    def _wire(self) -> Wire:
         if self._opened is None:
             self._opened = self._input.cluster.wire(_SECONDS)
-        return ends_of(self._opened, self._input)
+        return self._opened
+
+    def _ends_now(self) -> Positions:
+        self._ends = ends_of(self._wire(), self._input)
+        return self._ends
+
+    def _next(self, start: Offsets, most: int | None) -> dict[str, Any]:
+        wire = self._wire()
+        for topic in positions_of(start):
+            was = identity_of(start, topic)
+            epochs = {int(number): epoch for number, epoch in was.epochs.items()}
+            wire.identify(topic, was.id, epochs, must_stay=False)
+        if self._target is None:
+            ends = self._ends_now()
+        else:
+            ends = self._target
+            wire.partitions(ends)  # what is known of them now, not when the stream began
+        return next_offsets(wire, self._input, start, ends, most, self._checked)
 
 
-def ends_of(wire: Wire, input: KafkaInput) -> dict[str, dict[str, int]]:
+def ends_of(wire: Wire, input: KafkaInput) -> Positions:
     """Return the next offset of each partition of an input's topics. Raises KafkaClientError."""
     return _nested(wire.offsets(partitions_of(wire, input), LATEST, committed=input.cluster.reads_committed))
 
@@ -119,18 +139,20 @@ def partitions_of(wire: Wire, input: KafkaInput) -> list[Partition]:
     return [(topic, number) for topic, count in sorted(counts.items()) for number in range(count)]
 
 
-def first_of(wire: Wire, input: KafkaInput) -> dict[str, dict[str, int]]:
-    """Return the start of the first batch of an input. Raises KafkaClientError.
+def first_of(wire: Wire, input: KafkaInput) -> dict[str, Any]:
+    """Return the start of the first batch of an input, an offset. Raises KafkaClientError.
 
     Raises:
         LostRecordsError: the input starts at an offset that Kafka does not have.
     """
     partitions = partitions_of(wire, input)
     given = input.starting
-    if not isinstance(given, Mapping):
+    if isinstance(given, Mapping):
+        found = _nested(_given_offsets(wire, partitions, given))
+    else:
         at = EARLIEST if given == "earliest" else LATEST
-        return _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
-    return _nested(_given_offsets(wire, partitions, given))
+        found = _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
+    return offsets_with(found, {topic: _identity(wire, topic, of) for topic, of in found.items()})
 
 
 def _given_offsets(
@@ -160,39 +182,89 @@ def _given_offsets(
     return found
 
 
-def limited(start: Offsets, ends: Offsets, most: int | None) -> dict[str, dict[str, int]]:
+def next_offsets(
+    wire: Wire,
+    input: KafkaInput,
+    start: Offsets,
+    ends: Positions,
+    most: int | None = None,
+    checked: set[Range] | None = None,
+) -> dict[str, Any]:
+    """Return the end of the batch that begins at an offset; the offset itself, if there is nothing new.
+
+    Args:
+        wire: connections, which know what the topics of the start are; its metadata must be new.
+        input: the topics.
+        start: the offset.
+        ends: the next offset of each partition now.
+        most: number of records of the batch, see `limited`.
+        checked: positions of which is known that their partitions have not lost them; new ones are added.
+
+    Raises: as `OffsetReader.latestOffset`; KafkaClientError.
+    """
+    before = positions_of(start)
+    if gone := sorted(before.keys() - ends.keys()):
+        raise LostRecordsError(_GONE.format(gone[0]))
+    starts: dict[str, dict[str, int]] = {}
+    identities: dict[str, Identity] = {}
+    for topic, of_topic in ends.items():
+        was, known = identity_of(start, topic), dict(before.get(topic, {}))
+        now, history, begin = _identity(wire, topic, of_topic), was.history, dict[str, int]()
+        new: Collection[str] = of_topic.keys() - known.keys()
+        if lost := changed(wire, topic, known, was, set() if checked is None else checked):
+            if input.cluster.recreated != READ_RECREATED:
+                raise TopicChangedError(f"{lost.sentence}; {GO_ON}", topic)
+            history += 1
+            begin = dict(lost.begin)
+            if not lost.begin:
+                new, known = of_topic.keys(), {}
+        if gone := sorted(known.keys() - of_topic.keys()):
+            raise LostRecordsError(_GONE.format(f"{topic}/{gone[0]}"))
+        for number, at in known.items():
+            if of_topic[number] < at and number not in begin and was.epochs.get(number, -1) < 0:
+                raise LostRecordsError(
+                    f"{topic}/{number} ends at offset {of_topic[number]}, but the job has read up to {at}: "
+                    "the topic was created again, or lost records"
+                )
+        firsts = wire.offsets([(topic, int(one)) for one in new], EARLIEST) if new else {}
+        skipped = {str(number): first for (_, number), first in firsts.items() if first}
+        begin |= {
+            str(number): first for (_, number), first in firsts.items() if first or history > was.history
+        }
+        starts[topic] = {number: begin.get(number, known.get(number, 0)) for number in of_topic}
+        identities[topic] = replace(now, history=history, begin=begin, skipped=skipped)
+    found = limited(starts, ends, most)
+    is_new = any(one.history != identity_of(start, topic).history for topic, one in identities.items())
+    return offsets_with(found, identities) if is_new or found != before else dict(start)
+
+
+_GONE: Final = (
+    "{}, which the job has read, is no longer in Kafka: records may have been dropped before they were read"
+)
+
+
+def limited(start: Positions, ends: Positions, most: int | None) -> dict[str, dict[str, int]]:
     """Return the end of a batch of at most so many offsets; each partition has its share of what is waiting.
 
-    A partition that is not in ``start`` is new, and begins at 0. Where a partition has a share at all it is
-    at least one offset, so a batch may have more by the number of partitions.
+    Where a partition has a share at all it is at least one offset, so a batch may have more by the number of
+    partitions.
     """
-    found = _copy(ends)
-    starts = {
-        (topic, number): start.get(topic, {}).get(number, 0) for topic, of in ends.items() for number in of
+    waiting = {
+        (topic, number): max(0, end - start[topic][number])
+        for topic, of_topic in ends.items()
+        for number, end in of_topic.items()
     }
-    waiting = {one: max(0, ends[one[0]][one[1]] - at) for one, at in starts.items()}
     total = sum(waiting.values())
+    found: dict[str, dict[str, int]] = {topic: {} for topic in ends}
     for (topic, number), count in waiting.items():
-        at = starts[topic, number]
         share = count if most is None or total <= most else max(count * most // total, min(count, 1))
-        found[topic][number] = at + share
+        found[topic][number] = start[topic][number] + share
     return found
 
 
-def _check_there(start: Offsets, ends: Offsets) -> None:
-    for topic, of_topic in start.items():
-        for number, at in of_topic.items():
-            after = ends.get(topic, {}).get(number)
-            if after is None:
-                raise LostRecordsError(
-                    f"{topic}/{number}, which the job has read, is no longer in Kafka: records may have been "
-                    "dropped before they were read"
-                )
-            if after < at:
-                raise LostRecordsError(
-                    f"{topic}/{number} ends at offset {after}, but the job has read up to {at}: the topic "
-                    "was created again, or lost records"
-                )
+def _identity(wire: Wire, topic: str, partitions: Iterable[str]) -> Identity:
+    epochs = {number: wire.epochs.get((topic, int(number)), -1) for number in partitions}
+    return Identity(wire.ids.get(topic, ""), epochs=epochs)
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
@@ -200,7 +272,3 @@ def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
     for (topic, number), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(number)] = offset
     return found
-
-
-def _copy(offsets: Offsets) -> dict[str, dict[str, int]]:
-    return {topic: dict(of_topic) for topic, of_topic in offsets.items()}
