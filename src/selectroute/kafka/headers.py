@@ -7,7 +7,8 @@ id ends with ``*`` instead of a subscription.
 Consumers may read ``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset /
 subscription, the same in every attempt), ``selectroute-revision`` and ``selectroute-batch``: job / batch /
 task / number. A job's batches count from 0, its side batches from -1 downwards, and the deliveries of each
-task of a batch from 0.
+task of a batch from 0. A record whose topic would refuse the time stamp of its source has that of sending,
+and ``selectroute-source-timestamp``, in milliseconds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ DELIVERY_ID: Final = "selectroute-delivery-id"
 REVISION: Final = "selectroute-revision"
 COUNT: Final = "selectroute-subscription-count"
 BATCH: Final = "selectroute-batch"
+SOURCE_TIMESTAMP: Final = "selectroute-source-timestamp"
 
 
 def delivery_id(source: str, partition: int, offset: int, subscription: str) -> str:

@@ -20,7 +20,9 @@ UNKNOWN_TOPIC: Final = "unknown-topic"
 INPUT_TOPIC: Final = "input-topic"
 """Reasons of dead letters for a topic that does not exist, and for one that the job reads."""
 
-_COLUMNS = pa.schema([("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS)])
+_COLUMNS = pa.schema(
+    [("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS), ("timestamp", pa.int64())]
+)
 
 _RECORD_BYTES = 128
 _HEADER_BYTES = 10
@@ -36,12 +38,15 @@ _BLOCK_BYTES = 16 << 20
 
 class Topic(NamedTuple):
     """Topic to write to: its maximum record size in bytes, its number of partitions, and whether it is also
-    an input of the job, and so must not be written.
+    an input of the job, and so must not be written; and the milliseconds by which the time stamp of a record
+    may be before and after the broker's clock (KIP-937).
     """
 
     longest: int
     partitions: int
     is_input: bool = False
+    before_ms: int = (1 << 63) - 1
+    after_ms: int = (1 << 63) - 1
 
 
 _UNKNOWN = Topic(-1, 1)
@@ -91,6 +96,7 @@ class KafkaMessages:
             "key": [one.key for one in found],
             "value": [one.value for one in found],
             "headers": [[{"key": name, "value": text} for name, text in one.headers] for one in found],
+            "timestamp": [None] * len(found),
         }
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
 

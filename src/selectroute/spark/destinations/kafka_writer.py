@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from selectroute.index.destination import BY_MESSAGE
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.batches.partitioner import key_hashes
-from selectroute.kafka.headers import BATCH, COUNT, DELIVERY_ID, REVISION, SUBSCRIPTION
+from selectroute.kafka.headers import BATCH, COUNT, DELIVERY_ID, REVISION, SOURCE_TIMESTAMP, SUBSCRIPTION
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.destinations.codes import Destinations
 from selectroute.spark.destinations.kafka_records import Topic, sizes_of
@@ -36,6 +36,11 @@ if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.wire import Partition, Wire
 
 _UNKNOWN: Final = Topic(0, 1)
+
+_CLOCKS_MS: Final = 60_000
+"""Milliseconds by which the broker's clock may differ from the clock here: a topic whose limit a record only
+just meets refuses the whole request, and so holds up all other records.
+"""
 
 REFUSED: Final = "destination-refused"
 """Reason of a dead letter for a topic that refused for too long."""
@@ -88,7 +93,7 @@ class KafkaTarget:
 class _Records(NamedTuple):
     """Records to encode: the message of each, its own headers, and the first delivery of each.
 
-    ``contents`` are the messages.
+    ``contents`` are the messages, with their time stamps, which are NULL for those that have none.
     """
 
     contents: pa.RecordBatch
@@ -141,6 +146,8 @@ class KafkaWriter:
         known = [target.topics.get(name, _UNKNOWN) for name in self._names]
         self._counts = np.array([one.partitions for one in known], np.int64)
         self._longest = np.array([one.longest for one in known], np.int64)
+        self._before = np.array([one.before_ms for one in known], np.int64)
+        self._after = np.array([one.after_ms for one in known], np.int64)
         self._held = frozenset(held)
         self._transactions = Transactions(wire, f"{target.producer}-{task}", settings.transaction_seconds)
         self._has_begun = False
@@ -260,12 +267,13 @@ class KafkaWriter:
                 topics[bounds[:-1]].tolist(), partitions[bounds[:-1]].tolist(), strict=True
             )
         ]
+        records, timestamps = self._timed(records, topics)
         longest = self._longest[topics]
         transactions = self._transactions
         batches = encode(
             records.contents,
             records.rows,
-            round(time.time() * 1_000),
+            timestamps,
             records.headers,
             bounds=bounds,
             sequences=transactions.sequences(groups),
@@ -332,12 +340,31 @@ class KafkaWriter:
             headers |= {COUNT: pa.array(counts), DELIVERY_ID: (place, offsets, b"/*")}
         else:
             # A record of one delivery is the same beside those of others: the count is a header of a copy.
-            contents = _with_counts(contents, rows[by_message], counts[by_message])
+            contents = _with_header(contents, rows[by_message], COUNT, counts[by_message])
             rows[by_message] = np.arange(len(block.contents), len(contents))
             of_one = pc.if_else(pa.array(by_message), pa.scalar("*", listed.type), listed)
             headers |= {DELIVERY_ID: (place, offsets, b"/", of_one)}
         headers |= {REVISION: self._revision, BATCH: (batch, pa.array(numbers[firsts]))}
         return _Records(contents, rows, headers, firsts)
+
+    def _timed(self, records: _Records, topics: Codes) -> tuple[_Records, Ints]:
+        """Return the time stamp of each record: its message's, or the time of sending if that has none or the
+        record's topic would refuse it. Then a header of the record has the message's.
+        """
+        now = round(time.time() * 1_000)
+        column = records.contents.column("timestamp")
+        has_time = np.asarray(pc.is_valid(column))[records.rows]
+        times: Ints = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)[records.rows]
+        before, after = self._before[topics], self._after[topics]
+        fits = (times >= 0) & (now - times <= before - np.minimum(_CLOCKS_MS, before // 2))
+        fits &= times - now <= after - np.minimum(_CLOCKS_MS, after // 2)
+        refused = np.flatnonzero(has_time & ~fits)
+        if len(refused):
+            rows = records.rows
+            contents = _with_header(records.contents, rows[refused], SOURCE_TIMESTAMP, times[refused])
+            rows[refused] = np.arange(len(records.contents), len(contents))
+            records = records._replace(contents=contents)
+        return records, np.where(has_time & fits, times, now)
 
     def _too_large(self, block: Block, send: Mask) -> list[Refused]:
         """Return the deliveries of records whose lists are too long for their topics, and strike them off
@@ -375,12 +402,12 @@ def _firsts(rows: Ints, topics: Codes, by_message: Mask | None = None) -> Ints:
     return np.flatnonzero(starts)
 
 
-def _with_counts(contents: pa.RecordBatch, rows: Ints, counts: Ints) -> pa.RecordBatch:
-    """Return messages, and after them a copy of each of these rows, which has the header `COUNT` too."""
+def _with_header(contents: pa.RecordBatch, rows: Ints, name: str, numbers: Ints) -> pa.RecordBatch:
+    """Return messages, and after them a copy of each of these rows, which has a further header, a number."""
     copies = contents.take(pa.array(rows))
     lists = copies.column("headers")
     given = lists.flatten()
-    added = pa.array([{"key": COUNT, "value": str(count).encode()} for count in counts.tolist()], given.type)
+    added = pa.array([{"key": name, "value": b"%d" % number} for number in numbers.tolist()], given.type)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     order = np.insert(np.arange(len(given)), np.cumsum(lengths), len(given) + np.arange(len(added)))
     ends = np.concatenate(([0], np.cumsum(lengths + 1)))

@@ -32,6 +32,11 @@ _LOOK_SECONDS: Final = 10.0
 _NO_TRANSACTIONS: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 _LIMIT: Final = "max.message.bytes"
+_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
+_BEFORE: Final = "message.timestamp.before.max.ms"
+_AFTER: Final = "message.timestamp.after.max.ms"
+_ANY_MS: Final = (1 << 63) - 1
+"""Settings of topics; `_DIFFERENCE` is that of brokers before Kafka 3.6, for both directions."""
 
 _Result = TypeVar("_Result")
 
@@ -174,17 +179,18 @@ class KafkaTopics:
         if wanted and (is_due or not wanted <= self._absent):
             wire = self.wire()
             existing = sorted(wanted & wire.topics())
-            partitions, limits = wire.partitions(existing), wire.topic_settings(existing, _LIMIT)
+            partitions = wire.partitions(existing)
+            settings = wire.topic_settings(existing, _LIMIT, _DIFFERENCE, _BEFORE, _AFTER)
             self._identify({topic: wire.ids[topic] for topic in partitions if topic in wire.ids})
             own = self._inputs(existing)
             most = self._cluster.settings.request_bytes
-            self._known |= {
-                topic: Topic(
-                    min(int(limits.get(topic, {}).get(_LIMIT, most)), most), partitions[topic], topic in own
-                )
-                for topic in existing
-                if topic in partitions
-            }
+            for topic in existing:
+                if topic in partitions:
+                    given = settings.get(topic, {})
+                    longest = min(int(given.get(_LIMIT, most)), most)
+                    both = given.get(_DIFFERENCE, _ANY_MS)
+                    times = (int(given.get(name, both)) for name in (_BEFORE, _AFTER))
+                    self._known[topic] = Topic(longest, partitions[topic], topic in own, *times)
             self._absent = wanted - self._known.keys()
             self._looked = time.monotonic()
         return {topic: self._known[topic] for topic in topics & self._known.keys()}

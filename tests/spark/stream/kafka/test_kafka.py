@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -97,6 +98,26 @@ def test_deliveries_go_to_the_topics_of_their_subscriptions_with_key_body_and_he
     assert query == pipe.query and batch == "0" and task.isdigit() and number.isdigit()
     bare = next(record for record in heavy if record.key() is None)
     assert list(bare.headers())[:3] == [("weight", b"9"), ("a", b"\xff"), ("a", None)]
+
+
+def test_a_delivery_has_the_time_of_its_source_unless_its_topic_refuses_it(pipe):
+    from confluent_kafka import Producer
+
+    any_time = pipe.broker.create(pipe.name + "-in", 1, message_timestamp_after_max_ms=str(2**63 - 1))
+    out = pipe.broker.create(pipe.name + "-out", 1)
+    now = round(time.time() * 1_000)
+    producer = Producer({"bootstrap.servers": pipe.broker.address})
+    for timestamp in (now - 86_400_000, now * 1_000):  # yesterday, and in microseconds
+        producer.produce(any_time, b"body", timestamp=timestamp)
+    producer.flush()
+    pipe.publish(1, all=("", out))
+    (report,) = pipe.run(topics=(any_time,))
+    assert report.counts.sent == 2
+    yesterday, other = pipe.broker.records(out)
+    assert yesterday.timestamp()[1] == now - 86_400_000
+    assert "selectroute-source-timestamp" not in headers_of(yesterday)
+    assert now <= other.timestamp()[1] < now + 86_400_000
+    assert headers_of(other)["selectroute-source-timestamp"] == str(now * 1_000)
 
 
 def test_a_subscription_says_how_the_records_of_its_topic_are_grouped(pipe):
