@@ -22,11 +22,11 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 from tests.crash.programs.failing import compiled, full_disk
 from tests.crash.programs.harness import ROOT
 from tests.crash.programs.streams import delivering
-from tests.support.components import after_first, missing
+from tests.support.components import BROKER, after_first, missing
 
 FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 PARQUET_FIRST = pytest.mark.parametrize("table_format", after_first(pytest.mark.nightly, "parquet", "delta"))
-of_group = pytest.mark.xdist_group
+ON_BROKER = BROKER[-1]  # the group; all of this module is slow
 pytestmark = pytest.mark.slow
 
 
@@ -170,7 +170,7 @@ def repeat(world):
 
 
 @pytest.mark.nightly
-@of_group("kafka")
+@ON_BROKER
 def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_be_found(kafka, tmp_path):
     from tests.crash.programs.streams.kafka import Killed
     from tests.crash.programs.streams.kafka_flow import Flow
@@ -200,7 +200,6 @@ def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_
 
 @pytest.mark.nightly
 @pytest.mark.spark
-@of_group("spark")
 def test_killed_workers_and_executors_and_speculative_copies_lose_and_repeat_nothing(kafka, tmp_path):
     from tests.crash.programs.streams.executors import FAULTS, run
 
@@ -211,7 +210,6 @@ def test_killed_workers_and_executors_and_speculative_copies_lose_and_repeat_not
 
 
 @pytest.mark.spark
-@of_group("spark")
 def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_next_start_goes_on(
     spark, tmp_path
 ):

@@ -151,7 +151,7 @@ def store_job(folder: Path, seed: int, store: str, **faults: Any) -> Iterator[St
     log = folder / "proxy.log"
     with (
         STORES[store]() as server,
-        faulty_proxy(server.endpoint, log, **faults) as proxy,
+        faulty_proxy(server.endpoint, log, seed=seed, **faults) as proxy,
         server.client(),
     ):
         yield StoreJob(folder, server.behind(proxy), Random(seed))
@@ -159,7 +159,7 @@ def store_job(folder: Path, seed: int, store: str, **faults: Any) -> Iterator[St
 
 def run_kills(folder: Path, kills: int, seed: int, rate: float, store: str = "s3") -> str:
     """Kill a job so often, and return what was seen. Raises AssertionError."""
-    with store_job(folder, seed, store, rate=rate, seed=seed) as jobs:
+    with store_job(folder, seed, store, rate=rate) as jobs:
         chance = jobs.chance
         jobs.drop(3)
         for number in range(kills):
