@@ -63,6 +63,13 @@ def test_types_of_properties_are_kept():
     }
 
 
+@pytest.mark.parametrize("name", ["JMSXGroupID", "jms.Gid"])
+def test_a_text_longer_than_an_id_is_cut_and_stays_whole_as_a_property(name):
+    routed = routed_of(Message(headers={"JMSCorrelationID": "c" * 36}, properties={name: "g" * 36}))
+    assert (routed.correl_id, routed.group_id) == (b"c" * 24, b"g" * 24)
+    assert json.loads(routed.properties) == {"JMSCorrelationID": "c" * 36, "JMSXGroupID": "g" * 36}
+
+
 def test_a_body_is_its_bytes():
     assert [routed_of(Message(body=body)).body for body in (None, "", "é", b"\xff")] == [
         b"",

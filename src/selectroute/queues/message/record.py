@@ -54,13 +54,13 @@ _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 # ---- creation when a message arrives
 
-ID_PREFIX_BYTES: Final = 16
-"""Bytes of the common prefix of message ids made by one queue; the arrival number follows."""
-
 
 def new_id_prefix() -> bytes:
-    """Return a prefix of message ids that no other queue has; it begins as IBM MQ's own ids do."""
-    return b"AMQ " + secrets.token_bytes(ID_PREFIX_BYTES - 4)
+    """Return 16 bytes before the arrival number in the message ids of a queue; no other queue has them.
+
+    They begin as IBM MQ's own ids do.
+    """
+    return b"AMQ " + secrets.token_bytes(12)
 
 
 def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: bytes, now_ms: int) -> Record:
