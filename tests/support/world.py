@@ -50,6 +50,15 @@ class Files(FileSource):
         return PlannedFile(name, self._offsets[name])
 
 
+def note_plan(job: Job, batch: int, *files: Path) -> None:
+    """Write a batch with these files into Spark's checkpoint, as Spark does."""
+    assert isinstance(job.input, Location), "a world reads files"
+    planned = [[Location.of(one).relative_to(job.input), one.stat().st_size] for one in files]
+    path = job.checkpoint.path / "offsets" / str(batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("v1\n{}\n" + json.dumps({"number": batch + 1, "files": planned}))
+
+
 def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Run tasks in this process, as Spark's workers do."""
     return [work(number) for number in numbers]

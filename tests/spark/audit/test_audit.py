@@ -14,6 +14,7 @@ from selectroute.spark.audit.status import status
 from selectroute.spark.job.job import JobError
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.storage import Location
+from tests.support.world import note_plan
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -42,7 +43,7 @@ def made(world):
         paths = [world.drop_json(f"x/{batch}.jsonl", RED, BLUE, {}, "{")]
         if batch == 3:
             paths.append(world.drop_bytes("b.parquet", b"torn"))
-        note_plan(world, batch, paths)
+        note_plan(router.job, batch, *paths)
         router.route(batch, sorted(paths), "q")
         write_log(checkpoint(world) / "commits" / str(batch), {})
     return world
@@ -55,21 +56,6 @@ def checkpoint(world):
 def write_log(path, *records):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("v1\n" + "\n".join(json.dumps(record, separators=(",", ":")) for record in records))
-
-
-def note_plan(world, batch, paths):
-    """Write down a batch as Spark does: its files, every tenth time with all before, and its offset."""
-    files = checkpoint(world) / "sources" / "0"
-    new = [{"path": path.as_uri(), "timestamp": 1, "batchId": batch} for path in paths]
-    if batch % 10 == 9:
-        old = [
-            json.loads(line) for n in range(batch) for line in (files / str(n)).read_text().split("\n")[1:]
-        ]
-        shutil.rmtree(files)
-        write_log(files / f"{batch}.compact", *old, *new)
-    else:
-        write_log(files / str(batch), *new)
-    write_log(checkpoint(world) / "offsets" / str(batch), {"batchWatermarkMs": 0}, {"logOffset": batch})
 
 
 def sentences(world, **options):

@@ -11,7 +11,6 @@ import pytest
 from selectroute.spark import start_fanout
 from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.sources.files.stream import SourceError
-from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark
 
@@ -67,35 +66,26 @@ def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
     assert run(spark, routed) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "files", after_first(pytest.mark.slow, ["offsets/2", "sources/0/2"], ["offsets/2"], ["sources/0/2"])
-)
-def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed, files):
+def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed):
     routed.drop_json("c.jsonl", RED)
     run(spark, routed)
     # As the disk is full when the third batch is planned: nothing of it is there.
     forget(routed, 2)
-    if "offsets/2" not in files:
-        offsets = routed.job().checkpoint.path / "offsets"
-        (offsets / "2").unlink()
-    empty(routed, *files)
+    empty(routed, "offsets/2")
     reports, warnings = run(spark, routed)
     assert [(one.batch, one.counts.routed) for one in reports] == [(2, 1)]
-    assert len(warnings) == len(files)
+    assert len(warnings) == 1
     assert delivered(routed, ["a.jsonl", "b.jsonl", "c.jsonl"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "files", [["metadata"], ["sources/0/0"], ["offsets/0"], ["offsets/0", "sources/0/0"]]
-)
-def test_a_job_whose_first_plan_is_empty_starts(spark, world, files):
+@pytest.mark.parametrize("file", ["metadata", "offsets/0"])
+def test_a_job_whose_first_plan_is_empty_starts(spark, world, file):
     world.publish(1, red="color = 'red'")
     assert run(spark, world) == ([], [])  # makes the checkpoint, and no batch
     checkpoint = world.job().checkpoint.path
-    for name in ("offsets", "sources/0"):
-        (checkpoint / name).mkdir(parents=True, exist_ok=True)
-    empty(world, *files)
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    empty(world, file)
     world.drop_json("a.jsonl", RED)
     reports, _ = run(spark, world)
     assert [one.counts.routed for one in reports] == [1]
@@ -140,5 +130,5 @@ def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch
     run(spark, world)
     checkpoint = world.job().checkpoint.path
     pinned = next(place for place, name in enumerate(flushed) if "/pins/" in name)
-    plan = {str(checkpoint / name) for name in ("metadata", "sources/0/0", "offsets/0")}
+    plan = {str(checkpoint / name) for name in ("metadata", "offsets/0")}
     assert plan <= set(flushed[:pinned])

@@ -19,13 +19,12 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from selectroute.cli.commands import stream_run
 from selectroute.durable import disk
 from selectroute.spark.batch.router import Router
-from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import REASONS
 from selectroute.storage import Location
-from tests.support.world import run_here
+from tests.support.world import Files, note_plan
 
 LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
 
@@ -43,13 +42,8 @@ def output(tmp_path):
     folder = OutputFolder(job)
     folder.claim()
     folder.release()
-    log = job.checkpoint.path / "sources" / "0" / "0"
-    log.parent.mkdir(parents=True)
-    log.write_text("v1\n" + json.dumps({"path": file.as_uri(), "batchId": 0}, separators=(",", ":")))
-    (job.checkpoint.path / "offsets").mkdir()
-    (job.checkpoint.path / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
-
-    router = Router(job, FileSource(job.input.path, "auto", 1, run_here, 1))
+    note_plan(job, 0, file)
+    router = Router(job, Files(job, 1))
     router.commits.prepare()
     router.route(0, [file], "q")
     return job.output.path
@@ -166,7 +160,7 @@ def replay_all(output):
     from selectroute.spark.replay.replay import Replays
 
     job = job_of(output)
-    router = Router(job, FileSource(job.input.path, "auto", 1, run_here, 1))
+    router = Router(job, Files(job, 1))
     router.commits.prepare()
     replays = Replays(router)
     return list(iter(lambda: replays.next("q"), None))
@@ -290,7 +284,7 @@ def test_why_reads_a_message_of_any_size(run, output):
     text = LINES.replace('{"properties": {}}', '{"properties": {"color": "%s"}}' % ("x" * (1 << 21)))
     path = output.parent / "in" / "b.jsonl"
     path.write_text(text)
-    router = Router(job_of(output), FileSource(path.parent, "auto", 1, run_here, 1))
+    router = Router(job_of(output), Files(job_of(output), 1))
     router.commits.prepare()
     router.route(1, [path], "q")
     place = ("--subscription", "red", "--source", "b.jsonl", "--offset", 1)
@@ -314,7 +308,7 @@ def test_why_says_what_a_replay_made_of_a_dead_letter(run, output):
         )
     )
     small = replace(job_of(output), max_message_bytes=20)
-    router = Router(small, FileSource(path.parent, "auto", 1, run_here, 1))
+    router = Router(small, Files(job_of(output), 1))
     router.commits.prepare()
     router.route(1, [path], "q")
     run("dead-letter", "replay", output)

@@ -18,7 +18,7 @@ from tests.crash.programs.failing import Shim, armed, compiled, full_disk
 from tests.crash.programs.harness import FORMATS, launch, program
 from tests.support.world import World
 
-LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
+LOGGED = ("metadata", "offsets/0", "commits/0", "offsets/1", "commits/1")
 """Files of Spark's checkpoint."""
 
 FILES, MESSAGES = 6, 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from contextlib import contextmanager
@@ -45,7 +44,7 @@ def world(tmp_path, registry):
     """A job with thirty dead letters, which have markup in them."""
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark.job.output_folder import OutputFolder
-    from tests.support.world import World
+    from tests.support.world import World, note_plan
 
     registry.register(SubscriptionSpec("color = 'red'"), id="red")
     made = World(tmp_path / "job")
@@ -55,12 +54,7 @@ def world(tmp_path, registry):
     folder.claim()
     folder.release()
     file = made.drop_json("0.jsonl", *(f"{{{MARKUP} {number}" for number in range(30)))
-    plan = made.job().checkpoint.path / "sources" / "0" / "0"  # as Spark writes it
-    plan.parent.mkdir(parents=True)
-    plan.write_text("v1\n" + json.dumps({"path": file.as_uri(), "batchId": 0}, separators=(",", ":")))
-    offsets = made.job().checkpoint.path / "offsets" / "0"
-    offsets.parent.mkdir()
-    offsets.write_text('v1\n{}\n{"logOffset":0}')
+    note_plan(made.job(), 0, file)
     made.router().route(0, [file], "q")
     return made
 
