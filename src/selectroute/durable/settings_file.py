@@ -38,6 +38,9 @@ class Setting(str):
     """
 
     __slots__ = ("file", "line", "name")
+    file: str
+    name: str
+    line: int
 
     def __new__(cls, text: str, file: str = "", name: str = "", line: int = 0) -> Setting:
         """Return the text with its place."""

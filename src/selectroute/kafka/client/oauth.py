@@ -88,7 +88,7 @@ class ClientCredentials:
             ) as client:
                 answer = client.post(self.url, data=form, auth=(self.client, self.secret))
         except (httpx.HTTPError, OSError) as error:
-            reason = error or type(error).__name__
+            reason = str(error) or type(error).__name__
             raise TokenError(f"{where} can't be reached: {reason}", True) from None
         data: Any = None
         try:

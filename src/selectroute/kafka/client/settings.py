@@ -303,9 +303,10 @@ def _check_login(client: dict[str, Any], oauth: Mapping[str, Any]) -> None:
         if find_spec(package) is None:
             raise SettingError("sasl.mechanism", f"{mechanism} needs the Python package {package}")
         return
-    given, needed = client, ("sasl_plain_username", "sasl_plain_password")
+    given: Mapping[str, Any] = client
+    needed: tuple[str, ...] = ("sasl_plain_username", "sasl_plain_password")
     if mechanism == "OAUTHBEARER":
-        given, needed = dict(oauth), ("url", "client", "secret")
+        given, needed = oauth, ("url", "client", "secret")
     for name, (target, _) in SETTINGS.items():
         if target.removeprefix("oauth_") in needed and not given.get(target.removeprefix("oauth_")):
             raise SettingError(name, f"is missing, which {mechanism} needs")

@@ -42,7 +42,7 @@ def test_a_record_of_a_hundred_megabytes_is_judged_or_a_dead_letter(pipe, most):
     records = [*cars(3), (1, b"large", large, [("weight", b"1")]), *cars(3)]
     pipe.broker.produce(pipe.name, records)
     options = {} if most is None else {"max_message_bytes": most}
-    clients = {"kafka.max.request.size": str(LARGEST_MESSAGE), "kafka.buffer.memory": str(LARGEST_MESSAGE)}
+    clients = {"kafka.max.request.size": str(LARGEST_MESSAGE)}
     (report,) = pipe.run(cluster=KafkaCluster(pipe.broker.address, clients), **options)
     assert (report.counts.messages, report.counts.sent) == (7, 6 if most is None else 7)
     sent = {record.key(): record.value() for record in pipe.broker.records(out)}
