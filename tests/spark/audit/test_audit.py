@@ -137,7 +137,7 @@ def test_an_input_in_two_batches_is_found(job):
 
 def test_an_input_that_nobody_handed_over_is_found(job):
     changed(committed(job, 5), lambda commit: commit["inputs"]["sizes"].update({"made-up.jsonl": 1}))
-    assert any("not planned by Spark: input made-up.jsonl" in one for one in sentences(job))
+    assert any("not planned: input made-up.jsonl" in one for one in sentences(job))
 
 
 def test_inputs_that_changed_in_place_are_found_when_they_are_counted_again(job):
@@ -150,7 +150,7 @@ def test_inputs_that_changed_in_place_are_found_when_they_are_counted_again(job)
 
 
 def test_a_batch_that_spark_has_done_and_nobody_has_committed_is_found(job):
-    note_plan(job, BATCHES, [])
+    note_plan(job.job(), BATCHES)
     found = audit(job.output)
     assert (found.findings, found.pending) == ([], [BATCHES])
     write_log(checkpoint(job) / "commits" / str(BATCHES), {})
@@ -184,7 +184,7 @@ def test_status_says_how_far_a_job_is(job):
     assert (found.revision, found.published, found.planned) == (7, 7, ())
     assert found.counts.messages == 4 * BATCHES + 1
     job.publish(9, red="color = 'red'")
-    note_plan(job, BATCHES, [])
+    note_plan(job.job(), BATCHES)
     folder = OutputFolder(job.job())
     folder._take_lock(job.output, "output folder")
     found = status(job.output)

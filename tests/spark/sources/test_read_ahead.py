@@ -19,7 +19,8 @@ LINE = b'{"properties": {"a": 1}}\n'
 
 
 @pytest.fixture
-def source(tmp_path):
+def source(tmp_path, monkeypatch):
+    monkeypatch.setattr(Location, "is_local", property(lambda _: False))  # by the verbs of a storage
     (tmp_path / "in").mkdir()
     job = replace(
         Job.of(tmp_path / "in", tmp_path / "snapshots", tmp_path / "out"), input=Location.of(tmp_path / "in")
@@ -70,7 +71,7 @@ def test_a_large_batch_and_one_of_many_files_are_left_to_the_tasks(source, monke
     files = put(source, *[1] * 17)
     assert {split.content for split in ahead(source, files)} == {None}
     assert {split.content for split in ahead(source, files[:16])} == {LINE}
-    monkeypatch.setattr(files, "_AHEAD_BYTES", 16 * len(LINE) - 1)
+    monkeypatch.setattr("selectroute.spark.inputs.files._AHEAD_BYTES", 16 * len(LINE) - 1)
     assert {split.content for split in ahead(source, files[:16])} == {None}
 
 

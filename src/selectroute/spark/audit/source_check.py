@@ -61,22 +61,29 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         elif record["input"].startswith(FRAME):
             _check_offsets(checkpoint, planned, live, found)
         else:
-            _check_names(checkpoint, planned, live, found)
+            _check_names(checkpoint, planned, last, live, found)
     except SelectRouteError as error:
         found.find(None, str(error))
 
 
 def _check_names(
-    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
+    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
     """Compare the files of the commits with each other, and with the plans that Spark still has."""
     taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
-    if twice := sorted(name for name, times in taken.items() if times > 1):
+    twice = sorted(name for name, times in taken.items() if times > 1)
+    if twice:
         found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
-    for commit in live:
-        batch = commit["batch"]
-        if batch in planned and dict(planned_files(checkpoint, batch)) != commit["inputs"]["sizes"]:
-            found.find(batch, "it read other files than Spark planned")
+    plans = {
+        batch: {one.name for one in planned_files(checkpoint, batch)} for batch in planned if batch <= last
+    }
+    lost = sorted(set().union(*plans.values()) - taken.keys())
+    if lost:
+        found.find(None, f"planned, but in no commit: {listed_briefly('input', lost)}")
+    read = {commit["batch"]: commit["inputs"]["sizes"].keys() for commit in live}
+    unknown = sorted(set().union(*(names - plans[batch] for batch, names in read.items() if batch in plans)))
+    if unknown := [name for name in unknown if name not in twice]:
+        found.find(None, f"in a commit, but not planned: {listed_briefly('input', unknown)}")
 
 
 def _check_offsets(
