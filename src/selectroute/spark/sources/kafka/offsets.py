@@ -36,7 +36,7 @@ IDENTITIES: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a topic of an offset is, see above."""
+    """Identity of a topic in an offset, see above."""
 
     id: str = ""
     history: int = 1
