@@ -40,6 +40,12 @@ def test_settings_are_not_shown():
     assert "secret" not in repr(KafkaCluster("host:9092", {"kafka.sasl.jaas.config": "secret"}))
 
 
+def test_offsets_of_a_checkpoint_say_where_a_job_starts():
+    logged = '{"a": {"0": 3}, "@": {"a": {"id": "x", "epochs": {"0": 1}}}}'
+    given = KafkaInput(KafkaCluster("host:9092"), ("a",), starting=logged)
+    assert given.starting == {"a": {"0": 3}}
+
+
 def test_a_file_of_settings_is_read_as_kafkas_tools_read_it(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
