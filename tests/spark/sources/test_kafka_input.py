@@ -28,6 +28,12 @@ def test_a_setting_that_is_not_the_users_is_refused_by_name(name):
         KafkaCluster("host:9092", {name: "all"})
 
 
+def test_offsets_of_a_checkpoint_say_where_a_job_starts():
+    logged = '{"a": {"0": 3}, "@": {"a": {"id": "x", "epochs": {"0": 1}}}}'
+    given = KafkaInput(KafkaCluster("host:9092"), ("a",), starting=logged)
+    assert given.starting == {"a": {"0": 3}}
+
+
 def test_a_file_of_settings_is_read_and_an_error_names_its_line(tmp_path):
     file = tmp_path / "client.properties"
     lines = [f"{name} = {value}" for name, value in {**LOGIN, "sasl.password": "a\\\\b=secret"}.items()]

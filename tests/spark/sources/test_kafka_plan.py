@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from selectroute.kafka.ranges import Range
 from selectroute.spark.inputs.kafka import plan
+from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between, ranges_record
+from selectroute.spark.sources.kafka.offsets import ranges_of as ranges_of_record
 from selectroute.spark.sources.kafka.stream import limited
 
 SIZES = st.lists(st.integers(1, 20_000), min_size=1, max_size=9)
@@ -56,4 +58,9 @@ def test_a_batch_has_no_more_offsets_than_its_limit_and_one_a_partition(sizes, m
 
 
 def test_a_partition_that_is_new_begins_at_its_first_offset():
-    assert limited({"t": {"0": 3}}, {"t": {"0": 3, "1": 4}}, 2) == {"t": {"0": 3, "1": 2}}
+    new = Identity("id", epochs={"0": 1, "1": 1}, begin={"1": 4}, skipped={"1": 4})
+    start, end = offsets_with({"t": {"0": 3}}, {}), offsets_with({"t": {"0": 3, "1": 6}}, {"t": new})
+    (one,) = ranges = ranges_between(start, end)
+    assert one == Range("t", 1, 4, 6, "id", 1, skipped=4)
+    assert ranges_of_record(ranges_record(ranges)) == ranges
+    assert [part.skipped for task in plan(ranges, 2, 2) for part in task] == [4, 0]

@@ -240,6 +240,7 @@ def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     first, decided = wire.offsets(after, EARLIEST), wire.offsets(after, LATEST, committed=True)
     ranges = [Range(*one, first[one], min(after[one], decided[one]), topic.id) for one in after]
     found = {token.key: token for token in _tokens(wire, ranges)}
+    wire.identify(topic.name, "")  # who looks at all topics later does not ask for this one
     since = {one.partition: one.end for one in ranges}
     return replace(topic, since=since), list(found.values())
 

@@ -172,28 +172,28 @@ def check_topics(
 
     Raises KafkaClientError.
     """
-    read: dict[str, dict[int, Range]] = {}
-    for commit in commits:
-        for one in ranges_of(commit["inputs"]) if commit["batch"] >= 0 else ():
-            read.setdefault(one.topic, {})[one.partition] = one
-    sent = {topic: ids[-1] for topic, ids in record.get("destinations", {}).items()}
+    read: dict[str, dict[str, Range]] = {}
+    ids: dict[str, str] = {}
+    for one in (one for commit in commits if commit["batch"] >= 0 for one in ranges_of(commit["inputs"])):
+        if ids.setdefault(one.topic, one.id) != one.id:
+            ids[one.topic], read[one.topic] = one.id, {}
+        read.setdefault(one.topic, {})[str(one.partition)] = one
+    sent = {topic: of_topic[-1] for topic, of_topic in record.get("destinations", {}).items()}
     sent |= {record["tokens"]: record["tokens_id"]} if "tokens" in record else {}
-    for topic, partitions in read.items():
-        epochs = {number: one.epoch for number, one in partitions.items()}
-        wire.identify(topic, partitions[max(partitions)].id, epochs, must_stay=False)
     there = wire.partitions([*read, *sent])
-    for topic in sorted({*read, *sent} - there.keys()):
-        found.find(None, f"the topic {topic} is no longer in Kafka")
-    for topic in sorted(read.keys() & there.keys()):
-        last = {str(number): one for number, one in read[topic].items()}
-        was = Identity(max(last.values()).id, epochs={number: one.epoch for number, one in last.items()})
-        change = changed(wire, topic, {number: one.end for number, one in last.items()}, was, set())
-        if change is not None:
-            found.find(None, change.sentence)
-    for topic in sorted(sent.keys() & there.keys()):
-        if (now := wire.ids.get(topic, "")) not in ("", sent[topic]):
+    for topic in sorted({*read, *sent}):
+        change = None
+        if topic not in there:
+            found.find(None, f"the topic {topic} is no longer in Kafka")
+        elif topic in read:
+            last = read[topic]
+            was = Identity(ids[topic], epochs={number: one.epoch for number, one in last.items()})
+            change = changed(wire, topic, {number: one.end for number, one in last.items()}, was, {}, set())
+        elif (now := wire.ids.get(topic, "")) not in ("", sent[topic]):
             found.find(
                 None,
                 f"the topic {topic}, which the job writes, was created again (its id was {sent[topic]}, and "
                 f"is {now}): what was written before is not in it",
             )
+        if change is not None:
+            found.find(None, change.sentence)

@@ -17,7 +17,6 @@ from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.senders.missing import shown
 from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
@@ -25,6 +24,7 @@ from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.commit_tokens import Token, TokenTopic
     from selectroute.kafka.client.wire import Wire
+    from selectroute.spark.job.output_folder import OutputFolder
 
 _LOOK_SECONDS: Final = 10.0
 """Minimum interval between lookups of missing topics."""

@@ -133,3 +133,31 @@ def test_what_is_left_after_an_unclean_election_ends_where_the_new_leader_began(
     one = Range("t", 0, 5, 12, str(ID), epoch=1)
     wire.identify("t", str(ID), {0: 2})
     assert kept(wire, [one]) == {one: one._replace(end=8)}
+
+
+@pytest.mark.parametrize("place", ["partition", "topic"])
+def test_a_batch_is_planned_on_only_from_what_was_read(place):
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+    from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between
+    from selectroute.spark.sources.kafka.stream import OffsetReader, ReadMaxRows
+
+    wire, identity = TwoLeaders(20, 10), Identity(str(ID), epochs={"0": 1})
+    start = offsets_with({"t": {"0": 10}}, {"t": identity})
+    wire.identify("t", str(ID), {0: 2}, must_stay=False)
+    plans = {}
+    for policy in ("fail", "read"):
+        cluster = KafkaCluster("127.0.0.1:1", recreated=policy)
+        plans[policy] = OffsetReader(KafkaInput(cluster, ("t",)), start)
+        plans[policy]._opened = wire
+    assert ranges_between(start, plans["fail"].latestOffset(start, ReadMaxRows(3)))[0][2:4] == (10, 13)
+    if place == "topic":
+        wire.id = OTHER
+    else:
+        wire.truncated = 8
+        plans["fail"]._checked.clear()  # as of a leader of another epoch
+    with pytest.raises(TopicChangedError, match="--kafka-recreated read"):
+        plans["fail"].latestOffset(start, ReadMaxRows(3))
+    (one,) = ranges_between(start, plans["read"].latestOffset(start, ReadMaxRows(3)))
+    first = 0 if place == "topic" else 8
+    assert one == Range("t", 0, first, first + 3, str(wire.id), 2, 2) and one.source == "t@2"

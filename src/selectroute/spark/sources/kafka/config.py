@@ -22,7 +22,6 @@ from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.client.settings import SECRETS, ClientSettings, SettingError, client_settings
 from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
-from selectroute.spark.sources.kafka.offsets import positions_of
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.wire import Wire
@@ -164,13 +163,14 @@ class KafkaInput:
 def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
     """Return the offset of each partition. Raises SourceError."""
     try:
-        data: Any = json.loads(given) if isinstance(given, str) else given
+        offsets: Any = json.loads(given) if isinstance(given, str) else given
+        # The offsets of a checkpoint also say what the topics are.
+        data = {topic: of_topic for topic, of_topic in offsets.items() if topic != "@"}
         found = {
             topic: {str(int(number)): int(offset) for number, offset in of_topic.items()}
-            for topic, of_topic in positions_of(data).items()
+            for topic, of_topic in data.items()
         }
-        of_all = [at for of_topic in positions_of(data).values() for at in of_topic.values()]
-        if found and all(float(at) == at >= -2 for at in of_all):
+        if found and all(float(at) == at >= -2 for of_topic in data.values() for at in of_topic.values()):
             return found
     except (ValueError, TypeError, AttributeError):
         pass

@@ -36,7 +36,7 @@ IDENTITIES: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a topic of an offset is, see above."""
+    """Identity of a topic in an offset, see above."""
 
     id: str = ""
     history: int = 1
@@ -143,7 +143,12 @@ class Change(NamedTuple):
 
 
 def changed(
-    wire: Wire, topic: str, positions: Mapping[str, int], was: Identity, checked: set[Range]
+    wire: Wire,
+    topic: str,
+    positions: Mapping[str, int],
+    was: Identity,
+    ends: Mapping[str, int],
+    checked: set[Range],
 ) -> Change | None:
     """Return how a topic has changed since it was read up to these positions; None if it is the same.
 
@@ -152,6 +157,7 @@ def changed(
         topic: the name of the topic.
         positions: the next offset of each partition.
         was: what the topic was.
+        ends: the present ends of its partitions, as far as they are known.
         checked: positions of which is known that their partitions have not lost them; new ones are added.
 
     Raises KafkaClientError.
@@ -171,7 +177,9 @@ def changed(
         for number, offset in positions.items()
         if (epoch := was.epochs.get(number, -1)) >= 0
     }
-    unsure = {one for one in read - checked if one.start != one.epoch}
+    unsure = {
+        one for one in read - checked if one.start != one.epoch or ends.get(str(one.partition), -1) < one.end
+    }
     begin = {str(one.partition): offset for one, offset in lost_from(wire, unsure).items()}
     if not begin:
         checked |= unsure

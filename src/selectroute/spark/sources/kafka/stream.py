@@ -79,14 +79,20 @@ class OffsetReader(Planner):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch; its start, if there is nothing new or no broker answers.
+        """Return the end of the next batch; its start, if there is nothing new or no broker answers. A stream
+        that takes what is available waits for them.
 
         Raises:
+            UnreachableError: it has waited for long enough.
             LostRecordsError: a partition that was read is gone.
             TopicChangedError: a topic was created again, or lost records that were read.
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self.asked(lambda: self._next(start, most), _WAITED_FOR, 0.0, _PAUSE_SECONDS) or start
+        seconds = 0.0 if self._target is None else PATIENCE_SECONDS
+        found = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
+        if found is None and self._target is not None:
+            raise UnreachableError(str(self.outage))
+        return start if found is None else found
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the present end of each partition as that of the stream."""
@@ -211,7 +217,7 @@ def next_offsets(
         was, known = identity_of(start, topic), dict(before.get(topic, {}))
         now, history, begin = _identity(wire, topic, of_topic), was.history, dict[str, int]()
         new: Collection[str] = of_topic.keys() - known.keys()
-        if lost := changed(wire, topic, known, was, set() if checked is None else checked):
+        if lost := changed(wire, topic, known, was, of_topic, set() if checked is None else checked):
             if input.cluster.recreated != READ_RECREATED:
                 raise TopicChangedError(f"{lost.sentence}; {GO_ON}", topic)
             history += 1
