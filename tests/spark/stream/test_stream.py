@@ -150,7 +150,7 @@ def test_files_of_every_name_and_date_are_read(spark, world):
     world.drop_json("later.jsonl", RED)
     run(spark, world)
     assert {row["source"] for row in world.rows("deliveries")} == {*map(as_written, names), "later.jsonl"}
-    assert {row["source"] for row in world.rows("dead_letters")} == {"nowhere.jsonl", "again"}
+    assert {row["source"] for row in world.rows("dead-letters")} == {"nowhere.jsonl", "again"}
     assert audit(world.output).findings == []
 
 

@@ -160,7 +160,7 @@ def replay_all(output):
     from selectroute.spark.replay.replay import Replays
 
     job = job_of(output)
-    router = Router(job, Files(job, 1))
+    router = Router(job, Files(replace(job, max_files=1), 1))
     router.commits.prepare()
     replays = Replays(router)
     return list(iter(lambda: replays.next("q"), None))

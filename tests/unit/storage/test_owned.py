@@ -42,7 +42,7 @@ def requests():
 
 
 def test_what_is_there_was_asked_once(folder):
-    assert requests() == 2  # the folder, and the one in it
+    assert requests() == 1
     pins = folder / "pins"
     assert not (pins / "4.json").exists() and (pins / "3.json").exists()
     assert (pins / "4.json").read_json() is None
