@@ -293,8 +293,9 @@ def bound_by(binding: Binding) -> Bound:
 
 
 def _entry(file: Location) -> Entry | None:
+    """Return the entry of a file of this machine; None if it can't be read, or is a link to a folder."""
     try:
-        return file.entry()
+        return None if file.path.is_dir() else file.entry()
     except OSError:
         return None
 
