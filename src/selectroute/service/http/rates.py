@@ -1,15 +1,25 @@
-"""Rate limits: a token bucket for each caller."""
+"""Limits of callers: a token bucket for each, requests that run at the same time, and bodies being read."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
+from weakref import WeakValueDictionary
+
+from anyio import CapacityLimiter
+
+from selectroute.service.http.problems import ProblemError
 
 REMEMBERED: Final = 10_000
 """Callers whose buckets are kept; the least recently seen one is forgotten, which fills its bucket."""
+
+
+UNCOUNTED_BYTES: Final = 1 << 16
+"""Bytes of each body that `OpenBodies` does not count, so that no caller can keep others from small ones."""
 
 
 class Rates:
@@ -40,3 +50,60 @@ class Rates:
         if len(self._buckets) > REMEMBERED:
             self._buckets.popitem(last=False)
         return 0 if taken else max(1, math.ceil((1 - held) / self._per_second))
+
+
+class FairLimiter:
+    """Limit of requests that run at the same time, of which each caller has at most half.
+
+    Args:
+        total: the most requests.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._all = CapacityLimiter(total)
+        self._each: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, caller: str) -> AsyncIterator[None]:
+        """Wait until a request of this caller may run, and run it as the block."""
+        limiter = self._each.get(caller)
+        if limiter is None:
+            limiter = self._each[caller] = CapacityLimiter(max(1, self._total // 2))
+        async with limiter, self._all:
+            yield
+
+
+class OpenBodies:
+    """Bytes of the bodies of all requests in progress, of which each caller has at most half. Not
+    thread-safe.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._all = 0
+        self._each: Counter[str] = Counter()
+
+    def grow(self, caller: str, before: int, after: int) -> None:
+        """Count a body that grows from `before` to `after` bytes. Raises a problem, 503, without room."""
+        more = _counted(after) - _counted(before)
+        if more and (self._all + more > self._limit or self._each[caller] + more > self._limit // 2):
+            raise ProblemError(
+                "unavailable", "other large bodies are being received: retry", headers={"Connection": "close"}
+            )
+        self._change(caller, more)
+
+    def release(self, caller: str, size: int) -> None:
+        """Give back the bytes of a body."""
+        self._change(caller, -_counted(size))
+
+    def _change(self, caller: str, size: int) -> None:
+        if size:
+            self._all += size
+            self._each[caller] += size
+            if not self._each[caller]:
+                del self._each[caller]
+
+
+def _counted(size: int) -> int:
+    return max(size - UNCOUNTED_BYTES, 0)

@@ -67,8 +67,13 @@ def check(service: ServiceDep, body: CheckBody) -> Response:
 
 
 @call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
-def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
+async def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
     """Return the subscriptions that get a message, as a stream would route it now."""
+    async with service.matching.of(by.subject):
+        return await run_in_threadpool(_matched, service, by, body)
+
+
+def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     message = _message(body.message, service.limits)
     snapshot = newest_snapshot(service)
     with service.metrics.match_seconds.time():

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import anyio
+import pytest
+
 from selectroute.service.http import rates
-from selectroute.service.http.rates import Rates
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 
 
 def test_a_bucket_fills_again_and_no_further_than_its_size():
@@ -24,3 +28,36 @@ def test_so_many_callers_are_remembered(monkeypatch):
     limited = Rates(1.0, 1, clock=lambda: 0.0)
     assert [limited.wait_seconds(caller) for caller in "abca"] == [0, 0, 0, 0]
     assert limited.wait_seconds("a") == 1
+
+
+def test_a_caller_has_half_of_the_places_at_most():
+    entered = []
+
+    async def enter(limiter, caller):
+        async with limiter.of(caller):
+            entered.append(caller)
+
+    async def main():
+        limiter = FairLimiter(2)
+        async with anyio.create_task_group() as group, limiter.of("a"):
+            for caller in "ab":
+                group.start_soon(enter, limiter, caller)
+            await anyio.wait_all_tasks_blocked()
+            assert entered == ["b"]
+        assert entered == ["b", "a"]
+
+    anyio.run(main)
+
+
+def test_open_bodies_share_a_budget_of_which_a_caller_has_half():
+    free, bodies = rates.UNCOUNTED_BYTES, OpenBodies(100)
+    bodies.grow("a", 0, free + 50)
+    for caller, size in (("a", 1), ("b", 51)):
+        with pytest.raises(ProblemError, match="large bodies"):
+            bodies.grow(caller, 0, free + size)
+        bodies.grow(caller, 0, free)  # small ones are always received
+    bodies.grow("b", 0, free + 50)
+    with pytest.raises(ProblemError):
+        bodies.grow("c", free, free + 1)
+    bodies.release("a", free + 50)
+    bodies.grow("a", 0, free + 50)
