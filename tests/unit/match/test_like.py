@@ -177,4 +177,4 @@ def test_levels_much_of_which_are_compared_in_vain_go_on_in_bits(monkeypatch):
     nearly = ["cars", "#", *"a" * 124, "b", "#"]
     has_levels.py_func(*levels_encoded("cars/" + "a/" * 990, nearly))
     assert len(handed_over) == 1
-    assert not has_levels.py_func(*levels_encoded("cars/" + "a/" * 100, nearly)) and len(handed_over) == 1
+    assert not has_levels.py_func(*levels_encoded("cars/" + "a/" * 40, nearly)) and len(handed_over) == 1
