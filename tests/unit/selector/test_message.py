@@ -194,7 +194,7 @@ def test_messages_are_immutable_values():
     assert repr(Message(properties={"a": 1}, topic="t")) == "Message(properties={'a': Long(1)}, topic='t')"
 
 
-@pytest.mark.parametrize("topic", ["é" * 32_768, "/" * 1_000])
+@pytest.mark.parametrize("topic", ["é" * 32_768, "/" * 1_000], ids=["bytes", "levels"])
 def test_a_topic_has_a_limit_of_bytes_and_of_levels(topic):
     assert Message(topic=topic[1:]).topic == topic[1:]
     with pytest.raises(MessageError, match="topic: more than 65,535 bytes of UTF-8, or 1,000 levels"):
