@@ -114,24 +114,19 @@ async def form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
         raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the console takes forms only")
     bodies: OpenBodies = request.app.state.api.state.service.bodies
     body = bytearray()
-    held = 0
-    try:
+    with bodies.of(_FORMS) as grow:
         with anyio.move_on_after(_BODY_SECONDS) as time:
             async for part in request.stream():
                 body += part
                 if len(body) > most:
                     raise PageError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {most:,} bytes")
-                bodies.grow(_FORMS, held, len(body))
-                held = len(body)
+                try:
+                    grow(len(body))
+                except ProblemError as error:
+                    raise PageError(HTTPStatus(error.status), error.detail) from error
         if time.cancelled_caught:
             raise PageError(HTTPStatus.REQUEST_TIMEOUT, f"the form took more than {_BODY_SECONDS:g} seconds")
-        if len(body) <= SMALL_BODY:
-            return _fields(body)
-        return await run_in_threadpool(_fields, body)
-    except ProblemError as error:
-        raise PageError(HTTPStatus(error.status), error.detail) from error
-    finally:
-        bodies.release(_FORMS, held)
+        return _fields(body) if len(body) <= SMALL_BODY else await run_in_threadpool(_fields, body)
 
 
 def _fields(body: bytearray) -> dict[str, str]:

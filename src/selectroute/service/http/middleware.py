@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -23,7 +24,7 @@ from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.headers import Headers, header_text, request_headers
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.protocol import WHOLE
-from selectroute.service.http.rates import OpenBodies, Rates
+from selectroute.service.http.rates import Rates
 from selectroute.service.logs import log, logs_requests
 
 IMPORT: Final = "/v1/subscriptions:import"
@@ -74,8 +75,9 @@ class Gate:
         try:
             caller = await self._admit(scope, headers)
             scope["state"]["caller"] = exchange.caller = caller
-            limited = self._limited(scope, headers, receive, exchange)
-            await self._app(scope, limited, exchange.send)
+            with self._service.bodies.of(caller.subject) as grow:
+                limited = self._limited(scope, headers, receive, grow)
+                await self._app(scope, limited, exchange.send)
         except SelectRouteError as error:
             problem = logged_problem(error, exchange.id)
             if problem.status == HTTPStatus.UNAUTHORIZED and self._refused.wait_seconds(_address(scope)):
@@ -87,8 +89,6 @@ class Gate:
             log().exception("request failed", request=exchange.id)
             await exchange.refuse(ProblemError("internal", INTERNAL), receive)
         finally:
-            if exchange.caller is not None:
-                self._service.bodies.release(exchange.caller.subject, exchange.held)
             exchange.done(self._service)
 
     async def _admit(self, scope: Scope, headers: Headers) -> Caller:
@@ -121,7 +121,9 @@ class Gate:
             raise ProblemError("too-many-requests", detail, headers={"Retry-After": str(wait)})
         return caller
 
-    def _limited(self, scope: Scope, headers: Headers, receive: Receive, exchange: _Exchange) -> Receive:
+    def _limited(
+        self, scope: Scope, headers: Headers, receive: Receive, grow: Callable[[int], None]
+    ) -> Receive:
         """Return a `receive` that raises at the size or time limit of a body, or if the caller's token is no
         longer valid at its end. Raises at once if Content-Length exceeds the limit.
         """
@@ -158,7 +160,7 @@ class Gate:
             if received > limit:
                 raise too_large()
             if path != IMPORT:  # an import is not held in memory
-                exchange.hold(self._service.bodies, received)
+                grow(received)
             if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
                 # A slow body may outlive its token.
                 authorization = header_text(headers, b"authorization")
@@ -178,17 +180,9 @@ class _Exchange:
         self._scope = scope
         self._send = send
         self._method = method
-        self.held = 0
-        """Bytes of the body that are held."""
         self._status: int | None = None
         self._started = time.perf_counter()
         scope.setdefault("state", {})["request_id"] = self.id
-
-    def hold(self, bodies: OpenBodies, received: int) -> None:
-        """Count the bytes of the body, until the response is done. Raises a problem, 503."""
-        if self.caller is not None:
-            bodies.grow(self.caller.subject, self.held, received)
-            self.held = received
 
     async def send(self, message: Message) -> None:
         """Send a part of the response."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -84,26 +84,29 @@ class OpenBodies:
         self._all = 0
         self._each: Counter[str] = Counter()
 
-    def grow(self, caller: str, before: int, after: int) -> None:
-        """Count a body that grows from `before` to `after` bytes. Raises a problem, 503, without room."""
-        more = _counted(after) - _counted(before)
-        if more and (self._all + more > self._limit or self._each[caller] + more > self._limit // 2):
-            raise ProblemError(
-                "unavailable", "other large bodies are being received: retry", headers={"Connection": "close"}
-            )
-        self._change(caller, more)
+    @contextmanager
+    def of(self, caller: str) -> Iterator[Callable[[int], None]]:
+        """Yield a function that is told the size of a body while it grows. It raises a problem, 503, without
+        room; the room comes back at the end of the block.
+        """
+        held = 0
 
-    def release(self, caller: str, size: int) -> None:
-        """Give back the bytes of a body."""
-        self._change(caller, -_counted(size))
+        def grow(size: int) -> None:
+            nonlocal held
+            more = size - UNCOUNTED_BYTES - held
+            if more <= 0:
+                return
+            if self._all + more > self._limit or self._each[caller] + more > self._limit // 2:
+                detail = "other large bodies are being received: retry"
+                raise ProblemError("unavailable", detail, headers={"Connection": "close"})
+            held += more
+            self._all += more
+            self._each[caller] += more
 
-    def _change(self, caller: str, size: int) -> None:
-        if size:
-            self._all += size
-            self._each[caller] += size
+        try:
+            yield grow
+        finally:
+            self._all -= held
+            self._each[caller] -= held
             if not self._each[caller]:
                 del self._each[caller]
-
-
-def _counted(size: int) -> int:
-    return max(size - UNCOUNTED_BYTES, 0)

@@ -51,13 +51,14 @@ def test_a_caller_has_half_of_the_places_at_most():
 
 def test_open_bodies_share_a_budget_of_which_a_caller_has_half():
     free, bodies = rates.UNCOUNTED_BYTES, OpenBodies(100)
-    bodies.grow("a", 0, free + 50)
-    for caller, size in (("a", 1), ("b", 51)):
-        with pytest.raises(ProblemError, match="large bodies"):
-            bodies.grow(caller, 0, free + size)
-        bodies.grow(caller, 0, free)  # small ones are always received
-    bodies.grow("b", 0, free + 50)
-    with pytest.raises(ProblemError):
-        bodies.grow("c", free, free + 1)
-    bodies.release("a", free + 50)
-    bodies.grow("a", 0, free + 50)
+    with bodies.of("b") as b:
+        with bodies.of("a") as a, bodies.of("a") as other:
+            a(free)
+            a(free + 50)
+            other(free)  # small ones are always received
+            b(free + 50)
+            for grow in (other, b, bodies.of("c").__enter__()):
+                with pytest.raises(ProblemError, match="large bodies"):
+                    grow(free + 51)
+        with bodies.of("a") as a:
+            a(free + 50)
