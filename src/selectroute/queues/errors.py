@@ -96,6 +96,13 @@ class CountChangedError(SelectRouteError):
         return f"{self.found:,} {match} now, not {self.expected:,}: count again"
 
 
+class ScanLimitError(SelectRouteError):
+    """Lookup that has compared messages with its selector for too long; nothing was changed."""
+
+    def __str__(self) -> str:
+        return "comparing messages with the selector took too long: add an id, or an equality, to it"
+
+
 def failed(reason: int, detail: str | None = None) -> MQError:
     """Return the error of a call that failed for a reason."""
     return MQError(MQCC_FAILED, reason, detail)

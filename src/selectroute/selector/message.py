@@ -38,6 +38,14 @@ MAX_PROPERTIES = 1_000
 MAX_NAME_LENGTH = 4_095
 """Longest name of a property, in characters, unless a message is made with another limit."""
 
+MAX_TOPIC_BYTES = 65_535
+"""Longest topic of a message, in bytes of UTF-8, as in MQTT."""
+
+MAX_TOPIC_LEVELS = 1_000
+"""Maximum levels of the topic of a message."""
+
+TOO_LONG_TOPIC: Final = f"more than {MAX_TOPIC_BYTES:,} bytes of UTF-8, or {MAX_TOPIC_LEVELS:,} levels"
+
 HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
     {
         "JMSDeliveryMode": str,
@@ -127,6 +135,8 @@ class Message:
         valid_properties = checked_properties(properties, name_length)
         if topic is not None:
             _text("topic", topic)
+            if topic.count("/") >= MAX_TOPIC_LEVELS or len(topic.encode()) > MAX_TOPIC_BYTES:
+                raise MessageError("topic", TOO_LONG_TOPIC)
         if body is not None and not isinstance(body, bytes):
             _text("body", body)
         self.headers = MappingProxyType(valid_headers)

@@ -29,7 +29,7 @@ from selectroute.service.http.error_mapping import logged_problem
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
-from selectroute.service.http.rates import Rates
+from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.http.short_way import ShortWay
 from selectroute.service.jobs import calls
 from selectroute.service.jobs.job_output import JobOutput
@@ -92,6 +92,15 @@ _EXPLAINED: Final = 4
 _SEARCHES: Final = 1
 """Searches at the same time: each looks at all subscriptions, and would take a core from all other calls."""
 
+_MATCHES: Final = 4
+"""Messages matched at the same time: the worst take minutes, and would take all threads."""
+
+_SELECTIONS: Final = 8
+"""Lookups of messages with a selector at the same time, each for a moment."""
+
+_SCANS: Final = 2
+"""Lookups with a selector that take longer than a moment at the same time."""
+
 _JOB_READERS: Final = 8
 """Calls that read folders of jobs at the same time; others wait."""
 
@@ -127,8 +136,9 @@ def create_app(
     service = Service(
         registry=registry,
         limits=limits,
-        callers=Callers(registry, tokens_needed),
+        callers=Callers(registry, tokens_needed, limits.subscriptions_of_one),
         rates=Rates(limits.requests_per_second, limits.burst),
+        bodies=OpenBodies(limits.open_body_bytes),
         publishing=publishing,
         watch=Watch(registry, publishing.note_commit),
         metrics=Metrics(publishing, waiting.__len__),
@@ -140,6 +150,9 @@ def create_app(
         parsing=CapacityLimiter(_PARSED),
         explaining=CapacityLimiter(_EXPLAINED),
         searching=CapacityLimiter(_SEARCHES),
+        matching=FairLimiter(_MATCHES),
+        selecting=CapacityLimiter(_SELECTIONS),
+        scanning=FairLimiter(_SCANS),
         reading_jobs=CapacityLimiter(_JOB_READERS),
         auditing=CapacityLimiter(_AUDITS),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),

@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.http.callers import Caller, Callers
-from selectroute.service.http.rates import Rates
+from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
@@ -34,6 +34,7 @@ class Service:
     limits: ServiceLimits
     callers: Callers
     rates: Rates
+    bodies: OpenBodies
     publishing: Publishing
     watch: Watch
     metrics: Metrics
@@ -50,6 +51,12 @@ class Service:
     """Limit of requests that explain at the same time."""
     searching: CapacityLimiter
     """Limit of searches at the same time."""
+    matching: FairLimiter
+    """Limit of messages that are matched at the same time."""
+    selecting: CapacityLimiter
+    """Limit of lookups with a selector at the same time, each for a moment."""
+    scanning: FairLimiter
+    """Limit of lookups that take longer, because they scan a queue."""
     reading_jobs: CapacityLimiter
     """Limit of calls that read the folders of jobs at the same time, each in a thread of its own, so that the
     threads of all other calls stay free."""

@@ -50,6 +50,11 @@ class ServiceLimits(BaseModel):
     message_bytes: Count = MAX_MESSAGE_LENGTH
     """Bytes of the body of a message that is put; a queue may have a lower limit."""
 
+    open_body_bytes: Count = 256 << 20
+    """Bytes of the bodies of all requests in progress but imports, without the first 64 KiB of each; one
+    token may have half of them, and one more gets a 503.
+    """
+
     message_header_bytes: Annotated[int, Field(ge=4_096, le=1 << 20)] = 1 << 15
     """Bytes of the headers of a response with a message; further properties are left out and counted."""
 
@@ -83,6 +88,9 @@ class ServiceLimits(BaseModel):
     imports_of_one: Annotated[int, Field(ge=1, le=100)] = 4
     """Concurrent imports of one token."""
 
+    subscriptions_of_one: Count | None = None
+    """Subscriptions that one token may have added while this limit was set; any number by default."""
+
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Operations in one batch, which is one revision."""
 
@@ -113,6 +121,9 @@ class ServiceLimits(BaseModel):
 
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Ids in the response to one match request."""
+
+    scan_seconds: Annotated[float, Field(gt=0, le=3_600)] = 5.0
+    """Longest time for which one request may compare messages of a queue with a selector."""
 
     bulk_seconds: Annotated[float, Field(gt=0, le=3_600)] = 10.0
     """Time after which a purge or a move of messages begins no further transaction; its answer says so."""

@@ -150,6 +150,17 @@ def test_what_can_not_be_read_is_a_dead_letter_that_says_why(headers, reason, sa
     assert said in dead.message
 
 
+@pytest.mark.parametrize("topic", [b"a" * 65_536, b"/" * 1_000], ids=["bytes", "levels"])
+def test_a_topic_that_no_message_may_have_makes_a_dead_letter(topic):
+    binding = KafkaBinding.of(["@topic=where"])
+    dead = one([("where", topic)], binding, ("@topic",))
+    assert (dead.stage, dead.reason) == ("judge", "not-a-message") and "1,000 levels" in dead.message
+    with pytest.raises(RecordError) as raised:
+        message_of(Record("t", 0, 7, headers=[("where", topic)]), binding)
+    assert dead.message == str(raised.value)
+    assert one([("where", topic[1:])], binding, ("@topic",)) == {"@topic": topic[1:].decode()}
+
+
 def test_who_does_not_read_a_value_of_an_unlike_type_gets_the_message():
     """As in a column: no other subscription loses a message, and IS NULL is false."""
     texts = {

@@ -434,3 +434,17 @@ def test_strings_that_are_no_utf_8_are_not_read_beyond_their_end(data):
         index = sr.Index()
         index.add("s", topic="a/+")
         index.freeze().match(pa.record_batch({"@topic": column}))
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+@pytest.mark.parametrize(("filter_", "others"), [("#", True), ("a/#", True), ("#/b/#", True), ("+", False)])
+def test_a_topic_longer_than_a_message_may_have_matches_no_filter(type_, filter_, others):
+    bound = "a/b/" + "/" * 997
+    topics = pa.array(["a/b", bound, "a/b/" + "/" * 998, "a/b/" + "x" * 65_532, None], pa.string()).cast(
+        type_
+    )
+    snapshot = sr.build_snapshot([{"id": "s", "selector": "", "topic": filter_}])
+    found = [len(row) == 1 for row in snapshot.match(pa.record_batch({"@topic": topics}))]
+    assert found == [others, others, False, False, False]

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectroute.arrays import tables as t
+from selectroute.clauses.predicate import match_levels
 from selectroute.match.kernel import like as module
-from selectroute.match.kernel.like import like, like_in_bits
+from selectroute.match.kernel.like import has_levels, like, like_in_bits
 from selectroute.selector import LikeOp, compile_like
 from selectroute.selector import like as reference
 from tests.support.growth import cost_ratio
@@ -142,3 +143,38 @@ def test_a_pattern_that_the_text_rarely_comes_near_takes_no_longer_for_its_lengt
     text = "ab" * 10 + "c" * 20_000 + "ab" * 500_000  # but for once
     long, short = (near + "c" * size + "d%" for size in (60_000, 10))
     assert time_ratio((text, long), (text, short), below=3.5) < 3.5
+
+
+def levels_encoded(topic, filter_):
+    """The arguments of the kernel for a topic and the levels of a filter."""
+    numbers = {level: number for number, level in enumerate(sorted({*filter_} - {"+", "#"}))}
+    symbols = [{"+": t.ANY_ONE, "#": t.ANY_MANY}.get(one, numbers.get(one)) for one in filter_]
+    octets = [level.encode() for level in numbers]
+    firsts = np.cumsum([0, *map(len, octets)]).astype(np.int64)
+    level_bytes = np.frombuffer(b"".join(octets) or b"/", np.uint8)
+    text = np.frombuffer(topic.encode() * 2 or b"/", np.uint8)
+    size = len(topic.encode())
+    return text, size, 2 * size, np.array(symbols, np.int32), 0, len(symbols), firsts, level_bytes
+
+
+LEVELS = st.sampled_from(["a", "b", "", "ab", "é"])
+
+
+@settings(generated, max_examples=500)
+@given(
+    st.lists(LEVELS, min_size=1, max_size=9), st.lists(LEVELS | st.sampled_from("+#"), min_size=1, max_size=9)
+)
+@example(["a"] * 80 + ["b"], ["#", *"a" * 70, "b", "#"])
+def test_levels_agree_with_the_reference_in_both_searches(topic, filter_):
+    arguments = levels_encoded("/".join(topic), filter_)
+    wanted = match_levels(topic, tuple(filter_))
+    assert (has_levels(*arguments), module._levels_in_bits(*arguments)) == (wanted, wanted)
+
+
+def test_levels_much_of_which_are_compared_in_vain_go_on_in_bits(monkeypatch):
+    handed_over = []
+    monkeypatch.setattr(module, "_levels_in_bits", lambda *arguments: handed_over.append(arguments))
+    nearly = ["cars", "#", *"a" * 124, "b", "#"]
+    has_levels.py_func(*levels_encoded("cars/" + "a/" * 990, nearly))
+    assert len(handed_over) == 1
+    assert not has_levels.py_func(*levels_encoded("cars/" + "a/" * 40, nearly)) and len(handed_over) == 1

@@ -192,3 +192,10 @@ def test_messages_are_immutable_values():
     assert hash(message) == hash(Message.from_json(WIRE)) and message != Message() and message != 5
     assert pickle.loads(pickle.dumps(message)) == message  # noqa: S301  # bytes of this very line
     assert repr(Message(properties={"a": 1}, topic="t")) == "Message(properties={'a': Long(1)}, topic='t')"
+
+
+@pytest.mark.parametrize("topic", ["é" * 32_768, "/" * 1_000], ids=["bytes", "levels"])
+def test_a_topic_has_a_limit_of_bytes_and_of_levels(topic):
+    assert Message(topic=topic[1:]).topic == topic[1:]
+    with pytest.raises(MessageError, match="topic: more than 65,535 bytes of UTF-8, or 1,000 levels"):
+        Message.from_json({"topic": topic})

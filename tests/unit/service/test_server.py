@@ -321,6 +321,10 @@ def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
         b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        # An upgrade, whose body would be read as the next request.
+        b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Connection: Upgrade\r\nUpgrade: foo\r\nContent-Length: 45\r\n\r\n",
+        b"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_a_problem_too(registry, request_):

@@ -35,7 +35,7 @@ from selectroute.arrays import tables as t
 from selectroute.match.columns.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
-from selectroute.selector.message import octets_of
+from selectroute.selector.message import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
 from selectroute.selector.values.values import Long
 from selectroute.topics.levels import Derivation
 
@@ -221,6 +221,24 @@ def null_lane(rows: int) -> Lane:
         _NO_BYTES,
         np.zeros(rows, np.int64),
     )
+
+
+def bounded_topics(column: pa.Array) -> pa.Array:
+    """Return a column of topics, with NULL for those that are longer than a message may have."""
+    is_encoded = pa.types.is_dictionary(column.type)
+    texts = column.dictionary if is_encoded else column
+    if texts.type == pa.string_view():
+        texts = texts.cast(pa.large_string())
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        return column
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    if longest is None or longest < MAX_TOPIC_LEVELS:
+        return column
+    if is_encoded:
+        texts = texts.take(column.indices)
+    fits = pc.less_equal(pc.binary_length(texts), MAX_TOPIC_BYTES)
+    fits = pc.and_(fits, pc.less(pc.count_substring(texts, "/"), MAX_TOPIC_LEVELS))
+    return pc.if_else(fits, texts, pa.scalar(None, texts.type))
 
 
 class TopicLevels:

@@ -11,7 +11,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
-from selectroute.match.columns.columns import Lane, TopicLevels, lane
+from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
 from selectroute.match.columns.fields import field_lane
 from selectroute.match.columns.plain import PlainColumn, plain_column
 from selectroute.match.described import MATRIX
@@ -96,8 +96,10 @@ class AttributeLanes:
         if column is None:
             return None
         if derived is not None:
-            self._topics = self._topics or TopicLevels(column)
+            self._topics = self._topics or TopicLevels(bounded_topics(column))
             return self._topics.lane(derived)
+        if name == TOPIC:
+            column = bounded_topics(column)
         if column.null_count == self._batch.rows:
             return None
         return plain_column(name, column) or lane(name, column)

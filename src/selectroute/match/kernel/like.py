@@ -7,8 +7,8 @@ text to the next segments.
 
 `like` searches the first byte of a segment, eight bytes at a time, and compares the rest there, which is
 fastest for the usual patterns. A segment that nearly matches everywhere (``%aaaaaaab%`` among many ``a``)
-would cost a pass over the text for each of its characters; so `like` counts bytes compared in vain, and
-beyond a bound leaves the rest of the text to `like_in_bits`.
+would cost a pass over the text for each of its characters; so `like` and `has_levels` count bytes compared in
+vain, and beyond a bound leave the text to `like_in_bits` and `_levels_in_bits`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from selectroute.match.memory import address_of
 # Bytes that the greedy search may read in vain before the bit-parallel search takes over: per byte and symbol
 # the cost of that search, and at least the cost of its arrays.
 _VAIN_PER_BYTE, _VAIN_AT_LEAST = 8, 1 << 16
+_VAIN_LEVELS = 1 << 12
 
 
 @compiled
@@ -117,7 +118,12 @@ def like_in_bits(text, start, end, symbols, first, last):
         characters[high] = number_of[point] if 0 <= point <= highest else 0
         high += 1
         at = next_at
+    return _matches_in_bits(characters, high, pattern, np.zeros(numbers, np.int32))
 
+
+@compiled
+def _matches_in_bits(characters, high, pattern, masks):
+    """Return whether the pattern matches `high` characters. `masks` has a zero for each number."""
     # The symbols before the first ANY_MANY and after the last are at the ends of the text.
     low, head, tail = 0, 0, len(pattern)
     while head < tail and pattern[head] != t.ANY_MANY:
@@ -130,8 +136,6 @@ def like_in_bits(text, start, end, symbols, first, last):
         if low == high or (pattern[tail - 1] != t.ANY_ONE and pattern[tail - 1] != characters[high - 1]):
             return False
         high, tail = high - 1, tail - 1
-
-    masks = np.zeros(numbers, np.int32)
     while head < tail:
         stop = head
         while pattern[stop] != t.ANY_MANY:
@@ -213,6 +217,7 @@ def has_levels(text, start, end, symbols, first, last, level_first, level_bytes)
     """
     at, want = start, first
     retry_at, retry_want = start, np.int64(-1)
+    patience = _VAIN_LEVELS + 2 * (end - start)
     while at <= end:
         stop = _level_end(text, at, end)
         if want < last and symbols[want] == t.ANY_MANY:
@@ -224,6 +229,9 @@ def has_levels(text, start, end, symbols, first, last, level_first, level_bytes)
             at = stop + 1
             want += 1
         elif retry_want >= 0:
+            patience -= stop - retry_at
+            if patience < 0:
+                return _levels_in_bits(text, start, end, symbols, first, last, level_first, level_bytes)
             retry_at = _level_end(text, retry_at, end) + 1
             at, want = retry_at, retry_want
         else:
@@ -231,6 +239,57 @@ def has_levels(text, start, end, symbols, first, last, level_first, level_bytes)
     while want < last and symbols[want] == t.ANY_MANY:
         want += 1
     return want == last
+
+
+@compiled
+def _levels_in_bits(text, start, end, symbols, first, last, level_first, level_bytes):
+    """Return the verdict of `has_levels`, by `_end_of_first`. O(bytes) of the topic and the filter.
+
+    Levels become numbers, as characters in `like_in_bits`: `table` has the number of a level at its hash.
+    """
+    size = 2
+    while size < 2 * (last - first):
+        size *= 2
+    table = np.zeros(size, np.int32)
+    level_of = np.empty(last - first + 1, np.int32)
+    pattern = np.empty(last - first, np.int32)
+    numbers = 1
+    for want in range(first, last):
+        level = symbols[want]
+        pattern[want - first] = level
+        if level >= 0:
+            slot = _hash(level_bytes, level_first[level], level_first[level + 1]) & (size - 1)
+            while table[slot] != 0 and level_of[table[slot]] != level:
+                slot = (slot + 1) & (size - 1)
+            if table[slot] == 0:
+                table[slot], level_of[numbers] = numbers, level
+                numbers += 1
+            pattern[want - first] = table[slot]
+
+    count = 1
+    for k in range(start, end):
+        count += text[k] == 47  # "/"
+    levels = np.empty(count, np.int32)
+    at = start
+    for place in range(count):
+        stop = _level_end(text, at, end)
+        slot = _hash(text, at, stop) & (size - 1)
+        while table[slot] != 0 and not _is_level(
+            text, at, stop, level_of[table[slot]], level_first, level_bytes
+        ):
+            slot = (slot + 1) & (size - 1)
+        levels[place] = table[slot]
+        at = stop + 1
+    return _matches_in_bits(levels, count, pattern, np.zeros(numbers, np.int32))
+
+
+@compiled
+def _hash(octets, start, stop):
+    """Return the FNV-1a hash of bytes, its upper half folded into the lower one."""
+    found = np.int64(-3750763034362895579)
+    for k in range(start, stop):
+        found = (found ^ np.int64(octets[k])) * np.int64(1099511628211)
+    return found ^ found >> 32
 
 
 @compiled

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+from selectroute.queues.errors import ScanLimitError
 from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.queue_key import MAX_KEY, queue_key_in
 from selectroute.queues.message.record import Record
@@ -15,6 +19,45 @@ MAX_INDEXES: Final = 8
 
 MAX_SCANNED_BEFORE_INDEX: Final = 16
 """Messages that a lookup may compare in vain before it counts towards a new index."""
+
+
+_T = TypeVar("_T")
+
+
+class ScanBudget:
+    """Time for which lookups may compare messages with selectors. Other lookups have no limit."""
+
+    def __init__(self) -> None:
+        self._until = math.inf
+
+    def run(self, seconds: float, function: Callable[[], _T]) -> _T:
+        """Call a function, the lookups of which raise ScanLimitError after `seconds` or `cancel`."""
+        if self._until > 0:
+            self._until = time.monotonic() + seconds
+        token = _BUDGET.set(self)
+        try:
+            return function()
+        finally:
+            _BUDGET.reset(token)
+
+    def cancel(self) -> None:
+        """End the running lookup at its next message; called by any thread."""
+        self._until = 0.0
+
+    def check(self) -> None:
+        """Raise ScanLimitError if the time is over."""
+        if time.monotonic() > self._until:
+            raise ScanLimitError
+
+
+_BUDGET: Final[ContextVar[ScanBudget | None]] = ContextVar("budget", default=None)
+
+
+def check_budget() -> None:
+    """Raise ScanLimitError if the budget of this thread's lookup is spent: before each message."""
+    budget = _BUDGET.get()
+    if budget is not None:
+        budget.check()
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
-from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, CountChangedError, failed
+from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, CountChangedError, ScanLimitError, failed
 from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.queue_key import ARRIVALS, queue_key_of
 from selectroute.queues.message.record import Record
@@ -154,12 +154,15 @@ class Bulk:
         records: list[Record] = []
         after = self._after
         candidates = self._finder(connection).candidates(self._request, after)
-        for compared, (record, is_match) in enumerate(candidates):
-            if len(records) == most or compared == _COMPARED_AT_ONCE:
-                return records, after, False
-            after = record.queue_key
-            if is_match and self._is_old(record):
-                records.append(record)
+        try:
+            for compared, (record, is_match) in enumerate(candidates):
+                if len(records) == most or compared == _COMPARED_AT_ONCE:
+                    return records, after, False
+                after = record.queue_key
+                if is_match and self._is_old(record):
+                    records.append(record)
+        except ScanLimitError:  # the next step goes on from here
+            return records, after, False
         return records, after, True
 
     def _change(self, records: list[Record], after: int, is_last: bool) -> tuple[int, bool]:

@@ -14,6 +14,7 @@ from selectroute.queues.lookup.finding import (
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
+    check_budget,
     find_by_token,
 )
 from selectroute.queues.lookup.request import Request, asked_fields, both
@@ -132,7 +133,7 @@ def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> l
 # ---- finding messages
 
 _FIRST_CHUNK: Final = 16
-_LARGEST_CHUNK: Final = 1_024
+_LARGEST_CHUNK: Final = 256
 """Messages read at once: few at first, because usually one of them matches, then more and more."""
 
 Attributes = tuple[str, ...]
@@ -218,7 +219,8 @@ class SqlLookup:
         self, way: AccessPath, alternatives: Sequence[Alternative], after: int
     ) -> Iterator[tuple[Record, bool]]:
         """Yield all messages on an access path, and whether each satisfies one of the alternatives."""
-        for record in self._walk(way, after, _LARGEST_CHUNK):
+        for record in self._walk(way, after, _FIRST_CHUNK):
+            check_budget()
             self._statistics.looked_at += 1
             read = selector_values(record)
             yield record, any(alternative.whole.holds(read) for alternative in alternatives)
@@ -237,20 +239,21 @@ class SqlLookup:
         if number is None and not any(isinstance(field, int) for field in fields):
             self._statistics.scans += 1
         before = self._statistics.looked_at
-        found = None
-        for record in self._walk(way, after, _FIRST_CHUNK):
-            self._statistics.looked_at += 1
-            if alternative.whole.holds(selector_values(record)):
-                found = record
-                break
-        looked_at = self._statistics.looked_at - before
-        if (
-            attributes
-            and looked_at > MAX_SCANNED_BEFORE_INDEX
-            and (number is None or self._indexes[number] != attributes)
-        ):
-            self.vain[attributes] = self.vain.get(attributes, 0) + looked_at
-        return found
+        try:
+            for record in self._walk(way, after, _FIRST_CHUNK):
+                check_budget()
+                self._statistics.looked_at += 1
+                if alternative.whole.holds(selector_values(record)):
+                    return record
+            return None
+        finally:
+            looked_at = self._statistics.looked_at - before
+            if (
+                attributes
+                and looked_at > MAX_SCANNED_BEFORE_INDEX
+                and (number is None or self._indexes[number] != attributes)
+            ):
+                self.vain[attributes] = self.vain.get(attributes, 0) + looked_at
 
     def _way(self, fields: tuple[KeyField, ...], keys: tuple[Any, ...]) -> AccessPath:
         """Return the access path to the messages whose fields have these values."""

@@ -38,7 +38,7 @@ from selectroute.queues.message.record import (
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import Defined, QueueDatabase
-from selectroute.queues.sql.lookup import SqlIndexes, SqlLookup, keys_of
+from selectroute.queues.sql.lookup import Attributes, SqlIndexes, SqlLookup, keys_of
 from selectroute.queues.sql.rows import bare_record_of, record_of, row_of
 from selectroute.queues.sql.statements import (
     ARRIVE,
@@ -218,12 +218,10 @@ class SqlStore:
         """Return the first matches without their bodies, in one transaction."""
         self._begin()
         records: list[Record] = []
-        with self._store.reading() as connection:
-            finder = self._finder(connection)
+        with self._finding() as finder:
             while len(records) < most and (found := lookup.find(finder)) is not None:
                 records.append(found)
                 lookup = lookup._replace(after=found.queue_key)
-        self._indexes.owe(finder.vain)
         return records
 
     def bulk(self, request: Request, to: str | None) -> Bulk:
@@ -373,12 +371,21 @@ class SqlStore:
                 return record
 
     def _find(self, lookup: Lookup) -> Record | None:
-        """Return the first match without its body; make an index that would have cost less."""
-        with self._store.reading() as connection:
-            finder = self._finder(connection)
-            found = lookup.find(finder)
-        self._indexes.owe(finder.vain)
-        return found
+        """Return the first match without its body."""
+        with self._finding() as finder:
+            return lookup.find(finder)
+
+    @contextmanager
+    def _finding(self) -> Iterator[SqlLookup]:
+        """Yield the lookup of a transaction; make an index that would have cost less, also if it failed."""
+        vain: Mapping[Attributes, int] = {}
+        try:
+            with self._store.reading() as connection:
+                finder = self._finder(connection)
+                vain = finder.vain
+                yield finder
+        finally:
+            self._indexes.owe(vain)
 
     def _finder(self, connection: Connection) -> SqlLookup:
         indexes = connection.execute(INDEXES, self._in_queue).scalar_one_or_none() or "{}"

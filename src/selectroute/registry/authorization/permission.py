@@ -14,16 +14,23 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_grouping
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.errors import AuthError, ForbiddenError
-from selectroute.registry.log.tables import token
+from selectroute.registry.log.tables import creator, subscription, token
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.topics.filter import TopicFilter
 
 _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
+_OF_TOKEN: Final = creator.c.token == bindparam("of_token")
+_HELD: Final = select(func.count()).select_from(creator).where(_OF_TOKEN)
+_FORGET_REMOVED: Final = delete(creator).where(
+    _OF_TOKEN,
+    creator.c.id.not_in(select(subscription.c.id)),
+    creator.c.id.not_in(bindparam("pending", expanding=True)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class Permission:
         kafka: patterns of the Kafka topics that may be named; None for all.
         token: the id of the token, which must not be revoked; None for a permission without a token.
         actor: who changes something, for the log; None for the user of this process.
+        quota: the most subscriptions that the token may have added; None for any number.
     """
 
     topics: tuple[TopicFilter, ...] | None = None
@@ -43,17 +51,18 @@ class Permission:
     kafka: tuple[str, ...] | None = None
     token: str | None = None
     actor: str | None = None
+    quota: int | None = None
 
     @classmethod
-    def of(cls, token: Token) -> Permission:
+    def of(cls, token: Token, quota: int | None = None) -> Permission:
         """Return the permission of a token. A token limited in any way may name only destinations of its own
         patterns; without patterns, none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
         actor = f"token {token.id}" if token.name == token.id else f"token {token.id} ({token.name})"
         if topics is None and not token.queues and not token.kafka:
-            return cls(token=token.id, actor=actor)
-        return cls(topics, token.queues, token.kafka, token.id, actor)
+            return cls(token=token.id, actor=actor, quota=quota)
+        return cls(topics, token.queues, token.kafka, token.id, actor, quota)
 
     @property
     def is_limited(self) -> bool:
@@ -106,6 +115,22 @@ class Permission:
             return
         if connection.execute(_KNOWN, {"given_id": self.token}).scalar() is None:
             raise AuthError("the token was revoked during the request")
+
+    def check_quota(self, connection: Connection, added: int, pending: list[str]) -> None:
+        """Check that the token may add so many subscriptions. Raises `ForbiddenError`.
+
+        O(quota). `pending` are the ids of subscriptions that the transaction has not written yet.
+        """
+        assert self.quota is not None
+        given = {"of_token": self.token}
+        if connection.execute(_HELD, given).scalar_one() + added <= self.quota:
+            return
+        connection.execute(_FORGET_REMOVED, {**given, "pending": pending})
+        held = connection.execute(_HELD, given).scalar_one()
+        if held + added > self.quota:
+            raise ForbiddenError(
+                "", f"a token may have {self.quota:,} subscriptions, and this one has {held:,}: remove some"
+            )
 
 
 EVERYTHING: Final = Permission()

@@ -63,6 +63,7 @@ class Revision:
         self._changes: int = before.changes
         self._subscriptions: int = before.subscriptions
         self._skipped = False
+        self._added: list[str] = []
         self.seq = 0
 
     @property
@@ -84,7 +85,7 @@ class Revision:
         if id is not None or spec.name is not None:  # a generated name is unique
             self._check_name(one)
         self._log(LogRow("add", one.id, body_of(one)), one)
-        self._subscriptions += 1
+        self._note_adds([one.id])
         return one
 
     def register(
@@ -152,6 +153,8 @@ class Revision:
         """Take this revision into the transaction if anything changed; return the newest revision."""
         if not self.seq and not self._skipped:
             return self.before
+        if self._added and self.by.quota is not None:
+            self._transaction.count_adds(self.by, self._added)
         self._transaction.head = LogHead(self.number, self._digest, self._changes, self._subscriptions)
         return self.number
 
@@ -173,7 +176,7 @@ class Revision:
         """
         logged = [self._next_row(row) for row in rows]
         self._transaction.log_many(logged)
-        self._subscriptions += sum(row.op == "add" for row in rows)
+        self._note_adds([row.id for row in rows if row.op == "add"])
         return [(row.revision, row.seq) for row in logged]
 
     def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[Any]:
@@ -185,7 +188,7 @@ class Revision:
         )
         self.seq += len(added)
         self._changes += len(added)
-        self._subscriptions += len(added)
+        self._note_adds([id for id, _ in added])
         return values
 
     def write_adds(self, values: Sequence[Any]) -> None:
@@ -193,6 +196,11 @@ class Revision:
         self._transaction.log_adds(self.number, self._time, self._actor, values)
 
     # ---- rows
+
+    def _note_adds(self, ids: list[str]) -> None:
+        self._subscriptions += len(ids)
+        if self.by.quota is not None:
+            self._added += ids
 
     def get(self, id: str, expected: int | None = None) -> Subscription:
         """Return the current state of a subscription. Raises `StaleRevisionError`, and `NotFoundError`, also

@@ -7,6 +7,7 @@
     subscription  id → revision, seq, …                        position of its state in the log
     label         name, value, id                              index of labels
     report        query, batch → body                          the newest batches of each stream
+    creator       id → token                               who added a subscription, if tokens have a quota
     activity      id → query, batch, time, deliveries          the newest batch that names a subscription
     sample        time, query, number → body                   the newest messages that streams send
 
@@ -116,6 +117,13 @@ label: Final = _table(
     Column("value", _KEY, primary_key=True),
     Column("id", _KEY, primary_key=True),
     Index("label_of", "id"),
+)
+
+creator: Final = _table(
+    "creator",
+    Column("id", _KEY, primary_key=True),
+    Column("token", _KEY, nullable=False),
+    Index("creator_token", "token"),
 )
 
 request: Final = _table(

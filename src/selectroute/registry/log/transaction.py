@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
@@ -30,7 +30,7 @@ from selectroute.registry.log.rows import (
     topic_key,
     view_row,
 )
-from selectroute.registry.log.tables import activity, change, label, subscription
+from selectroute.registry.log.tables import activity, change, creator, label, subscription
 from selectroute.registry.model import Subscription
 from selectroute.store.digests import canonical, chained
 from selectroute.store.inserts import insert_rows, insert_values
@@ -47,6 +47,7 @@ _UPDATE: Final = (
     .values({one.name: bindparam(one.name) for one in subscription.columns if one.name != "id"})
 )
 _DELETE: Final = delete(subscription).where(subscription.c.id == bindparam("of_id"))
+_DROP_CREATORS: Final = delete(creator).where(creator.c.id.in_(bindparam("given_ids", expanding=True)))
 _DELETE_ACTIVITY: Final = delete(activity).where(activity.c.id == bindparam("of_id"))
 _DELETE_LABELS: Final = delete(label).where(label.c.id == bindparam("of_id"))
 
@@ -157,6 +158,13 @@ class Transaction:
         if by.token is not None and by.token not in self._known_tokens:
             by.check_known(self.connection)
             self._known_tokens.add(by.token)
+
+    def count_adds(self, by: Permission, ids: list[str]) -> None:
+        """Count new subscriptions of a caller's token. Raises `ForbiddenError` beyond its quota."""
+        by.check_quota(self.connection, len(ids), list(self._now))
+        for some in batched(ids):
+            self.connection.execute(_DROP_CREATORS, {"given_ids": some})
+        insert_rows(self.connection, creator, [(id, cast(str, by.token)) for id in ids])
 
     # ---- revisions
 

@@ -20,6 +20,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import Api
 from selectroute.service.http.endpoint import SMALL_BODY
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.rates import OpenBodies
 
 ROOT: Final = "/console"
 
@@ -32,6 +34,9 @@ SIGNED_OUT: Final = (
 )
 
 MOST_BYTES: Final = 1 << 20
+_FORMS: Final = "forms of the console"
+"""Caller of all forms, for the limit of open bodies."""
+
 _MOST_FIELDS: Final = 1_000
 _BODY_SECONDS: Final = 60.0
 
@@ -111,21 +116,25 @@ async def form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
     ``\\n``.
 
     Raises:
-        PageError: the body is not a form, is too large, or comes too slowly.
+        PageError: the body is not a form, is too large, comes too slowly, or there are too many.
     """
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the console takes forms only")
+    bodies: OpenBodies = request.app.state.api.state.service.bodies
     body = bytearray()
-    with anyio.move_on_after(_BODY_SECONDS) as time:
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise PageError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {most:,} bytes")
-    if time.cancelled_caught:
-        raise PageError(HTTPStatus.REQUEST_TIMEOUT, f"the form took more than {_BODY_SECONDS:g} seconds")
-    if len(body) <= SMALL_BODY:
-        return _fields(body)
-    return await run_in_threadpool(_fields, body)
+    with bodies.of(_FORMS) as grow:
+        with anyio.move_on_after(_BODY_SECONDS) as time:
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise PageError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {most:,} bytes")
+                try:
+                    grow(len(body))
+                except ProblemError as error:
+                    raise PageError(HTTPStatus(error.status), error.detail) from error
+        if time.cancelled_caught:
+            raise PageError(HTTPStatus.REQUEST_TIMEOUT, f"the form took more than {_BODY_SECONDS:g} seconds")
+        return _fields(body) if len(body) <= SMALL_BODY else await run_in_threadpool(_fields, body)
 
 
 def _fields(body: bytearray) -> dict[str, str]:

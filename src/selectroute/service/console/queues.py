@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from selectroute.queues.message.message import time_of
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
+from selectroute.registry.authorization.role import Role
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import Answer, Api, ApiError
 from selectroute.service.console.page import MOST_BYTES, PageError, api_of, form, page, redirect, rendered
@@ -243,12 +244,13 @@ async def asked_to_put(request: Request) -> Response:
 async def put(request: Request) -> Response:
     """Put a message on a queue. A refusal shows the form again, with all that was written."""
     api, name = api_of(request), request.path_params["name"]
+    stranger, may_put = None, False
     try:
-        await api.call("GET", "/v1/caller")
-        stranger = None
+        may_put = (await api.call("GET", "/v1/caller")).data["role"] != Role.reader.name
+        await api.call("GET", _of(name))
     except ApiError as error:
         stranger = error
-    given = await form(request, MOST_BYTES if stranger else _MOST_PUT)
+    given = await form(request, _MOST_PUT if may_put and stranger is None else MOST_BYTES)
     fields = {field: given.get(field, "") for field in (*_PUT, "body")}
     headers = {header: fields[field] for field, header in _PUT.items() if fields[field].strip()}
     try:

@@ -71,10 +71,12 @@ class Callers:
 
     Args:
         tokens_needed: require tokens in any case: the service listens on more than the loopback.
+        quota: the most subscriptions that one token may have added; None for any number.
     """
 
-    def __init__(self, registry: Registry, tokens_needed: bool) -> None:
+    def __init__(self, registry: Registry, tokens_needed: bool, quota: int | None = None) -> None:
         self._registry = registry
+        self._quota = quota
         self._lock = threading.Lock()
         self._looked: float | None = None
         self.tokens_needed = tokens_needed
@@ -95,7 +97,7 @@ class Callers:
             token = self._registry.authenticate(secret.strip())
         except AuthError:
             raise _unauthorised("unknown or revoked token") from None
-        return Caller(f"token {token.id}", token.role, Permission.of(token), token.name)
+        return Caller(f"token {token.id}", token.role, Permission.of(token, self._quota), token.name)
 
     def is_known_open(self) -> bool:
         """Return whether callers without a token are admitted for now, without reading the registry."""

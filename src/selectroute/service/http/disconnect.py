@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,11 +11,14 @@ from starlette.requests import ClientDisconnect
 
 
 @asynccontextmanager
-async def while_connected(request: Request) -> AsyncIterator[None]:
+async def while_connected(
+    request: Request, on_disconnect: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
     """Cancel the block when the client disconnects, and raise ClientDisconnect.
 
     If the block awaits a thread, the thread ends first and its result is returned; the block is cancelled at
-    its next await. The request's body must have been read or be irrelevant.
+    its next await. `on_disconnect` may end the thread. The request's body must have been read or be
+    irrelevant.
     """
     is_gone = False
     error: Exception | None = None
@@ -27,6 +30,7 @@ async def while_connected(request: Request) -> AsyncIterator[None]:
                 while (await request.receive())["type"] != "http.disconnect":
                     pass
                 is_gone = True
+                on_disconnect()
             except Exception as raised:  # the body came too late, or the token was revoked
                 error = raised
             both.cancel_scope.cancel()

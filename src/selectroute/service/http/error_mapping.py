@@ -76,6 +76,10 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError(
                 "count-changed", str(error), expected=error.expected, found=error.found, place="/expected"
             )
+        case queues.ScanLimitError():
+            return ProblemError(
+                "too-costly", str(error), place=f"{within}/selector" if within else "selector"
+            )
         case RestError():
             fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
             return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -74,8 +75,9 @@ class Gate:
         try:
             caller = await self._admit(scope, headers)
             scope["state"]["caller"] = exchange.caller = caller
-            limited = self._limited(scope, headers, receive)
-            await self._app(scope, limited, exchange.send)
+            with self._service.bodies.of(caller.subject) as grow:
+                limited = self._limited(scope, headers, receive, grow)
+                await self._app(scope, limited, exchange.send)
         except SelectRouteError as error:
             problem = logged_problem(error, exchange.id)
             if problem.status == HTTPStatus.UNAUTHORIZED and self._refused.wait_seconds(_address(scope)):
@@ -119,7 +121,9 @@ class Gate:
             raise ProblemError("too-many-requests", detail, headers={"Retry-After": str(wait)})
         return caller
 
-    def _limited(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+    def _limited(
+        self, scope: Scope, headers: Headers, receive: Receive, grow: Callable[[int], None]
+    ) -> Receive:
         """Return a `receive` that raises at the size or time limit of a body, or if the caller's token is no
         longer valid at its end. Raises at once if Content-Length exceeds the limit.
         """
@@ -155,6 +159,8 @@ class Gate:
             more = message.get("more_body", False)
             if received > limit:
                 raise too_large()
+            if path != IMPORT:  # an import is not held in memory
+                grow(received)
             if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
                 # A slow body may outlive its token.
                 authorization = header_text(headers, b"authorization")

@@ -67,7 +67,7 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "unsupported-media-type": Row(415, "The body has an unsupported media type"),
         "misdirected": Row(421, "This service answers only its own machine"),
         "invalid-selector": Row(422, "The selector is invalid"),
-        "too-costly": Row(422, "The selectors together are too costly"),
+        "too-costly": Row(422, "The selectors are too costly"),
         "invalid-topic-filter": Row(422, "The topic filter is invalid"),
         "invalid-subscription": Row(422, "The subscription is invalid"),
         "invalid-queue": Row(422, "The queue is invalid"),

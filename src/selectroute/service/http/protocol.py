@@ -1,5 +1,5 @@
 """HTTP/1.1 of uvicorn with httptools, stricter than both: problem documents for input that is not HTTP, a
-limit of heads and a timeout for idle connections.
+limit of heads and a timeout for idle connections, and no upgrades.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Handle a complete head, which cancels the timeout. Raises ValueError: it is not valid HTTP/1.1."""
         self._in_head = False
+        if self.parser.should_upgrade():  # its body would be read as the next request
+            raise ValueError("RFC 9110, 7.8")
         named = [value for name, value in self.headers if name == b"host"]
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         version = self.parser.get_http_version()
@@ -98,7 +100,9 @@ class Protocol(HttpToolsProtocol):
         if cycle is not None and not (cycle.response_complete or cycle.more_body):
             cycle.keep_alive = False
         else:
-            self._refuse(ProblemError("invalid-request", "the request is not valid HTTP"))
+            self._refuse(
+                ProblemError("invalid-request", "the request is not valid HTTP/1.1, or asks for an upgrade")
+            )
 
     def _limits(self) -> ServiceLimits:
         app: Any = self.config.app

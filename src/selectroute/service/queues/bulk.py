@@ -7,26 +7,30 @@ calls are served, and after a limited time the call answers with what it has don
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
+from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.rest.ids import RestError
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.registry.authorization.role import Role
 from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.administration import PATH, Name
-from selectroute.service.queues.messages import OfQuery
+from selectroute.service.queues.messages import OfQuery, opened_for, selected
 from selectroute.service.queues.models import BulkAnswer, CountAnswer, MoveBody, PurgeBody
 
-_LOOKUP: Final = ("invalid-selector", "queue-not-found")
+_LOOKUP: Final = ("invalid-selector", "too-costly", "queue-not-found")
 _CHANGE: Final = (
     *_LOOKUP,
     "invalid-body",
@@ -35,23 +39,34 @@ _CHANGE: Final = (
     "too-large",
     "read-only",
 )
-_T = TypeVar("_T")
+_STEP_SECONDS: Final = 1.0
+"""Longest time that one transaction may compare messages with a selector."""
 
 router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
 
 
 @call(router, "GET", "/{name:path}:count", Role.reader, *_LOOKUP, "forbidden", response_model=CountAnswer)
-def count(service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery) -> Response:
+async def count(
+    request: Request, service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery
+) -> Response:
     """Return how many messages match, of those that a get can return now. At most the first 100,000 are
     compared with a selector: on a longer queue `exact` is false, and at least so many match.
     """
     by.check_queue(name)
-    queue = service.queues.open(name)
-    return JsonAnswer(_counted(queue.count(**lookup.fields(queue.settings, service.registry.limits))))
+
+    def counted() -> MessageCount:
+        queue, fields = opened_for(service, name, lookup)
+        return queue.count(**fields)
+
+    budget = ScanBudget()
+    async with while_connected(request, budget.cancel):
+        return JsonAnswer(_counted(await selected(service, by, budget, counted)))
 
 
 @call(router, "POST", "/{name:path}:purge", Role.writer, *_CHANGE, response_model=BulkAnswer)
-async def purge(service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody | None = None) -> Response:
+async def purge(
+    request: Request, service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody | None = None
+) -> Response:
     """Remove the messages that match; without conditions, all messages.
 
     Messages in units of work, those that others are getting, and those that arrive after the call has begun,
@@ -61,11 +76,11 @@ async def purge(service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody 
     on with the same messages.
     """
     by.check_queue(name)
-    return await _done(service, name, None, body or PurgeBody())
+    return await _done(request, service, by, name, None, body or PurgeBody())
 
 
 @call(router, "POST", "/{name:path}:move", Role.writer, *_CHANGE, "invalid-queue", response_model=BulkAnswer)
-async def move(service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -> Response:
+async def move(request: Request, service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -> Response:
     """Move the messages that match to the end of another queue, in the order of delivery; `expected` and
     `position` are as for a purge.
 
@@ -74,16 +89,21 @@ async def move(service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -
     """
     by.check_queue(name)
     by.check_queue(body.to)
-    return await _done(service, name, body.to, body)
+    return await _done(request, service, by, name, body.to, body)
 
 
-async def _done(service: Service, name: str, to: str | None, body: PurgeBody) -> Response:
+async def _done(
+    request: Request, service: Service, by: Caller, name: str, to: str | None, body: PurgeBody
+) -> Response:
     until = time.monotonic() + service.limits.bulk_seconds
+    budget = ScanBudget()
     try:
-        bulk = await run_in_threadpool(_begun, service, name, to, body)
-        while await _writing(service, bulk.step):
-            if time.monotonic() > until:
-                break
+        async with while_connected(request, budget.cancel):
+            bulk = await selected(service, by, budget, partial(_begun, service, name, to, body))
+            turn = partial(service.scanning.of, by.subject) if body.selector else nullcontext
+            while await _stepped(service, turn(), budget, bulk):
+                if time.monotonic() > until:
+                    break
     except MQError as error:
         if error.reason == MQRC_HOBJ_ERROR:  # closed, because it was deleted?
             await run_in_threadpool(service.queues.open, name)
@@ -111,10 +131,12 @@ def _begun(service: Service, name: str, to: str | None, body: PurgeBody) -> Bulk
     return bulk
 
 
-async def _writing(service: Service, function: Callable[[], _T]) -> _T:
-    """Run a writing function in a thread, within the limit of writers."""
-    async with service.writing:
-        return await run_in_threadpool(function)
+async def _stepped(
+    service: Service, turn: AbstractAsyncContextManager[None], budget: ScanBudget, bulk: Bulk
+) -> bool:
+    """Do the next chunk when it is the turn of its caller; return whether there may be more."""
+    async with turn, service.writing:
+        return await run_in_threadpool(budget.run, _STEP_SECONDS, bulk.step)
 
 
 def _counted(found: MessageCount) -> dict[str, Any]:

@@ -22,8 +22,10 @@ from selectroute.queues.errors import (
     MQRC_NO_MSG_AVAILABLE,
     MQRC_Q_MGR_NAME_ERROR,
     MQError,
+    ScanLimitError,
     failed,
 )
+from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.message.field_checks import MAX_NUMBER
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.rest.headers import (
@@ -48,6 +50,7 @@ from selectroute.queues.rest.ids import RestError, token_of_text
 from selectroute.queues.rest.list_items import item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.watch import WaitingCall
 from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
@@ -63,6 +66,9 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.queues.administration import Name
 from selectroute.service.queues.models import MessageListAnswer
 from selectroute.service.queues.waiting import InThread, Notify
+
+_MOMENT: Final = 0.05
+"""Seconds that a lookup with a selector may take at once."""
 
 _DESCRIPTOR_BYTES: Final = 1_536
 """Bytes of a response's headers at most, without the properties."""
@@ -167,7 +173,7 @@ _USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
 
 _QUEUE: Final = MESSAGING + "qmgr/{qmgr}/queue/{queue:path}"
 _NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
-_LOOKUP: Final = ("invalid-selector", *_NOT_FOUND)
+_LOOKUP: Final = ("invalid-selector", "too-costly", *_NOT_FOUND)
 _BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _MEDIA_TYPES: Final = ("text/plain", "application/json", "application/octet-stream")
 _FOUND: Final[dict[int | str, dict[str, Any]]] = {
@@ -287,16 +293,16 @@ async def browse(
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
     _check(service, by, qmgr, queue)
-    opened = await run_in_threadpool(service.queues.open, queue)
-    fields = lookup.fields(opened.settings, service.registry.limits)
-    async with while_connected(request), _queue_exists(service, queue):
+    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    budget = ScanBudget()
+    async with while_connected(request, budget.cancel), _queue_exists(service, queue):
         found = await _found(
             service,
             wait,
             fields,
             partial(opened.browse, **fields),
             partial(opened.call, browses=True, **fields),
-            run_in_threadpool,
+            partial(selected, service, by, budget) if fields["selector"] else run_in_threadpool,
         )
         if wait:
             await _still_known(request, service)
@@ -324,20 +330,20 @@ async def get(
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
     _check(service, by, qmgr, queue)
-    opened = await run_in_threadpool(service.queues.open, queue)
-    fields = lookup.fields(opened.settings, service.registry.limits)
+    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    budget = ScanBudget()
     unit = opened.unit()
     answer = Response(status_code=204)
     is_taken = False
     try:
-        async with while_connected(request), _queue_exists(service, queue):
+        async with while_connected(request, budget.cancel), _queue_exists(service, queue):
             found = await _found(
                 service,
                 wait,
                 fields,
                 partial(opened.get, syncpoint=unit, **fields),
                 partial(opened.call, syncpoint=unit, **fields),
-                partial(_writing, service),
+                partial(selected, service, by, budget) if fields["selector"] else partial(_writing, service),
             )
             if wait:
                 await _still_known(request, service)
@@ -362,7 +368,8 @@ async def get(
     "forbidden",
     response_model=MessageListAnswer,
 )
-def listed(
+async def listed(
+    request: Request,
     service: ServiceDep,
     by: CallerDep,
     qmgr: Manager,
@@ -375,12 +382,37 @@ def listed(
 ) -> Response:
     """Return the first matching messages without their bodies, in the order of delivery."""
     _check(service, by, qmgr, queue)
-    opened = service.queues.open(queue)
-    fields = lookup.fields(opened.settings, service.registry.limits)
     most = min(limit, service.limits.page)
     begin = None if after is None else token_of_text(after, "after")
-    items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
-    return JsonAnswer({"messages": items, "next": items[-1]["msgToken"] if len(items) == most else None})
+
+    def answer() -> Response:
+        opened, fields = opened_for(service, queue, lookup)
+        items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
+        return JsonAnswer({"messages": items, "next": items[-1]["msgToken"] if len(items) == most else None})
+
+    budget = ScanBudget()
+    async with while_connected(request, budget.cancel):
+        return await selected(service, by, budget, answer)
+
+
+def opened_for(service: Service, queue: str, lookup: LookupParams) -> tuple[SqlQueue, dict[str, Any]]:
+    """Return a queue, and the arguments of a lookup on it."""
+    opened = service.queues.open(queue)
+    return opened, lookup.fields(opened.settings, service.registry.limits)
+
+
+async def selected(service: Service, by: Caller, budget: ScanBudget, function: Callable[[], _T]) -> _T:
+    """Run a lookup with a selector in a thread.
+
+    One that takes longer than a moment begins again when it is the turn of its caller to scan: lookups that
+    an index answers do not wait for scans. Raises ScanLimitError after the limit `scan_seconds`.
+    """
+    try:
+        async with service.selecting:
+            return await run_in_threadpool(budget.run, _MOMENT, function)
+    except ScanLimitError:
+        async with service.scanning.of(by.subject):
+            return await run_in_threadpool(budget.run, service.limits.scan_seconds, function)
 
 
 def _check(service: Service, by: Caller, manager: str, queue: str) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.clauses.analysis import analyse
@@ -22,6 +22,7 @@ from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
+from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import problem_of, selector_fault
 from selectroute.service.http.models import (
@@ -67,8 +68,13 @@ def check(service: ServiceDep, body: CheckBody) -> Response:
 
 
 @call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
-def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
+async def match(request: Request, service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
     """Return the subscriptions that get a message, as a stream would route it now."""
+    async with while_connected(request), service.matching.of(by.subject):
+        return await run_in_threadpool(_matched, service, by, body)
+
+
+def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     message = _message(body.message, service.limits)
     snapshot = newest_snapshot(service)
     with service.metrics.match_seconds.time():
@@ -90,13 +96,14 @@ def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
     "subscription-not-found",
     response_model=ExplainAnswer,
 )
-async def explain(service: ServiceDep, by: CallerDep, body: ExplainBody) -> Response:
+async def explain(request: Request, service: ServiceDep, by: CallerDep, body: ExplainBody) -> Response:
     """Explain why subscriptions get a message or not: each part of the selector with its truth, and the
     values and types that it read.
     """
     if len(body.subscriptions) > service.limits.explained:
         raise TooLargeError(f"at most {service.limits.explained:,} subscriptions can be explained at once")
-    async with service.explaining:  # CPU-bound: more at once would only slow down all others
+    # CPU-bound: more at once would only slow down all others.
+    async with while_connected(request), service.explaining:
         return await run_in_threadpool(_explained, service, by, body)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from selectroute.match.columns.columns import bounded_topics
 from selectroute.selector.errors import SelectRouteError
 from selectroute.topics.filter import TopicFilter
 from selectroute.topics.levels import TOPIC
@@ -73,7 +74,7 @@ class Unrouted:
         if not self.by_topic or index < 0 or not _is_text(columns.schema.field(index).type):
             yield self.default, rows
             return
-        topics = columns.column(index).take(pa.array(rows))
+        topics = bounded_topics(columns.column(index).take(pa.array(rows)))
         if not pa.types.is_dictionary(topics.type):
             topics = topics.dictionary_encode()
         of_topic = [POLICIES.index(self.policy(topic)) for topic in topics.dictionary.to_pylist()]

@@ -628,6 +628,7 @@ class TestPutting:
             page = self.put(client)
             assert page.status_code == 403 and "needs the role writer" in page.text
             self.kept(page)
+            assert self.put(client, body="x" * (1 << 20)).status_code == 413  # not received for nothing
             client.cookies.clear()
             client.cookies.set(COOKIE, secret, path="/console")
             filled.revoke_token(chief.id)

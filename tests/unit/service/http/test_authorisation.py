@@ -17,6 +17,7 @@ from selectroute.registry.errors import NotFoundError
 from selectroute.service.app import create_app
 from selectroute.service.http.callers import Callers
 from selectroute.service.http.endpoint import ROLE
+from selectroute.service.limits import ServiceLimits
 from tests.unit.service.conftest import CAR, problem, service
 
 pytestmark = pytest.mark.slow
@@ -634,3 +635,24 @@ def test_nobody_is_taken_for_admitted_while_the_registry_is_still_read(registry)
     assert not callers.is_known_open()
     assert callers.is_open() and callers.is_known_open()
     assert seen == [False, False]
+
+
+def test_a_token_adds_no_more_subscriptions_than_its_quota(registry):
+    with service(registry, limits=ServiceLimits(subscriptions_of_one=2)) as client:
+        ours, others = ({"Authorization": f"Bearer {registry.add_token('writer')[1]}"} for _ in range(2))
+
+        def add(id, headers=ours):
+            return client.put(f"/v1/subscriptions/{id}", json={}, headers={**headers, "If-None-Match": "*"})
+
+        assert [add(id).status_code for id in ("a", "b")] == [201, 201]
+        assert "a token may have 2 subscriptions" in problem(add("c"), 403, "forbidden")["detail"]
+        lines = client.post("/v1/subscriptions:import", content=b'{"id": "c"}', headers=ours | NDJSON)
+        problem(lines, 403, "forbidden")
+        assert add("c", others).status_code == 201
+        registry.remove("a")
+        registry.remove("c")
+        batch = {"operations": [{"op": "add", "id": id, "subscription": {}} for id in ("c", "d")]}
+        problem(client.post("/v1/subscriptions:batch", json=batch, headers=ours), 403, "forbidden")
+        assert add("c").status_code == 201
+        assert add("d").status_code == 403
+        assert [add(id, others).status_code for id in ("e", "f", "g")] == [201, 201, 403]

@@ -408,3 +408,13 @@ def test_instrumentation_finds_the_frameworks_outermost_middleware(registry, mon
         made = client.post("/v1/subscriptions", json={"selector": "a = 1"})
         assert made.status_code == 201 and made.headers["x-request-id"]
         assert client.get("/v1/subscriptions/none").status_code == 404
+
+
+def test_large_bodies_have_a_budget_which_comes_back(registry):
+    with service(registry, limits=ServiceLimits(open_body_bytes=1 << 17)) as client:
+        large, small = ({"selector": "a = 1", "labels": {"a": "x" * size}} for size in (140_000, 70_000))
+        refused = client.put(f"{PATH}/a", json=large)
+        problem(refused, 503, "unavailable")
+        assert refused.headers["connection"] == "close"
+        for _ in range(20):
+            assert client.put(f"{PATH}/a", json=small).status_code != 503

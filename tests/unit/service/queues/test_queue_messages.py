@@ -7,13 +7,21 @@ import json
 import logging
 import threading
 import time
+from itertools import count
+from types import SimpleNamespace
 from urllib.parse import quote
 
+import anyio
+import anyio.to_thread
 import pytest
+from starlette.requests import ClientDisconnect
 
 import selectroute as sr
+from selectroute.queues.lookup import finding
 from selectroute.queues.rest.properties import header_of
+from selectroute.service.http.disconnect import while_connected
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.queues import bulk, messages
 from tests.support.queue_calls import hex_of, id_of
 from tests.unit.service.conftest import problem, service
 from tests.unit.service.http.test_secrets import HOSTILE
@@ -581,3 +589,58 @@ def test_a_misspelt_parameter_does_not_take_another_message(client):
     answer = client.delete(base, params={"correlationID": "order-7"})
     assert answer.status_code == 400 and "correlationId" in answer.text
     assert client.get(base).content == b"x"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "message"),
+        ("DELETE", "message"),
+        ("GET", "messagelist"),
+        ("GET", ":count"),
+        ("POST", ":purge"),
+    ],
+)
+def test_a_scan_has_a_budget_and_leaves_the_queue_as_it_is(registry, monkeypatch, method, path):
+    monkeypatch.setattr(messages, "_MOMENT", -1.0)
+    with service(registry, limits=ServiceLimits(scan_seconds=1e-9)) as client:
+        client.put("/v1/queues/Q", json={})
+        client.app.state.service.queues.open("Q").put(b"x", properties={"a": 1})
+        path = f"/v1/queues/Q{path}" if path.startswith(":") else f"{QUEUE}/{path}"
+        selector = {"selector": "a <> 2"}
+        sent = {"json": selector} if method == "POST" else {"params": selector}
+        found = problem(client.request(method, path, **sent), 422, "too-costly")
+        assert found["errors"][0]["pointer"] == "selector"
+        assert client.get(f"{QUEUE}/message").status_code == 200  # without a selector nothing is compared
+        assert client.app.state.service.scanning._each == {}
+
+
+def test_a_long_purge_goes_on_where_its_budget_ended(registry, monkeypatch):
+    monkeypatch.setattr(bulk, "_STEP_SECONDS", 2.0)
+    monkeypatch.setattr(finding, "time", SimpleNamespace(monotonic=count().__next__))  # a second for a look
+    with service(registry, limits=ServiceLimits(scan_seconds=3_600)) as client:
+        client.put("/v1/queues/Q", json={})
+        queue = client.app.state.service.queues.open("Q")
+        for number in range(5):
+            queue.put(properties={"a": number})
+        done = client.post("/v1/queues/Q:purge", json={"selector": "a <> 2"}).json()
+        assert (done["done"], done["position"], queue.depth) == (4, None, 1)
+
+
+def test_a_scan_ends_with_its_client():
+    budget = finding.ScanBudget()
+
+    class Gone:
+        async def receive(self):
+            return {"type": "http.disconnect"}
+
+    def scan():
+        while True:
+            finding.check_budget()
+
+    async def asked():
+        async with while_connected(Gone(), budget.cancel):
+            await anyio.to_thread.run_sync(budget.run, 3_600, scan)
+
+    with pytest.raises(ClientDisconnect):
+        anyio.run(asked)

@@ -29,8 +29,9 @@ from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
+from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import BODY, is_mixed, with_unlike
-from selectroute.selector.message import MAX_PROPERTIES, Message, longest_name
+from selectroute.selector.message import MAX_PROPERTIES, TOO_LONG_TOPIC, Message, longest_name
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, id_text
 from selectroute.spark.sources.kafka.columns import (
@@ -147,8 +148,12 @@ class KafkaReader:
         errors = self._unreadable(batch)
         if self._has_schemas:
             errors = self._without_schema(batch) | errors
-        rows = np.delete(np.arange(batch.num_rows), list(errors))
-        columns, ids = self._columns(batch.take(pa.array(rows)) if errors else batch)
+        rows, columns, ids = self._valid(batch, errors)
+        long = _long_topics(columns)
+        if len(long):
+            error = RecordError("judge", "not-a-message", f"topic: {TOO_LONG_TOPIC}")
+            errors |= dict.fromkeys(rows[long].tolist(), error)
+            rows, columns, ids = self._valid(batch, errors)
         offsets: Integers = batch.column("offset").to_numpy(zero_copy_only=False)
         for start, stop in _partitions(batch, offsets):
             first, last = np.searchsorted(rows, (start, stop))
@@ -163,6 +168,11 @@ class KafkaReader:
                 batch.slice(start, stop - start),
                 tuple(parts),
             )
+
+    def _valid(self, batch: pa.RecordBatch, errors: Errors) -> tuple[Integers, pa.RecordBatch, Any]:
+        """Return the rows without errors, their columns and message ids."""
+        rows = np.delete(np.arange(batch.num_rows), list(errors))
+        return rows, *self._columns(batch.take(pa.array(rows)) if errors else batch)
 
     def _from(self, *kinds: Kind) -> list[str]:
         return [name for name, one in self._fields.items() if one.source.kind in kinds]
@@ -262,6 +272,14 @@ class KafkaReader:
             elif name in self._names:
                 present[name] = _present(found[name])
         return present
+
+
+def _long_topics(columns: pa.RecordBatch) -> Integers:
+    """Return the rows whose topic is longer than a message may have."""
+    if TOPIC not in columns.schema.names:
+        return np.empty(0, np.int64)
+    topics = columns.column(TOPIC)
+    return np.flatnonzero(pc.and_(pc.is_valid(topics), pc.is_null(bounded_topics(topics))))
 
 
 def _schema_headers(headers: Headers) -> list[bytes | None]:
