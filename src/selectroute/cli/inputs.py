@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +18,7 @@ from selectroute.cli.exit_codes import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
 from selectroute.selector.limits import MAX_LINE
+from selectroute.selector.strict_json import JsonError, parse_json
 
 MessagesArgument = Annotated[
     str,
@@ -139,7 +140,8 @@ def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Ite
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
     """Read one message per line, or one message that spans all lines."""
     start = list(up_to_first(lines))
-    if start and isinstance(error := _json(start[-1]), _InvalidJson) and error.at_end:
+    error = _json(start[-1]) if start else None
+    if isinstance(error, JsonError) and error.place and error.place[0] >= len(start[-1].rstrip()):
         size = sum(map(len, start))
         for line in lines:
             start.append(line)
@@ -148,7 +150,7 @@ def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given
                 break
         else:
             whole = _json("".join(start))
-            if not isinstance(whole, _InvalidJson) or not skip_bad:
+            if not isinstance(whole, JsonError) or not skip_bad:
                 yield _message(name, None, "".join(start), whole)
                 return
     for number, line in enumerate(chain(start, lines), start=1):
@@ -169,30 +171,17 @@ def up_to_first(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-class _InvalidJson(NamedTuple):
-    """Error of invalid JSON; `at_end` if the text only ends too early."""
-
-    reason: str
-    at_end: bool
-
-
 def _json(text: str) -> Any:
+    """Return parsed JSON, or its error."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        return _InvalidJson(f"{error.msg} at {line}column {error.colno}", error.pos >= len(text.rstrip()))
-    except (ValueError, RecursionError) as error:  # too many digits or brackets
-        return _InvalidJson(str(error), False)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f'JSON has no number {name}; write {{"type": "double", "value": "{name}"}}')
+        return parse_json(text)
+    except JsonError as error:
+        return error
 
 
 def _message(place: str, line: int | None, text: str, data: Any) -> Given:
-    if isinstance(data, _InvalidJson):
-        raise BadMessageError(f"{place}: not valid JSON: {data.reason}")
+    if isinstance(data, JsonError):
+        raise BadMessageError(f"{place}: {data}")
     try:
         message = Message.from_json(data)
     except MessageError as error:

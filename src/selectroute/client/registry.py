@@ -45,6 +45,7 @@ from selectroute.registry.specification import check_id
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+from selectroute.selector.strict_json import parse_json
 from selectroute.storage import Location
 
 PATH: Final = "/v1/subscriptions"
@@ -539,6 +540,6 @@ class _Upload:
         if not 0 <= at < len(self._kept):
             return None
         try:
-            return SubscriptionSpec.from_json(json.loads(self._kept[at]))
-        except (ValueError, RecursionError, SelectRouteError):
+            return SubscriptionSpec.from_json(parse_json(self._kept[at]))
+        except SelectRouteError:
             return None
