@@ -4,20 +4,19 @@ length.
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
 from selectroute.cli.exit_codes import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
-from selectroute.selector.limits import MAX_LINE
+from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.selector.strict_json import JsonError, parse_json
 
 MessagesArgument = Annotated[
@@ -39,14 +38,10 @@ def opened(name: str) -> Iterator[Iterator[str]]:
             raise SelectRouteError("standard input is closed")
         if sys.stdin.isatty():
             print("selectroute: reading from the terminal; Ctrl-D on a line of its own ends", file=sys.stderr)
-        stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
-        try:
-            yield _lines(stdin, "standard input", name)
-        finally:
-            stdin.detach()  # the interpreter closes it
+        yield _lines(sys.stdin.buffer, "standard input", name)
         return
     try:
-        file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
+        file = open(name, "rb")  # noqa: SIM115  # closed below; its errors are not those of reading
     except OSError as error:
         print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
         raise typer.Exit(NOT_FOUND) from error
@@ -54,12 +49,12 @@ def opened(name: str) -> Iterator[Iterator[str]]:
         yield _lines(file, name, name)
 
 
-def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
+def _lines(file: IO[bytes], name: str, source: str) -> Iterator[str]:
     number = 0
     try:
-        while line := file.readline(MAX_LINE + 1):  # bounds the memory for a line
+        while data := file.readline(MAX_LINE_BYTES + 1):  # bounds the memory for a line
             number += 1
-            if len(line) > MAX_LINE:
+            if len(data) > MAX_LINE_BYTES or len(line := data.decode()) > MAX_LINE:
                 raise SelectRouteError(
                     f"{shown_name(source)}:{number}: the line has more than {MAX_LINE:,} characters"
                 )
@@ -67,7 +62,8 @@ def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
             if not line.endswith("\n"):  # the last line; a terminal would need a second Ctrl-D
                 return
     except UnicodeDecodeError as error:
-        raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+        place = f"{shown_name(source)}:{number}"
+        raise SelectRouteError(f"{place}: not valid UTF-8 at byte {error.start + 1:,}") from error
     except OSError as error:
         raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
 

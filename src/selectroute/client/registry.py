@@ -17,6 +17,7 @@ from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
+from selectroute.index.specification import SubscriptionSpec, check_id
 from selectroute.registry.authorization.tokens import Token
 from selectroute.registry.changes import (
     Applied,
@@ -39,9 +40,8 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription
 from selectroute.registry.protocol import Matcher
-from selectroute.registry.specification import check_id
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message

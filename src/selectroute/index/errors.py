@@ -84,6 +84,15 @@ class RegistrationError(SelectRouteError):
     """Invalid line of subscriptions; the message names the line."""
 
 
+class InvalidSpecError(RegistrationError):
+    """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
+
+    def __init__(self, pointer: str, sentence: str) -> None:
+        super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
+        self.pointer = pointer
+        self.sentence = sentence
+
+
 class LineProblem(NamedTuple):
     """Invalid line, from 1: its error, and the id of the subscription if it is known."""
 

@@ -43,15 +43,6 @@ class IdempotencyConflictError(RegistryError):
     """Idempotency key that was used before with a different request."""
 
 
-class InvalidSpecError(RegistryError):
-    """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
-
-    def __init__(self, pointer: str, sentence: str) -> None:
-        super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
-        self.pointer = pointer
-        self.sentence = sentence
-
-
 class TooLargeError(RegistryError):
     """Input over a size limit: lines of an import, characters of a line."""
 

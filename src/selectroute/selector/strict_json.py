@@ -34,7 +34,7 @@ class JsonError(SelectRouteError):
     """Text that is not strict JSON.
 
     Attributes:
-        kind: ``not-json``, ``not-utf-8``, or ``too-deep``: nested more deeply than the interpreter can follow.
+        kind: ``not-json``, ``not-utf-8``, or ``too-deep``: more nested than Python can follow.
         reason: what is wrong, and where.
         place: the offset of it in characters, its line and its column, both from 1; None if unknown.
     """
@@ -65,7 +65,7 @@ def parse_json(data: str | bytes) -> Any:
         else:
             text = data.decode()
         text = text.strip(_WHITE_SPACE)
-        # `scan_once`, not `decode`: that skips white space with regular expressions, which takes twice as long.
+        # `scan_once`, not `decode`, which skips white space with regular expressions: twice as slow.
         value, end = _SCAN(text, 0)
         if end == len(text):
             if "\\u" in text and _SURROGATE_ESCAPE.search(text):
@@ -107,7 +107,7 @@ _SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type
 
 
 def _checked(text: str) -> Any:
-    """Return the value of a text that the quick reader did not read, or raise the error that names its place."""
+    """Return the value of a text that the quick way refused, or raise the error that names the place."""
     start = len(text) - len(text.lstrip(_WHITE_SPACE).removeprefix(_BOM))
     try:
         value = json.loads(text[start:])
@@ -153,7 +153,8 @@ def _wrong_number(text: str) -> str | None:
         except ValueError:
             return f"a number of {len(digits):,} digits is too long"
     elif text not in ("true", "false", "null") and not math.isfinite(float(text)):
-        return f"{shown(text)} is {'beyond the range of a double' if text[-1].isdecimal() else 'not a number of JSON'}"
+        wrong = "beyond the range of a double" if text[-1].isdecimal() else "not a number of JSON"
+        return f"{shown(text)} is {wrong}"
     return None
 
 

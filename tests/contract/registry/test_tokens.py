@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.authorization.role import Role
-from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
+from selectroute.registry.errors import AuthError, DamagedError, NotFoundError
 from selectroute.registry.registry import Registry
 
 

@@ -10,18 +10,18 @@ import pytest
 from sqlalchemy import inspect
 
 import selectroute as sr
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.bulk import checking, helpers, staging, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
-    InvalidSpecError,
     NameTakenError,
     ReadOnlyError,
     TooLargeError,
 )
-from selectroute.registry.model import Status, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import Limits
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs.registry import clients
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `service`)")
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs import failing
 from tests.crash.programs.command import ROOT

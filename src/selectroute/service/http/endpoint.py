@@ -251,4 +251,3 @@ def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | st
 
 
 _PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-

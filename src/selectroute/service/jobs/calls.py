@@ -431,4 +431,3 @@ def _record(letter: Mapping[str, Any]) -> Record:
         value=letter["raw"],
         headers=letter["headers"],
     )
-

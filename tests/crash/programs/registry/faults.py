@@ -23,7 +23,7 @@ from pathlib import Path
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError

@@ -26,9 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import let_work

@@ -6,8 +6,8 @@ import json
 import os
 from typing import Any, Protocol
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.errors import UnavailableError
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash.programs.command import SUBSCRIPTIONS, Answer, Connection, Service
 

@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import selectroute as sr
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.long_run import long_run, options

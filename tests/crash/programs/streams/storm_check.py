@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import selectroute as sr
+from selectroute.index.specification import Status
 from selectroute.registry.changes import Change
-from selectroute.registry.model import Status, Subscription
+from selectroute.registry.model import Subscription
 from selectroute.topics import TopicFilter
 from tests.support.outcomes import published_files
 

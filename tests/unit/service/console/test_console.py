@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
+from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
-from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import reports
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.jobs import calls
 from selectroute.spark.job.output_folder import OutputFolder

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import UNLIMITED
 from selectroute.service.limits import ServiceLimits

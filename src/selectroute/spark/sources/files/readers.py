@@ -398,11 +398,10 @@ def _parse(line: bytes, row: int, name_length: int) -> Message | DeadLetterBatch
     try:
         return Message.from_json(parse_json(line), name_length=name_length)
     except JsonError as error:
-        stage = "read" if error.kind == "not-utf-8" else "parse"
-        reason, message = error.kind, f"the line is {error}"
+        dead = "read" if error.kind == "not-utf-8" else "parse", str(error.kind), f"the line is {error}"
     except MessageError as error:
-        stage, reason, message = "parse", "not-a-message", str(error)
-    return DeadLetterBatch(stage, reason, message, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
+        dead = "parse", "not-a-message", str(error)
+    return DeadLetterBatch(*dead, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
 
 
 def _as_columns(
