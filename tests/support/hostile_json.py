@@ -15,3 +15,5 @@ HOSTILE = [
     (b"[" * 100_000, "nested too deeply"),
 ]
 NOT_UTF_8 = (b'{"name": "\xff"}', "not valid UTF-8 at byte 11")
+
+NAMES = [*map(str, range(len(HOSTILE))), "not-utf-8"]

@@ -74,7 +74,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
     ("line", "sentence"),
     [
         ("{", "<stdin>:1: not valid JSON"),
-        ("[" * 100_000, "<stdin>:1: not valid JSON"),
+        ("[" * 100_000, "<stdin>:1: nested too deeply"),
         ("[]", 'an object with at least an "id"'),
         ('{"id": 5}', 'an object with at least an "id"'),
         ('{"id": "a", "selector": 5}', '"selector" must be a string, not 5'),
@@ -114,10 +114,10 @@ def test_input_that_is_not_utf_8_is_one_sentence(run, tmp_path):
     (tmp_path / "s.jsonl").write_bytes(b'{"id": "\xff"}\n')
     code, _, err = run("index", "build", tmp_path / "s.jsonl", tmp_path / "s")
     assert code == 1
-    assert "is not UTF-8" in err
+    assert "s.jsonl:1: not valid UTF-8 at byte 9" in err
     code, _, err = run("index", "build", "-", tmp_path / "s", stdin=b'{"id": "\xff"}\n')
     assert code == 1
-    assert err == "selectroute: standard input is not UTF-8: invalid start byte\n"
+    assert err == "selectroute: <stdin>:1: not valid UTF-8 at byte 9\n"
     assert not (tmp_path / "s").exists()
 
 

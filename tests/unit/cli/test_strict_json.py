@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.hostile_json import HOSTILE, NOT_UTF_8
+from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8
 
 
 @pytest.mark.parametrize(
-    "command",
+    "arguments",
     [("index", "build", "-", "out"), ("subscription", "import", "-"), ("selector", "match", "a = 1", "-")],
     ids=" ".join,
 )
-@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8])
-def test_a_hostile_line_is_refused_with_its_place(run, monkeypatch, tmp_path, command, text, said):
+@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8], ids=NAMES)
+def test_a_hostile_line_is_refused_with_its_place(run, monkeypatch, tmp_path, arguments, text, said):
     monkeypatch.chdir(tmp_path)
-    good = b'{"id": "good"}\n' if command[0] != "selector" else b"{}\n"
-    code, _, err = run(*command, stdin=good + text + b"\n")
+    good = b'{"id": "good"}\n' if arguments[0] != "selector" else b"{}\n"
+    code, _, err = run(*arguments, stdin=good + text + b"\n")
     assert code == 1 and f"<stdin>:2: {said}" in err

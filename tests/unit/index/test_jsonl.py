@@ -76,12 +76,12 @@ def test_arrow_reads_what_is_sound(monkeypatch, labels):
     [
         (
             '{"id": "x", "selektor": "a=1"}',
-            "a subscription has no field `selektor`: did you mean `selector`?",
+            "/selektor: a subscription has no field `selektor`: did you mean `selector`?",
         ),
-        ('{"id": "x", "Topic": null}', "a subscription has no field `Topic`: did you mean `topic`?"),
+        ('{"id": "x", "Topic": null}', "/Topic: a subscription has no field `Topic`: did you mean `topic`?"),
         (
             '{"id": "x", "destination": {"kind": "none", "nmae": "A"}}',
-            "a destination has no field `nmae`: did you mean `name`?",
+            "/destination/nmae: a destination has no field `nmae`: did you mean `name`?",
         ),
     ],
 )

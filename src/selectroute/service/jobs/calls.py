@@ -414,7 +414,7 @@ def _judged(service: Service, letter: Mapping[str, Any], binding: _Binding | Non
             parsed = parse_json(letter["raw"])
             message = Message.from_json(parsed, name_length=service.limits.property_name_length)
     except JsonError as error:
-        return data | {"why_not": f"the line is {error}"}
+        return data | {"why_not": f"its bytes are {error}"}
     except (MessageError, RecordError) as error:
         return data | {"why_not": str(error)}
     snapshot = newest_snapshot(service)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from selectroute.index.errors import InvalidLinesError
@@ -15,14 +17,14 @@ from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.spark.inputs.files import plan
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
-from tests.support.hostile_json import HOSTILE, NOT_UTF_8
+from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8
 
 PATH = "/v1/subscriptions"
 CALLS = [("PUT", f"{PATH}/a"), ("POST", PATH), ("POST", f"{PATH}:batch"), ("POST", "/v1/messages:match")]
 
 
-@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8])
-def test_hostile_json_is_refused_alike_everywhere(shared, tmp_path, text, said):
+@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8], ids=NAMES)
+def test_hostile_json_is_refused_alike_everywhere(shared, text, said):
     for method, path in CALLS:
         answer = shared.request(method, path, content=text, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["detail"]) == (400, f"the body is {said}"), path
@@ -43,29 +45,21 @@ def test_hostile_json_is_refused_alike_everywhere(shared, tmp_path, text, said):
         with pytest.raises(InvalidLinesError) as found:
             read_subscriptions(['{"id": "x"}\n', text.decode() + "\n"])
         assert str(found.value) == f"line 2: {said}"
-        page = shared.post(
-            "/console/who-gets", data={"message": text.decode()}, headers={"Sec-Fetch-Site": "same-origin"}
-        )
-        assert (page.status_code == 422 and "the message is not" in page.text) or "nested" in page.text
 
 
-@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8])
+@pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8], ids=NAMES)
 def test_a_hostile_line_of_a_job_is_a_dead_letter_and_the_others_are_messages(tmp_path, text, said):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"topic": "a"}\n' + text + b'\n{"topic": "b"}\n')
-    parts = [
-        part
-        for task in plan([path], tmp_path, "auto", 1)
-        for split in task
-        for part in read(split, (), 1 << 20)
-    ]
+    splits = [split for task in plan([path], tmp_path, "auto", 1) for split in task]
+    parts = [part for split in splits for part in read(split, (), 1 << 20)]
     (dead,) = [part for part in parts if isinstance(part, DeadLetterBatch)]
     assert (dead.rows.tolist(), dead.message, dead.raw) == ([1], f"the line is {said}", text[:65_536])
     assert [part.rows.tolist() for part in parts if part is not dead] == [[0, 2]]
 
 
 def test_objects_that_span_lines_are_refused():
-    with pytest.raises(InvalidLinesError, match="^line 1: not valid JSON"):
+    with pytest.raises(InvalidLinesError, match=r"^line 1: not valid JSON"):
         read_subscriptions(['{"id": "a"}{"id":\n', '"b"}\n'])
 
 
@@ -84,6 +78,4 @@ def test_a_byte_order_mark_is_no_part_of_a_text(shared):
     ['["\\ud83d\\ude00"]', "[1e308, -0, 0.1E-999]", ' {"a": {"a": "\\\\ud800"}, "b": []}\r\n', '"\u2028"'],
 )
 def test_what_is_strict_is_read(text):
-    import json
-
     assert parse_json(text) == parse_json(text.encode()) == json.loads(text)
