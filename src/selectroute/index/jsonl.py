@@ -68,6 +68,9 @@ _EXPORT: Final = pa.schema(
 _LABELS: Final = re.compile(r'("labels"\s*:\s*)(\{[^{}\\]+\})')
 """Labels of a line without escapes, many of which are alike; braces in a text are for the slow way."""
 
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""Escape of half of a pair, which some builds of Arrow accept without the other half."""
+
 _NAME: Final = rf"^[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}$"
 """Regular expression of a valid name, as `specification` checks it."""
 
@@ -209,7 +212,8 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     """Return the rows of lines that are plain and valid; None if they must be read one by one."""
     text = "".join(lines)
     # No text in JSON has a line feed: where objects end and begin at each, a line is an object.
-    if text.count("}\n{") + text.count("}\r\n{") != len(lines) - 1:
+    is_a_line_each = text.count("}\n{") + text.count("}\r\n{") == len(lines) - 1
+    if not is_a_line_each or _SURROGATE.search(text):
         return None
     try:
         for labels in {labels for _, labels in _LABELS.findall(text)}:

@@ -86,13 +86,13 @@ class Destination:
             if name not in ("kind", "name"):
                 sentence = unknown_field("a destination", name, ("kind", "name"))
                 raise InvalidSpecError(_pointer("destination", str(name)), sentence)
-        kind = data.get("kind", "none")
-        if not isinstance(kind, str):
+        kind = data.get("kind")
+        if not isinstance(kind, str | None):
             raise InvalidSpecError("/destination/kind", "the kind of a destination must be a string")
         name = data.get("name")
         if not isinstance(name, str | None):
             raise InvalidSpecError("/destination/name", "the name of a destination must be a string")
-        return cls(cast(Any, kind), name)
+        return cls(cast(Any, "none" if kind is None else kind), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,15 @@ ROWS = st.fixed_dictionaries(
         "from": REVISION,
         "to": REVISION,
         "destination": st.sampled_from(
-            [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}]
+            [
+                None,
+                {},
+                {"kind": None, "name": None},
+                {"name": "A"},
+                {"kind": "none"},
+                {"kind": "queue", "name": "A.b/c"},
+                {"kind": "kafka", "name": "a"},
+            ]
         ),
         "labels": st.none()
         | st.dictionaries(st.text("a=}é\n", max_size=2), st.text("a}\x7f", max_size=2), max_size=2),
