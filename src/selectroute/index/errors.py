@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.suggestion import shown
 
 
 class DuplicateSubscriptionError(SelectRouteError):
@@ -88,7 +89,7 @@ class InvalidSpecError(RegistrationError):
     """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
 
     def __init__(self, pointer: str, sentence: str) -> None:
-        super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
+        super().__init__(f"{shown(pointer)}: {sentence}" if pointer else sentence)
         self.pointer = pointer
         self.sentence = sentence
 

@@ -75,10 +75,11 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
     [
         ("{", "<stdin>:1: not valid JSON"),
         ("[" * 100_000, "<stdin>:1: nested too deeply"),
-        ("[]", 'an object with at least an "id"'),
-        ('{"id": 5}', 'an object with at least an "id"'),
-        ('{"id": "a", "selector": 5}', '"selector" must be a string, not 5'),
-        ('{"id": "a", "from": true}', '"from" must be a revision'),
+        ("[]", "<stdin>:1: a subscription must be an object"),
+        ('{"id": 5}', "/id: an id must be a string"),
+        ('{"selector": ""}', "/id: a line needs an id"),
+        ('{"id": "a", "selector": 5}', "/selector: selector must be a string"),
+        ('{"id": "a", "from": true}', "/from: must be a revision"),
         ('{"id": "a b"}', "is not a valid subscription id"),
         ('{"id": "a", "topic": "x+"}', "+ and # must be whole levels"),
         ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),
@@ -230,7 +231,7 @@ def test_a_misspelt_field_is_refused_with_the_file_and_the_line(run, tmp_path):
     file.write_text('{"id": "a"}\n{"id": "x", "selektor": "a=1"}\n')
     code, out, err = run("index", "build", file, tmp_path / "s")
     assert (code, out) == (1, "")
-    sentence = "a subscription has no field `selektor`: did you mean `selector`?"
+    sentence = "/selektor: a subscription has no field `selektor`: did you mean `selector`?"
     assert err == f"selectroute: {file}:2: {sentence}\n"
     assert not (tmp_path / "s").exists()
 

@@ -9,7 +9,11 @@ from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8
 
 @pytest.mark.parametrize(
     "arguments",
-    [("index", "build", "-", "out"), ("subscription", "import", "-"), ("selector", "match", "a = 1", "-")],
+    [
+        ("index", "build", "-", "out"),
+        ("subscription", "import", "-", "--registry", "sqlite:///s.db"),
+        ("selector", "match", "a = 1", "-"),
+    ],
     ids=" ".join,
 )
 @pytest.mark.parametrize(("text", "said"), [*HOSTILE, NOT_UTF_8], ids=NAMES)

@@ -108,7 +108,7 @@ def test_a_preview_says_who_gets_them_now(client):
     assert said[0, 1][2] == "only the beginning of its bytes is kept, and a replay reads all of them"
     for letter in ((0, 2), (1, 0)):
         assert said[letter][:2] == (None, [])
-        assert said[letter][2].startswith("its bytes are not valid JSON: Expecting property name")
+        assert said[letter][2].startswith("its bytes are not valid ")
     assert client.post(f"{PATH}/dead-letters:preview", json={"reasons": ["unknown-queue"]}).json() == {
         "letters": 0,
         "waiting": 0,
