@@ -283,7 +283,7 @@ def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = N
         return answer
     error = refusal(answer, http.url, spec=spec)
     reason = _reason(answer)
-    if reason is not None and type(error).__module__ == RegistryError.__module__:
+    if reason is not None and isinstance(error, RegistryError):
         raise failed(reason, str(error))
     raise error
 

@@ -85,7 +85,11 @@ class RegistrationError(SelectRouteError):
     """Invalid line of subscriptions; the message names the line."""
 
 
-class InvalidSpecError(RegistrationError):
+class RegistryError(SelectRouteError):
+    """Base of the errors of a registry and of what is registered. Nothing was stored."""
+
+
+class InvalidSpecError(RegistryError):
     """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
 
     def __init__(self, pointer: str, sentence: str) -> None:

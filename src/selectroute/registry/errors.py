@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from selectroute.index.errors import MAX_REPORTED, LineProblem
+from selectroute.index.errors import RegistryError as RegistryError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.store.errors import BusyError as BusyError
 from selectroute.store.errors import DamagedError as DamagedError
 from selectroute.store.errors import ReadOnlyError as ReadOnlyError
 from selectroute.store.errors import StoreError as StoreError
 from selectroute.store.errors import UnavailableError as UnavailableError
-
-
-class RegistryError(SelectRouteError):
-    """Base of the errors of a registry. Nothing was stored."""
 
 
 class NotFoundError(RegistryError):
