@@ -173,7 +173,7 @@ def test_what_a_subscription_was_while_it_was_hidden_is_not_explained(registry, 
         assert answer.json()["explanations"][0]["reason"] == "it is not in the published revision yet"
 
 
-@pytest.mark.parametrize("id", ["", "a/b", "\x00", "\ud800"])
+@pytest.mark.parametrize("id", ["", "a/b", "\x00"])
 def test_no_subscription_has_an_id_that_cannot_be(shared, id):
     body = json.dumps({"message": CAR, "subscriptions": [id]})
     answer = shared.post("/v1/messages:explain", content=body, headers={"Content-Type": "application/json"})
