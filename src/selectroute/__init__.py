@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from selectroute.index.index import Index
     from selectroute.index.publisher import Publisher
     from selectroute.index.snapshot import Snapshot, build_snapshot
+    from selectroute.index.specification import SubscriptionSpec
     from selectroute.index.warm import Warmed, warm
     from selectroute.match.columns.columns import ColumnTypeError
     from selectroute.match.columns.missing import MissingColumnError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from selectroute.queues.message.message import Descriptor
     from selectroute.queues.sql.queue import SqlQueue
     from selectroute.registry.changes import Operation
-    from selectroute.registry.model import Subscription, SubscriptionSpec
+    from selectroute.registry.model import Subscription
     from selectroute.registry.protocol import SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector import (
@@ -98,7 +99,7 @@ _LATER = {
     "SqlQueue": "selectroute.queues.sql.queue",
     "Subscription": "selectroute.registry.model",
     "SubscriptionRegistry": "selectroute.registry.protocol",
-    "SubscriptionSpec": "selectroute.registry.model",
+    "SubscriptionSpec": "selectroute.index.specification",
     "Truth": "selectroute.selector",
     "Warmed": "selectroute.index.warm",
     "build_snapshot": "selectroute.index.snapshot",

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 import selectroute as sr
 from selectroute.index.jsonl import build_from_lines
+from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import from_wire
 from selectroute.service.http import models

@@ -4,20 +4,20 @@ length.
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
 from selectroute.cli.exit_codes import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
-from selectroute.selector.limits import MAX_LINE
+from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
+from selectroute.selector.strict_json import JsonError, parse_json
 
 MessagesArgument = Annotated[
     str,
@@ -38,14 +38,10 @@ def opened(name: str) -> Iterator[Iterator[str]]:
             raise SelectRouteError("standard input is closed")
         if sys.stdin.isatty():
             print("selectroute: reading from the terminal; Ctrl-D on a line of its own ends", file=sys.stderr)
-        stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
-        try:
-            yield _lines(stdin, "standard input", name)
-        finally:
-            stdin.detach()  # the interpreter closes it
+        yield _lines(sys.stdin.buffer, "standard input", name)
         return
     try:
-        file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
+        file = open(name, "rb")  # noqa: SIM115  # closed below; its errors are not those of reading
     except OSError as error:
         print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
         raise typer.Exit(NOT_FOUND) from error
@@ -53,12 +49,12 @@ def opened(name: str) -> Iterator[Iterator[str]]:
         yield _lines(file, name, name)
 
 
-def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
+def _lines(file: IO[bytes], name: str, source: str) -> Iterator[str]:
     number = 0
     try:
-        while line := file.readline(MAX_LINE + 1):  # bounds the memory for a line
+        while data := file.readline(MAX_LINE_BYTES + 1):  # bounds the memory for a line
             number += 1
-            if len(line) > MAX_LINE:
+            if len(data) > MAX_LINE_BYTES or len(line := data.decode()) > MAX_LINE:
                 raise SelectRouteError(
                     f"{shown_name(source)}:{number}: the line has more than {MAX_LINE:,} characters"
                 )
@@ -66,7 +62,8 @@ def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
             if not line.endswith("\n"):  # the last line; a terminal would need a second Ctrl-D
                 return
     except UnicodeDecodeError as error:
-        raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+        place = f"{shown_name(source)}:{number}"
+        raise SelectRouteError(f"{place}: not valid UTF-8 at byte {error.start + 1:,}") from error
     except OSError as error:
         raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
 
@@ -139,7 +136,8 @@ def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Ite
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
     """Read one message per line, or one message that spans all lines."""
     start = list(up_to_first(lines))
-    if start and isinstance(error := _json(start[-1]), _InvalidJson) and error.at_end:
+    error = _json(start[-1]) if start else None
+    if isinstance(error, JsonError) and error.place and error.place[0] >= len(start[-1].rstrip()):
         size = sum(map(len, start))
         for line in lines:
             start.append(line)
@@ -148,7 +146,7 @@ def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given
                 break
         else:
             whole = _json("".join(start))
-            if not isinstance(whole, _InvalidJson) or not skip_bad:
+            if not isinstance(whole, JsonError) or not skip_bad:
                 yield _message(name, None, "".join(start), whole)
                 return
     for number, line in enumerate(chain(start, lines), start=1):
@@ -169,30 +167,17 @@ def up_to_first(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-class _InvalidJson(NamedTuple):
-    """Error of invalid JSON; `at_end` if the text only ends too early."""
-
-    reason: str
-    at_end: bool
-
-
 def _json(text: str) -> Any:
+    """Return parsed JSON, or its error."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        return _InvalidJson(f"{error.msg} at {line}column {error.colno}", error.pos >= len(text.rstrip()))
-    except (ValueError, RecursionError) as error:  # too many digits or brackets
-        return _InvalidJson(str(error), False)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f'JSON has no number {name}; write {{"type": "double", "value": "{name}"}}')
+        return parse_json(text)
+    except JsonError as error:
+        return error
 
 
 def _message(place: str, line: int | None, text: str, data: Any) -> Given:
-    if isinstance(data, _InvalidJson):
-        raise BadMessageError(f"{place}: not valid JSON: {data.reason}")
+    if isinstance(data, JsonError):
+        raise BadMessageError(f"{place}: {data}")
     try:
         message = Message.from_json(data)
     except MessageError as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from selectroute.selector.strict_json import parse_json
 
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import SelectorWarning
@@ -81,5 +82,5 @@ class FirstLines:
         """Yield the subscriptions of the kept lines; those without an id are named by their lines."""
         for number, line in enumerate(self._kept, start=1):
             if line.strip():
-                row = json.loads(line)
+                row = parse_json(line)
                 yield {**row, "id": row.get("id") or f"line {number:,}"}

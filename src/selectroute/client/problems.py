@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from selectroute.client.http import Answer
-from selectroute.index.errors import LineProblem
+from selectroute.index.errors import InvalidSpecError, LineProblem
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.errors import CountChangedError
 from selectroute.registry.errors import (
     AuthError,
@@ -16,7 +17,6 @@ from selectroute.registry.errors import (
     IdempotencyConflictError,
     IdTakenError,
     ImportLineError,
-    InvalidSpecError,
     NameTakenError,
     NotFoundError,
     OperationError,
@@ -26,7 +26,6 @@ from selectroute.registry.errors import (
     TooLargeError,
     UnavailableError,
 )
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.selector.errors import KINDS, Fix, InvalidSelectorError, SelectRouteError
 from selectroute.selector.explain.sentences import printable
 from selectroute.selector.syntax.source import Span

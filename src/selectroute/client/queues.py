@@ -20,6 +20,7 @@ from urllib.parse import quote
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import MAX_WAIT_SECONDS
 from selectroute.client.problems import refusal
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.bulk import BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import (
     MQRC_NO_MSG_AVAILABLE,
@@ -33,7 +34,7 @@ from selectroute.queues.rest.list_items import message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.errors import RegistryError
-from selectroute.registry.model import SubscriptionSpec, time_of, time_text
+from selectroute.registry.model import time_of, time_text
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import printable
 
@@ -282,7 +283,7 @@ def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = N
         return answer
     error = refusal(answer, http.url, spec=spec)
     reason = _reason(answer)
-    if reason is not None and type(error).__module__ == RegistryError.__module__:
+    if reason is not None and isinstance(error, RegistryError):
         raise failed(reason, str(error))
     raise error
 

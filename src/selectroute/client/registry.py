@@ -17,6 +17,7 @@ from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
+from selectroute.index.specification import SubscriptionSpec, check_id
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
     Applied,
@@ -39,12 +40,12 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription
 from selectroute.registry.protocol import Matcher
-from selectroute.registry.specification import check_id
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+from selectroute.selector.strict_json import parse_json
 from selectroute.storage import Location
 
 PATH: Final = "/v1/subscriptions"
@@ -549,6 +550,6 @@ class _Upload:
         if not 0 <= at < len(self._kept):
             return None
         try:
-            return SubscriptionSpec.from_json(json.loads(self._kept[at]))
-        except (ValueError, RecursionError, SelectRouteError):
+            return SubscriptionSpec.from_json(parse_json(self._kept[at]))
+        except SelectRouteError:
             return None

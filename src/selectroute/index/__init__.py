@@ -19,6 +19,9 @@ segment, with tombstones for removed subscriptions, and merges segments when the
 tombstones. ``publisher`` does both in a folder, where each revision is a manifest that names the files of its
 segments, and ``folder.retention`` removes files that no revision and no reader needs.
 
+**Read.** ``specification`` is what a subscription in JSON may say, whoever sends it; ``jsonl`` reads many of
+them, a line each.
+
 ::
 
     subscription ─plan─→ access key          jsonl ─┐

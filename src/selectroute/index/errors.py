@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.suggestion import shown
 
 
 class DuplicateSubscriptionError(SelectRouteError):
@@ -82,6 +83,19 @@ class RevisionExistsError(SnapshotError):
 
 class RegistrationError(SelectRouteError):
     """Invalid line of subscriptions; the message names the line."""
+
+
+class RegistryError(SelectRouteError):
+    """Base of the errors of a registry and of what is registered. Nothing was stored."""
+
+
+class InvalidSpecError(RegistryError):
+    """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
+
+    def __init__(self, pointer: str, sentence: str) -> None:
+        super().__init__(f"{shown(pointer)}: {sentence}" if pointer else sentence)
+        self.pointer = pointer
+        self.sentence = sentence
 
 
 class LineProblem(NamedTuple):

@@ -1,19 +1,14 @@
-"""Reader of ``subscriptions.jsonl``: subscriptions as lines of JSON, read into a table.
+"""Readers of subscriptions as lines of JSON into a table: lines of users, and lines that a registry wrote.
 
-One object a line: ``id``; ``selector`` (absent, null or "" matches every message); ``topic``, a filter
-(absent or null matches every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that
-is left to a provider, otherwise STANDARD, or NONE without a selector; ``from`` and ``to``, the revisions
-``[from, to)`` for which the row is valid (``to`` null or absent: no end); ``destination``, where deliveries
-also go (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a paused subscription
-is left out. Other fields that a registry exports (``name``, ``labels``, ``revision``, times) are ignored. Any
-other field is rejected, and blank lines are skipped.
+A line of a user is what `specification` reads, with an ``id``, and perhaps ``from`` and ``to``, the revisions
+``[from, to)`` for which it is valid (``to`` null or absent: no end). A paused one is left out, blank lines
+are skipped.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -24,44 +19,43 @@ import pyarrow.json
 
 from selectroute.arrays import tables as t
 from selectroute.index.build.build import COLUMNS
-from selectroute.index.destination import NOWHERE, destination_text, is_destination
+from selectroute.index.destination import NOWHERE, is_destination
 from selectroute.index.errors import (
     MAX_REPORTED,
     BuildError,
     InvalidLinesError,
+    InvalidSpecError,
     LineProblem,
-    RegistrationError,
 )
 from selectroute.index.snapshot import Snapshot, build_snapshot
+from selectroute.index.specification import (
+    MAX_NAME,
+    Status,
+    SubscriptionSpec,
+    check_fields,
+    given_of,
+    parse_line,
+)
 from selectroute.selector.errors import InvalidSelectorError
-from selectroute.selector.limits import DEFAULT_LIMITS, MAX_LINE, Limits
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
-from selectroute.selector.suggestion import unknown_field
-from selectroute.selector.syntax.source import SURROGATE
 
 _BLOCK: Final = 1 << 16
 """Lines read at a time."""
 
-ACTIVE: Final = "active"
-PAUSED: Final = "paused"
-
 _STRINGS = ("id", "selector", "topic", "dialect", "seltype", "status")
 _SCHEMA: Final = pa.schema(
-    [(name, COLUMNS.get(name, pa.string())) for name in _STRINGS]
-    + [("destination", COLUMNS["destination"]), ("from", pa.int64()), ("to", pa.int64())]
+    [(name, pa.string()) for name in (*_STRINGS, "destination")] + [("from", pa.int64()), ("to", pa.int64())]
 )
-_GIVEN: Final = _SCHEMA.set(
+_STORED: Final = _SCHEMA.set(
     _SCHEMA.get_field_index("destination"),
     pa.field("destination", pa.struct([("kind", pa.string()), ("name", pa.string())])),
 )
 """Columns as in the lines."""
 
-_EXPORTED: Final = ("name", "labels", "revision", "created", "modified", "effective_from")
-"""Fields of a registry's subscriptions that a snapshot does not have."""
-
 _EXPORT: Final = pa.schema(
     [
-        *_GIVEN,
+        *_STORED,
         ("name", pa.string()),
         ("labels", pa.struct([])),
         ("revision", pa.int64()),
@@ -69,14 +63,16 @@ _EXPORT: Final = pa.schema(
         ("modified", pa.string()),
     ]
 )
-"""Columns of an export without labels, which Arrow can check by itself."""
+"""Columns of an export, which Arrow can check by itself if there are no labels."""
 
-FIELDS: Final = (*_SCHEMA.names, *_EXPORTED)
-"""Fields that a line may have."""
+_LABELS: Final = re.compile(r'("labels"\s*:\s*)(\{[^{}\\]+\})')
+"""Labels of a line without escapes, many of which are alike; braces in a text are for the slow way."""
 
-_DESTINATION: Final = ("kind", "name")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""Escape of half of a pair, which some builds of Arrow accept without the other half."""
 
-_HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_NAME: Final = rf"^[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}$"
+"""Regular expression of a valid name, as `specification` checks it."""
 
 
 class Subscriptions(NamedTuple):
@@ -90,21 +86,38 @@ def read_subscriptions(
     lines: Iterable[str],
     revision: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
-    *,
-    ignore_unknown: bool = False,
 ) -> Subscriptions:
     """Return the subscriptions that are valid at a revision, or without one, those that are still valid.
 
-    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field;
-    ``ignore_unknown``, for lines not written by users, ignores unknown fields. ``progress`` is called with
-    the number of lines read so far. O(lines); Arrow reads them, and a block with an invalid line is read
-    again line by line, to find it.
+    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field. ``progress`` is
+    called with the number of lines read so far. O(lines); Arrow reads plain lines, and a block of others is
+    read line by line.
     """
-    reading = _Reading(revision, ignore_unknown)
+    reading = _Reading(revision)
     reading.read(lines, progress)
     if reading.problems:
         raise InvalidLinesError(reading.problems, reading.wrong)
     return reading.subscriptions()
+
+
+def stored_subscriptions(lines: Iterable[str], progress: Callable[[int], None] = lambda _: None) -> pa.Table:
+    """Return the subscriptions in lines that a registry wrote, which are not checked again. O(lines).
+    ``progress`` is called with the number of lines read so far.
+    """
+    tables = [_SCHEMA.empty_table()]
+    count = 0
+    for block in _blocks(lines):
+        table = _with_destinations(_parsed("\n".join(block), _STORED, "ignore"))
+        tables.append(table.select(_SCHEMA.names))
+        count += len(block)
+        progress(count)
+    return pa.concat_tables(tables).select(list(COLUMNS))
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(lines)
+    while block := list(islice(rest, _BLOCK)):
+        yield block
 
 
 def build_from_lines(
@@ -118,7 +131,7 @@ def build_from_lines(
 
     Raises `InvalidLinesError` naming the invalid lines.
     """
-    reading = _Reading(revision, ignore_unknown=False)
+    reading = _Reading(revision)
     reading.read(lines, progress)
     found = reading.subscriptions()
     problems, count = reading.problems, reading.wrong
@@ -137,24 +150,22 @@ def build_from_lines(
 class _Reading:
     """State of reading: the tables read so far, and the first invalid lines."""
 
-    def __init__(self, revision: int | None, ignore_unknown: bool) -> None:
+    def __init__(self, revision: int | None) -> None:
         self.problems: list[LineProblem] = []
         self.wrong = 0
         self._revision = revision
-        self._ignore_unknown = ignore_unknown
         self._tables: list[pa.Table] = [_SCHEMA.empty_table()]
         self._numbers: list[t.Array] = [np.zeros(0, np.int64)]
 
     def read(self, lines: Iterable[str], progress: Callable[[int], None]) -> None:
         """Read all lines; report after each block the number of lines read so far."""
         first = 1
-        rest = iter(lines)
-        while block := list(islice(rest, _BLOCK)):
+        for block in _blocks(lines):
             kept = [number for number, line in enumerate(block, start=first) if not line.isspace()]
             given = block if len(kept) == len(block) else [block[number - first] for number in kept]
             first += len(block)
             if given:
-                table = _read_block(given, self._ignore_unknown)
+                table = _read_block(given)
                 if table is None:
                     table, kept = self._one_by_one(kept, given)
                 valid = _valid(table, self._revision)
@@ -168,151 +179,87 @@ class _Reading:
         return Subscriptions(table, np.concatenate(self._numbers))
 
     def _one_by_one(self, numbers: list[int], lines: list[str]) -> tuple[pa.Table, list[int]]:
-        rows: list[dict[str, Any]] = []
+        rows: list[tuple[Any, ...]] = []
         kept: list[int] = []
         for number, line in zip(numbers, lines, strict=True):
             try:
-                rows.append(_row(line, self._ignore_unknown))
-            except RegistrationError as error:
+                rows.append(_row(line))
+            except InvalidSpecError as error:
                 self.wrong += 1
                 if len(self.problems) < MAX_REPORTED:
                     self.problems.append(LineProblem(number, error))
             else:
                 kept.append(number)
-        return pa.Table.from_pylist(rows, _SCHEMA), kept
+        columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        return pa.table(arrays, _SCHEMA), kept
 
 
-def _read_block(lines: list[str], ignore_unknown: bool) -> pa.Table | None:
-    """Return the rows of lines that are all valid; None if they must be read one by one."""
-    text = "".join(lines) if lines[-1].endswith("\n") else "".join(lines) + "\n"
-    if _HALF_A_PAIR.search(text):  # Arrow would accept half of a surrogate pair
+def _row(line: str) -> tuple[Any, ...]:
+    """Return the values of a line in the order of `_SCHEMA`. Raises `InvalidSpecError`."""
+    data = parse_line(line)
+    validity = [data.pop(name, None) for name in ("from", "to")] if isinstance(data, dict) else []
+    given = given_of(data)
+    if given.id is None:
+        raise InvalidSpecError("/id", "a line needs an id, a string")
+    for name, number in zip(("from", "to"), validity, strict=True):
+        if number is not None and not (type(number) is int and number.bit_length() < 64):
+            raise InvalidSpecError(f"/{name}", "must be a revision, an integer of 64 bits")
+    return (*map(data.get, _STRINGS), given.spec.destination.text, *validity)
+
+
+def _read_block(lines: list[str]) -> pa.Table | None:
+    """Return the rows of lines that are plain and valid; None if they must be read one by one."""
+    text = "".join(lines)
+    # No text in JSON has a line feed: where objects end and begin at each, a line is an object.
+    is_a_line_each = text.count("}\n{") + text.count("}\r\n{") == len(lines) - 1
+    if not is_a_line_each or _SURROGATE.search(text):
         return None
+    try:
+        for labels in {labels for _, labels in _LABELS.findall(text)}:
+            check_fields(SubscriptionSpec.from_json({"labels": parse_line(labels)}))
+        table = _parsed(_LABELS.sub(r"\1{}", text), _EXPORT, "error")
+    except (InvalidSpecError, pa.ArrowInvalid, UnicodeEncodeError):
+        return None
+    if table.num_rows != len(lines) or table["id"].null_count:
+        return None
+    seltype = table["seltype"]
+    derived = pc.if_else(pc.equal(pc.fill_null(table["selector"], ""), ""), NONE, STANDARD)
+    kind, name = table["destination"].combine_chunks().flatten()
+    holds = (
+        pc.or_(pc.equal(seltype, EXTENDED), pc.equal(seltype, derived)),
+        pc.or_(pc.is_null(table["status"]), pc.is_in(table["status"], pa.array([*Status], pa.string()))),
+        pc.match_substring_regex(table["name"], _NAME),
+        pc.invert(pc.match_substring(table["topic"], "\0")),
+        pc.invert(pc.and_(pc.equal(pc.fill_null(kind, NOWHERE), NOWHERE), pc.is_valid(name))),
+    )
+    if not all(pc.all(pc.fill_null(each, True)).as_py() for each in holds):
+        return None
+    table = _with_destinations(table).select(_SCHEMA.names)
+    known = all(map(is_destination, pc.unique(table["destination"]).drop_null().to_pylist()))
+    return table if known else None
+
+
+def _parsed(text: str, schema: pa.Schema, unknown: str) -> pa.Table:
+    """Return lines read by Arrow. Raises ArrowInvalid."""
     data = text.encode()
-    table = None if ignore_unknown else _parsed(data, _EXPORT, "error")
-    if table is None and (ignore_unknown or all(map(_has_known_fields, lines))):
-        table = _parsed(data, _GIVEN, "ignore")
-    if table is None or table.num_rows != len(lines) or table["id"].null_count:
-        return None  # an invalid line, one of two objects, or one without an id
-    seltype, selector = table["seltype"], table["selector"]
-    none = pc.equal(pc.fill_null(selector, ""), "")
-    own = pc.if_else(none, NONE, STANDARD)
-    known = pc.fill_null(pc.or_(pc.equal(seltype, EXTENDED), pc.equal(seltype, own)), True)
-    destinations = _destinations(table["destination"].combine_chunks())
-    if destinations is None or not pc.all(known).as_py():
-        return None
-    if not pc.all(pc.is_in(table["status"], pa.array([ACTIVE, PAUSED, None], pa.string()))).as_py():
-        return None
-    place = table.schema.get_field_index("destination")
-    return table.set_column(place, "destination", destinations).select(_SCHEMA.names)
-
-
-def _parsed(data: bytes, schema: pa.Schema, unknown: str) -> pa.Table | None:
-    """Return lines read by Arrow; None if one is invalid."""
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown)
     size = pa.json.ReadOptions(block_size=len(data) + 1)
-    try:
-        return pa.json.read_json(pa.BufferReader(data), size, parse_options=options)
-    except pa.ArrowInvalid:
-        return None
+    return pa.json.read_json(pa.BufferReader(data), size, parse_options=options)
 
 
-def _has_known_fields(line: str) -> bool:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and _unknown_field(row) is None
-
-
-def _unknown_field(row: dict[str, Any]) -> str | None:
-    """Return the error text for the first unknown field of a subscription or its destination."""
-    for name in row:
-        if name not in FIELDS:
-            return unknown_field("a subscription", name, FIELDS)
-    destination = row.get("destination")
-    for name in destination if isinstance(destination, dict) else ():
-        if name not in _DESTINATION:
-            return unknown_field("a destination", name, _DESTINATION)
-    return None
-
-
-def _destinations(given: pa.StructArray) -> pa.Array | None:
-    """Return the texts of destinations; None if one is invalid, which is then found line by line."""
-    if given.null_count == len(given):
-        return pa.nulls(len(given), pa.string())
-    kind, name = given.flatten()
-    nowhere = pc.equal(pc.fill_null(kind, NOWHERE), NOWHERE)
-    if pc.any(pc.and_(nowhere, pc.is_valid(name))).as_py():
-        return None
+def _with_destinations(table: pa.Table) -> pa.Table:
+    """Return a table with destinations as texts."""
+    kind, name = table["destination"].combine_chunks().flatten()
     texts = pc.binary_join_element_wise(kind, pc.fill_null(name, ""), ":")
-    texts = pc.if_else(nowhere, pa.scalar(None, pa.string()), texts)
-    known = all(is_destination(text) for text in pc.unique(texts).drop_null().to_pylist())
-    return texts if known else None
-
-
-def not_json(error: ValueError | RecursionError) -> str:
-    """Return the error text for a line that is not valid JSON."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON: {error.msg} at column {error.colno}"
-    return f"not valid JSON: {error}"
-
-
-def _row(line: str, ignore_unknown: bool) -> dict[str, Any]:
-    if len(line) > MAX_LINE:
-        raise RegistrationError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RegistrationError(not_json(error)) from error
-    unknown = _unknown_field(row) if isinstance(row, dict) and not ignore_unknown else None
-    if unknown is not None:
-        raise RegistrationError(unknown)
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-        raise RegistrationError('a subscription must be an object with at least an "id", a string')
-    for name in _STRINGS:
-        if not isinstance(row.get(name), str | None):
-            raise RegistrationError(f'"{name}" must be a string, not {json.dumps(row[name])[:40]}')
-        if SURROGATE.search(row.get(name) or ""):
-            raise RegistrationError(f'"{name}" has half of a surrogate pair, which is not a character')
-    seltype = row.get("seltype")
-    if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):
-        known = f"{NONE} without a selector, {STANDARD} with one, or {EXTENDED}"
-        raise RegistrationError(f'"seltype" must be {known}, not {json.dumps(seltype)[:40]}')
-    if row.get("status") not in (None, ACTIVE, PAUSED):
-        raise RegistrationError(
-            f'"status" must be {ACTIVE} or {PAUSED}, not {json.dumps(row["status"])[:40]}'
-        )
-    row["destination"] = _destination_of(row.get("destination"))
-    for name in ("from", "to"):
-        number = row.get(name)
-        whole = isinstance(number, int) and not isinstance(number, bool)
-        if number is not None and not (whole and number.bit_length() < 64):
-            raise RegistrationError(f'"{name}" must be a revision, an integer of 64 bits')
-    return row
-
-
-def _destination_of(given: Any) -> str | None:
-    """Return the text of one destination. Raises `RegistrationError`."""
-    if given is None:
-        return None
-    if isinstance(given, dict):
-        kind, name = given.get("kind"), given.get("name")
-        if kind in (None, NOWHERE) and name is None:
-            return None
-        if isinstance(kind, str) and isinstance(name, str):
-            text = destination_text(kind, name)
-            if text is not None and is_destination(text):
-                return text
-    raise RegistrationError(
-        '"destination" must be {"kind": "none"}, or have the kind queue or kafka and a valid name, not '
-        f"{json.dumps(given)[:60]}"
-    )
+    texts = pc.if_else(pc.equal(kind, NOWHERE), pa.scalar(None, pa.string()), texts)
+    return table.set_column(table.schema.get_field_index("destination"), "destination", texts)
 
 
 def _valid(table: pa.Table, revision: int | None) -> pa.ChunkedArray:
     """Return whether each row is valid at a revision, or still is, and not paused."""
     start, end = table["from"], table["to"]
-    runs = pc.fill_null(pc.not_equal(table["status"], PAUSED), True)
+    runs = pc.fill_null(pc.not_equal(table["status"], Status.PAUSED.value), True)
     if revision is None:
         return pc.and_(end.is_null(), runs)
     begun = pc.fill_null(pc.less_equal(start, revision), True)

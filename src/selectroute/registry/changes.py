@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, cast, get_args
 
-from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.model import Subscription, SubscriptionSpec, time_of, time_text
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
+from selectroute.registry.model import Subscription, time_of, time_text
 
 Op = Literal["add", "replace", "remove", "pause", "resume"]
 From = Literal["latest", "last-processed"]

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from selectroute.index.errors import MAX_REPORTED, LineProblem
+from selectroute.index.errors import RegistryError as RegistryError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.store.errors import BusyError as BusyError
 from selectroute.store.errors import DamagedError as DamagedError
 from selectroute.store.errors import ReadOnlyError as ReadOnlyError
 from selectroute.store.errors import StoreError as StoreError
 from selectroute.store.errors import UnavailableError as UnavailableError
-
-
-class RegistryError(SelectRouteError):
-    """Base of the errors of a registry. Nothing was stored."""
 
 
 class NotFoundError(RegistryError):
@@ -41,15 +38,6 @@ class StaleRevisionError(RegistryError):
 
 class IdempotencyConflictError(RegistryError):
     """Idempotency key that was used before with a different request."""
-
-
-class InvalidSpecError(RegistryError):
-    """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
-
-    def __init__(self, pointer: str, sentence: str) -> None:
-        super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
-        self.pointer = pointer
-        self.sentence = sentence
 
 
 class TooLargeError(RegistryError):

@@ -4,126 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, cast
 
-from selectroute.index.destination import destination_text
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Destination, Status, SubscriptionSpec, labels_of
 from selectroute.selector.message import Message
 from selectroute.selector.selector_type import EXTENDED, Seltype
-from selectroute.selector.suggestion import unknown_field
-
-READ_ONLY: Final = frozenset(
-    {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}
-)
-"""Fields of a subscription that are not part of its specification; ignored in a client's input."""
-
-FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination", "labels")
-"""Fields of a specification."""
-
-_TEXTS: Final = frozenset(FIELDS) - {"destination", "labels"}
-
-
-class Status(StrEnum):
-    """Status of a subscription: an active one gets messages."""
-
-    ACTIVE = "active"
-    PAUSED = "paused"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Destination of deliveries in addition to ``deliveries/``: none, a queue, or a Kafka topic, whose name
-    may say how its records are grouped, ``cars?grouping=message``.
-    """
-
-    kind: Literal["none", "queue", "kafka"] = "none"
-    name: str | None = None
-
-    @property
-    def text(self) -> str | None:
-        """Destination in the format of snapshots, see ``index.destination``."""
-        return destination_text(self.kind, self.name)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the destination as plain data."""
-        return {"kind": self.kind} if self.name is None else {"kind": self.kind, "name": self.name}
-
-    @classmethod
-    def from_json(cls, data: object) -> Destination:
-        """Return the destination of plain data; only types are checked. Raises `InvalidSpecError`."""
-        if not isinstance(data, Mapping):
-            raise InvalidSpecError("/destination", 'a destination must be an object such as {"kind": "none"}')
-        for name in data:
-            if name not in ("kind", "name"):
-                sentence = unknown_field("a destination", name, ("kind", "name"))
-                raise InvalidSpecError(_pointer("destination", str(name)), sentence)
-        kind = data.get("kind", "none")
-        if not isinstance(kind, str):
-            raise InvalidSpecError("/destination/kind", "the kind of a destination must be a string")
-        name = data.get("name")
-        if not isinstance(name, str | None):
-            raise InvalidSpecError("/destination/name", "the name of a destination must be a string")
-        return cls(cast(Any, kind), name)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionSpec:
-    """Specification of a subscription, given by a client; checked by `registry.specification.checked`."""
-
-    selector: str = ""
-    """Text of the selector; an empty text matches every message."""
-
-    topic: str | None = None
-    """Topic filter; None matches every topic."""
-
-    dialect: str = "jms"
-    seltype: Seltype | None = None
-    """EXTENDED for the selector of an extended selection provider; other types follow from the text."""
-
-    name: str | None = None
-    """Unique name; None for the id."""
-
-    destination: Destination = Destination()
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the given fields as plain data."""
-        data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
-        data["destination"] = self.destination.to_json()
-        data["labels"] = dict(self.labels)
-        return {name: value for name, value in data.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, data: object) -> SubscriptionSpec:
-        """Return the specification of plain data: of a client's, or of a whole subscription, whose
-        `READ_ONLY` fields are ignored. A null field counts as absent. Raises `InvalidSpecError` for an
-        unknown field or a wrong type.
-        """
-        if type(data) is not dict and not isinstance(data, Mapping):
-            raise InvalidSpecError("", "a subscription must be an object")
-        given: dict[str, Any] = {}
-        for name, value in data.items():
-            if name in _TEXTS:
-                if value is not None:
-                    if not isinstance(value, str):
-                        raise InvalidSpecError(_pointer(name), f"{name} must be a string")
-                    given[name] = value
-            elif name in READ_ONLY:
-                continue
-            elif name == "destination":
-                if value is not None:
-                    given[name] = Destination.from_json(value)
-            elif name == "labels":
-                if value is not None:
-                    given[name] = _labels(value)
-            else:
-                known = (*FIELDS, *sorted(READ_ONLY))
-                raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
-        return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +75,7 @@ class Subscription:
                 seltype=cast(Any, _of(str, data["seltype"])),
                 destination=Destination.from_json(data["destination"]),
                 status=Status(data["status"]),
-                labels=_labels(data["labels"]),
+                labels=labels_of(data["labels"]),
                 revision=_of(int, data["revision"]),
                 created=time_of(_of(str, data["created"])),
                 modified=time_of(_of(str, data["modified"])),
@@ -258,15 +147,6 @@ def time_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def _labels(value: object) -> dict[str, str]:
-    if type(value) is not dict and not isinstance(value, Mapping):  # the first takes a tenth of the time
-        raise InvalidSpecError("/labels", "labels must be an object of strings")
-    for name, text in value.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidSpecError(_pointer("labels", str(name)), "a label must be a string")
-    return dict(value)
-
-
 _T = TypeVar("_T")
 
 
@@ -274,8 +154,3 @@ def _of(type_: type[_T], value: object) -> _T:
     if type(value) is not type_:
         raise TypeError(f"{value!r} is not a {type_.__name__}")
     return value
-
-
-def _pointer(*names: str) -> str:
-    """Return a JSON pointer, RFC 6901."""
-    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)

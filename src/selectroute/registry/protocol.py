@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
     Applied,
@@ -22,7 +23,7 @@ from selectroute.registry.changes import (
     Operation,
     Resumed,
 )
-from selectroute.registry.model import Order, Page, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription
 from selectroute.selector.message import Message
 from selectroute.storage import Location
 

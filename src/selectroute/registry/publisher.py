@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import pyarrow as pa
-
 from selectroute.durable.lock import FileLock
 from selectroute.index.build.build import rebuilt
 from selectroute.index.change.delta import Change, Drop, Put
@@ -29,12 +27,13 @@ from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import Source, revisions, source_of
 from selectroute.index.folder.retention import collect
-from selectroute.index.jsonl import read_subscriptions
+from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.specification import Status
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.log.recent import Latest
-from selectroute.registry.model import Status, Subscription
+from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
@@ -197,7 +196,7 @@ class RegistryPublisher:
     def _publish_all(self, revision: int | None) -> None:
         """Publish the whole table."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
-            table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
+            table = stored_subscriptions(bodies)
         source = self._source(self._registry.digest_at(newest))
         published(rebuilt(table, newest if revision is None else revision), self.folder, source)
 

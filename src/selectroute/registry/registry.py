@@ -20,9 +20,11 @@ from typing import Any, Final, Literal, TypeVar
 from sqlalchemy import Connection, insert
 
 from selectroute.index.build.build import rebuilt
-from selectroute.index.jsonl import read_subscriptions
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.matcher import SnapshotMatcher
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.specification import Status, SubscriptionSpec, is_id
 from selectroute.index.verdicts import explained, index_of_one, judged
 from selectroute.registry.authorization import tokens as token_rows
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
@@ -42,7 +44,7 @@ from selectroute.registry.changes import (
     Resumed,
     Verified,
 )
-from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
+from selectroute.registry.errors import NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
@@ -53,14 +55,14 @@ from selectroute.registry.log.rows import change_of, subscription_of, subscripti
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
-from selectroute.registry.model import Order, Page, Status, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Page, Subscription
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.protocol import Progress
 from selectroute.registry.reports import reports as report_rows
 from selectroute.registry.reports import samples
 from selectroute.registry.reports.reports import Activity, ReportPage, StreamState
 from selectroute.registry.reports.samples import SampledMessage
-from selectroute.registry.specification import Budget, Checks, is_id, patched
+from selectroute.registry.specification import Budget, Checks, patched
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -551,7 +553,7 @@ class Registry:
             progress: called regularly with the count of subscriptions read.
         """
         with self.bodies(Status.ACTIVE) as (revision, bodies):
-            table = read_subscriptions(bodies, progress=progress, ignore_unknown=True).table
+            table = stored_subscriptions(bodies, progress)
         return SnapshotMatcher(Snapshot.of(rebuilt(table)), revision)
 
     # ---- queries

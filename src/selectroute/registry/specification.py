@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from selectroute.index.destination import (
-    GROUPING_REFUSED,
-    KAFKA,
-    KAFKA_NAME,
-    QUEUE,
-    QUEUE_NAME,
-    QUEUE_NAME_RULE,
-)
-from selectroute.index.subscription import ID, check
-from selectroute.registry.errors import InvalidSpecError, TooCostlyError
-from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import FIELDS, READ_ONLY, SubscriptionSpec, check_fields, wrong_seltype
+from selectroute.index.subscription import check
+from selectroute.registry.errors import TooCostlyError
+from selectroute.registry.model import Subscription
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.extended import ExtendedSelectionError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
+from selectroute.selector.selector_type import EXTENDED
 from selectroute.topics.filter import TopicFilter
 
 Counts = npt.NDArray[np.int64]
-
-MAX_LABELS: Final = 64
-MAX_LABEL_NAME: Final = 63
-MAX_LABEL: Final = 255
-MAX_NAME: Final = 255
-
-_ID: Final = re.compile(ID)
-_QUEUE_NAME: Final = re.compile(QUEUE_NAME)
-_KAFKA_NAME: Final = re.compile(KAFKA_NAME)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> SubscriptionSpec:
@@ -169,79 +150,6 @@ def _check_selector(spec: SubscriptionSpec, limits: Limits) -> tuple[str, int]:
         raise InvalidSpecError("/dialect", str(error)) from error
     except ExtendedSelectionError as error:
         raise InvalidSpecError("/seltype", str(error)) from error
-
-
-def check_fields(spec: SubscriptionSpec) -> None:
-    """Check everything but selector, topic filter, dialect and type. Raises `InvalidSpecError`."""
-    if spec.seltype not in (None, NONE, STANDARD, EXTENDED):
-        raise InvalidSpecError("/seltype", f"a seltype must be {NONE}, {STANDARD} or {EXTENDED}")
-    own = STANDARD if spec.selector else NONE
-    if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
-        raise InvalidSpecError("/seltype", wrong_seltype(own))
-    if spec.seltype == EXTENDED and _SURROGATE.search(spec.selector):
-        raise InvalidSpecError("/selector", "a lone surrogate is not a character")  # not parsed here
-    if spec.topic is not None and "\x00" in spec.topic:
-        raise InvalidSpecError("/topic", "a topic filter must not have a NUL character")
-    if spec.name is not None:
-        if not 1 <= len(spec.name) <= MAX_NAME:
-            raise InvalidSpecError("/name", f"a name must have 1 to {MAX_NAME} characters")
-        if _CONTROL.search(spec.name):
-            raise InvalidSpecError("/name", "a name must not have control characters")
-    _check_destination(spec)
-    if spec.labels:
-        _check_labels(tuple(spec.labels.items()))
-
-
-def _check_destination(spec: SubscriptionSpec) -> None:
-    kind, name = spec.destination.kind, spec.destination.name
-    if kind == "none":
-        if name is not None:
-            raise InvalidSpecError("/destination/name", "the destination none must not have a name")
-    elif kind == QUEUE:
-        if name is None or not _QUEUE_NAME.fullmatch(name):
-            raise InvalidSpecError("/destination/name", QUEUE_NAME_RULE)
-    elif kind == KAFKA:
-        if name is None or not _KAFKA_NAME.fullmatch(name):
-            if name is not None and _KAFKA_NAME.fullmatch(name.partition("?")[0]):
-                raise InvalidSpecError("/destination/name", GROUPING_REFUSED)
-            raise InvalidSpecError("/destination/name", "a topic's name is 1 to 249 of A-Z a-z 0-9 . _ -")
-    else:
-        raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")
-
-
-@lru_cache(maxsize=1_024)  # many subscriptions have the same ones; errors are not kept
-def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
-    if len(labels) > MAX_LABELS:
-        raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
-    for name, value in labels:
-        pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
-        if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
-            raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")
-        if len(value) > MAX_LABEL:
-            raise InvalidSpecError(pointer, f"a label has {MAX_LABEL} characters at most")
-        if _CONTROL.search(name) or _CONTROL.search(value):
-            raise InvalidSpecError(pointer, "a label must not have control characters")
-
-
-def is_id(id: str) -> bool:
-    """Return whether a text is a valid id of a subscription.
-
-    >>> is_id("a.b"), is_id("a/b")
-    (True, False)
-    """
-    return _ID.fullmatch(id) is not None
-
-
-def check_id(id: str) -> str:
-    """Return the id. Raises `InvalidSpecError` for an invalid one."""
-    if not is_id(id):
-        raise InvalidSpecError("/id", "an id must be 1 to 128 of A-Z a-z 0-9 . _ -")
-    return id
-
-
-def wrong_seltype(found: str) -> str:
-    """Return the error text of a seltype that does not fit the selector."""
-    return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
 
 
 def patched(subscription: Subscription, patch: Mapping[str, Any]) -> SubscriptionSpec:

@@ -26,7 +26,7 @@ with each truth, value and type seen, and `sentences` gives the reasons.
 of every difference between dialects; no other module knows which dialect it serves.
 
 `Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the
-wire. The whole stage uses the standard library only.
+wire, which ``strict_json`` reads. The whole stage uses the standard library only.
 
 Read in this order: dialect, tokens, parser, ast, values, evaluate.
 """

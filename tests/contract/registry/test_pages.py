@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
-from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.pages import MAX_LIMIT, statement_of
 from selectroute.registry.registry import Registry
 

@@ -7,6 +7,8 @@ import json
 import pytest
 from sqlalchemy import text
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
@@ -15,11 +17,9 @@ from selectroute.registry.errors import (
     ForbiddenError,
     IdTakenError,
     ImportLineError,
-    InvalidSpecError,
     NotFoundError,
     OperationError,
 )
-from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
 
 CARS = SubscriptionSpec(topic="cars/eu")

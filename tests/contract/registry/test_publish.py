@@ -12,10 +12,10 @@ import pytest
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import revisions
+from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.registry import publisher as publish
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
-from selectroute.registry.model import Destination, Status, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 

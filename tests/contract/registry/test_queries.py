@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 
 
 def effective(registry, revision):

@@ -8,14 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import selectroute as sr
-from selectroute.registry.errors import (
-    IdTakenError,
-    InvalidSpecError,
-    NameTakenError,
-    NotFoundError,
-    StaleRevisionError,
-)
-from selectroute.registry.model import Destination, Status, SubscriptionSpec
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.registry.errors import IdTakenError, NameTakenError, NotFoundError, StaleRevisionError
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import InvalidUrlError
 from selectroute.topics.filter import InvalidTopicFilterError

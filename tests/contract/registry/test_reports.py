@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.log.tables import activity
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import reports
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.reports import samples
 
 

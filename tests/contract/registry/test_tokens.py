@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.authorization.permission import Permission, local_user
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Operation
-from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
+from selectroute.registry.errors import AuthError, DamagedError, NotFoundError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 

@@ -10,18 +10,18 @@ import pytest
 from sqlalchemy import inspect
 
 import selectroute as sr
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.bulk import checking, helpers, staging, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
-    InvalidSpecError,
     NameTakenError,
     ReadOnlyError,
     TooLargeError,
 )
-from selectroute.registry.model import Status, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import Limits
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
@@ -235,11 +235,7 @@ def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry):
         ('{"status": {}}', InvalidSpecError, "/status"),
         ('{"colour": 1}', InvalidSpecError, "/colour"),
         ('{"labels": {"a": null}}', InvalidSpecError, "/labels/a"),
-        ('{"name": "\\ud800"}', InvalidSpecError, "/name"),
-        ('{"selector": "\\ud800"}', sr.InvalidSelectorError, None),
-        ('{"selector": "\\ud800", "seltype": "EXTENDED"}', InvalidSpecError, "/selector"),
-        ('{"topic": "a/\\ud800"}', InvalidTopicFilterError, None),
-        ('{"dialect": "\\ud800"}', InvalidSpecError, "/dialect"),
+        ('{"name": "\\ud800"}', InvalidSpecError, ""),
         ('{"destination": {"kind": "mail"}}', InvalidSpecError, "/destination/kind"),
         ('{"destination": {"kind": "kafka"}}', InvalidSpecError, "/destination/name"),
         ('{"selector": "a = \'' + "x" * checking.MAX_LINE + "'\"}", TooLargeError, None),

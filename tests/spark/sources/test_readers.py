@@ -45,7 +45,7 @@ def test_each_bad_line_is_a_dead_letter_with_its_line_number_and_the_rest_goes_o
         (b"[1]", "not-a-message"),
         (b'{"what": 1}', "not-a-message"),
         (b'{"properties": {"a": {"type": "int", "value": 3000000000}}}', "not-a-message"),
-        (b'{"properties": {"a": "\\ud800"}}', "not-a-message"),
+        (b'{"properties": {"a": "\\ud800"}}', "not-json"),
         (b"   \r", None),
         (b'{"properties": {"a": 2}}\r', None),
     ]

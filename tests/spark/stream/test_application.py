@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from tests.spark.published import republished
 from tests.spark.registry_log import committed, delivered

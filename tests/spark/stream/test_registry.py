@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import EffectiveFrom
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.batch.router import Router

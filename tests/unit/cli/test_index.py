@@ -74,11 +74,12 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
     ("line", "sentence"),
     [
         ("{", "<stdin>:1: not valid JSON"),
-        ("[" * 100_000, "<stdin>:1: not valid JSON"),
-        ("[]", 'an object with at least an "id"'),
-        ('{"id": 5}', 'an object with at least an "id"'),
-        ('{"id": "a", "selector": 5}', '"selector" must be a string, not 5'),
-        ('{"id": "a", "from": true}', '"from" must be a revision'),
+        ("[" * 100_000, "<stdin>:1: nested too deeply"),
+        ("[]", "<stdin>:1: a subscription must be an object"),
+        ('{"id": 5}', "/id: an id must be a string"),
+        ('{"selector": ""}', "/id: a line needs an id"),
+        ('{"id": "a", "selector": 5}', "/selector: selector must be a string"),
+        ('{"id": "a", "from": true}', "/from: must be a revision"),
         ('{"id": "a b"}', "is not a valid subscription id"),
         ('{"id": "a", "topic": "x+"}', "+ and # must be whole levels"),
         ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),
@@ -114,10 +115,10 @@ def test_input_that_is_not_utf_8_is_one_sentence(run, tmp_path):
     (tmp_path / "s.jsonl").write_bytes(b'{"id": "\xff"}\n')
     code, _, err = run("index", "build", tmp_path / "s.jsonl", tmp_path / "s")
     assert code == 1
-    assert "is not UTF-8" in err
+    assert "s.jsonl:1: not valid UTF-8 at byte 9" in err
     code, _, err = run("index", "build", "-", tmp_path / "s", stdin=b'{"id": "\xff"}\n')
     assert code == 1
-    assert err == "selectroute: standard input is not UTF-8: invalid start byte\n"
+    assert err == "selectroute: <stdin>:1: not valid UTF-8 at byte 9\n"
     assert not (tmp_path / "s").exists()
 
 
@@ -230,7 +231,7 @@ def test_a_misspelt_field_is_refused_with_the_file_and_the_line(run, tmp_path):
     file.write_text('{"id": "a"}\n{"id": "x", "selektor": "a=1"}\n')
     code, out, err = run("index", "build", file, tmp_path / "s")
     assert (code, out) == (1, "")
-    sentence = "a subscription has no field `selektor`: did you mean `selector`?"
+    sentence = "/selektor: a subscription has no field `selektor`: did you mean `selector`?"
     assert err == f"selectroute: {file}:2: {sentence}\n"
     assert not (tmp_path / "s").exists()
 

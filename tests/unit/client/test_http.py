@@ -7,6 +7,7 @@ import pytest
 
 from selectroute.client.http import ATTEMPTS, REFUSED_ATTEMPTS, HttpClient, UnreachableError
 from selectroute.client.registry import RemoteRegistry
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.errors import (
     IdTakenError,
     NotFoundError,
@@ -14,7 +15,6 @@ from selectroute.registry.errors import (
     RegistryError,
     StaleRevisionError,
 )
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
 

@@ -12,7 +12,7 @@ from selectroute.index import jsonl
 from selectroute.index.errors import InvalidLinesError, RegistrationError
 from selectroute.index.jsonl import build_from_lines, read_subscriptions
 
-TEXT = st.none() | st.text(max_size=6) | st.sampled_from(["", "a = 'é'", "2013-01-01", "cars/+"])
+TEXT = st.none() | st.text("a\0\n\x7fé}", max_size=3) | st.sampled_from(["a = 'é'", "cars/+"])
 REVISION = st.none() | st.integers(-1, 4)
 ROWS = st.fixed_dictionaries(
     {"id": st.text("abc", min_size=1, max_size=3)},
@@ -23,9 +23,18 @@ ROWS = st.fixed_dictionaries(
         "from": REVISION,
         "to": REVISION,
         "destination": st.sampled_from(
-            [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}]
+            [
+                None,
+                {},
+                {"kind": None, "name": None},
+                {"name": "A"},
+                {"kind": "none"},
+                {"kind": "queue", "name": "A.b/c"},
+                {"kind": "kafka", "name": "a"},
+            ]
         ),
-        "labels": st.none() | st.dictionaries(st.text(max_size=2), st.text(max_size=2), max_size=2),
+        "labels": st.none()
+        | st.dictionaries(st.text("a=}é\n", max_size=2), st.text("a}\x7f", max_size=2), max_size=2),
         "name": TEXT,
         "revision": REVISION,
         "status": st.sampled_from([None, "active", "paused"]),
@@ -36,7 +45,7 @@ ROWS = st.fixed_dictionaries(
 
 def one_by_one(lines, revision):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "_read_block", lambda lines, ignore_unknown: None)
+        patch.setattr(jsonl, "_read_block", lambda lines: None)
         return read_subscriptions(lines, revision)
 
 
@@ -47,7 +56,14 @@ def test_a_block_is_read_as_its_lines_are(rows, revision, ascii, between):
     for row in rows:
         lines.append(json.dumps(row, ensure_ascii=ascii) + "\n")
         lines += [between] if between else []
-    at_once, apart = read_subscriptions(lines, revision), one_by_one(lines, revision)
+    try:
+        apart = one_by_one(lines, revision)
+    except InvalidLinesError as error:
+        with pytest.raises(InvalidLinesError) as refused:
+            read_subscriptions(lines, revision)
+        assert str(refused.value) == str(error)
+        return
+    at_once = read_subscriptions(lines, revision)
     assert at_once.table.equals(apart.table)
     assert at_once.lines.tolist() == apart.lines.tolist()
     step = 2 if between else 1
@@ -68,12 +84,12 @@ def test_arrow_reads_what_is_sound(monkeypatch, labels):
     [
         (
             '{"id": "x", "selektor": "a=1"}',
-            "a subscription has no field `selektor`: did you mean `selector`?",
+            "/selektor: a subscription has no field `selektor`: did you mean `selector`?",
         ),
-        ('{"id": "x", "Topic": null}', "a subscription has no field `Topic`: did you mean `topic`?"),
+        ('{"id": "x", "Topic": null}', "/Topic: a subscription has no field `Topic`: did you mean `topic`?"),
         (
             '{"id": "x", "destination": {"kind": "none", "nmae": "A"}}',
-            "a destination has no field `nmae`: did you mean `name`?",
+            "/destination/nmae: a destination has no field `nmae`: did you mean `name`?",
         ),
     ],
 )
@@ -82,14 +98,12 @@ def test_a_field_that_subscriptions_do_not_have_is_refused(others, line, sentenc
     with pytest.raises(RegistrationError) as refused:
         read_subscriptions([*others, '{"id": "good"}\n', line + "\n"])
     assert str(refused.value) == f"line {len(others) + 2}: {sentence}"
-    found = read_subscriptions([*others, line + "\n"], ignore_unknown=True)  # as a registry's own rows
-    assert found.table["id"].to_pylist()[-1] == "x"
 
 
 def test_a_subscription_that_is_paused_is_left_out():
     lines = ['{"id": "a", "status": "paused"}\n', '{"id": "b", "status": "active"}\n']
     assert read_subscriptions(lines).table["id"].to_pylist() == ["b"]
-    with pytest.raises(RegistrationError, match='"status" must be active or paused, not "of"'):
+    with pytest.raises(RegistrationError, match="/status: a status must be active or paused"):
         read_subscriptions(['{"id": "a", "status": "of"}'])
 
 
@@ -108,7 +122,7 @@ def test_the_first_errors_are_told_and_the_others_counted():
     assert [one.line for one in refused.value.problems] == [1, 2, 4, *range(5, 22)]
     assert [type(one.cause).__name__ for one in refused.value.problems[:4]] == [
         "InvalidSelectorError",
-        "RegistrationError",
+        "InvalidSpecError",
         "DuplicateSubscriptionError",
         "InvalidIdError",
     ]
@@ -144,7 +158,7 @@ def test_destinations_are_read_as_text():
 )
 def test_a_destination_that_cannot_be_is_named_with_its_line(given):
     lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
-    with pytest.raises(RegistrationError, match='line 2: "destination" must be'):
+    with pytest.raises(RegistrationError, match="line 2: /destination"):
         read_subscriptions(lines)
 
 
@@ -163,10 +177,8 @@ def test_blocks_follow_each_other(monkeypatch):
     [
         ('{"id": "a", "to": 9223372036854775808}', "an integer of 64 bits"),
         ('{"id": "a", "from": 1.0}', "an integer of 64 bits"),
-        ('{"id": "a", "selector": "x = \'\\ud800\'"}', "half of a surrogate pair"),
-        ('{"id": "a"}{"id": "b"}', "not valid JSON"),
-        ('{"id": "a", "seltype": "STANDARD"}', '"seltype" must be NONE without a selector'),
-        ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', '"seltype" must be NONE'),
+        ('{"id": "a", "seltype": "STANDARD"}', "the seltype is NONE"),
+        ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', "a seltype must be NONE"),
     ],
 )
 def test_the_line_that_is_no_subscription_is_named(line, sentence):

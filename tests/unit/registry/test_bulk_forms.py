@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectroute.index.specification import Destination, Status
 from selectroute.registry.bulk import checking, transfer
 from selectroute.registry.log.rows import ViewRow, added_values, body_of, from_body, view_row
 from selectroute.registry.log.transaction import LoggedRow, LogRow, chained_adds, chained_row
-from selectroute.registry.model import Destination, Status, Subscription, time_text
+from selectroute.registry.model import Subscription, time_text
 from selectroute.store.digests import START
 
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates are stored too
@@ -73,26 +74,6 @@ def test_many_adds_are_chained_as_one_after_the_other(added, revision, first, ti
         for seq, id, body, digest in rows
     ]
     assert whole == alone and last == digest
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXT,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_TEXT, inner, max_size=2),
-    max_leaves=4,
-).map(json.dumps)
-_AROUND = st.sampled_from(["", "\n", "\r\n", " ", "\t", "\ufeff", "{}", "x", "\x0b", "\n\n"])
-
-
-@given(st.tuples(_AROUND, _JSON | _TEXT, _AROUND).map("".join))
-def test_a_line_is_read_or_refused_as_by_the_standard_library(line):
-    try:
-        wanted = json.loads(line)
-    except ValueError as error:
-        with pytest.raises(ValueError) as found:
-            checking._parsed(line)
-        assert str(found.value) == str(error)
-    else:
-        assert json.dumps(checking._parsed(line)) == json.dumps(wanted)  # NaN is not equal to itself
 
 
 @given(_SUBSCRIPTIONS, st.none() | st.sampled_from(Status))

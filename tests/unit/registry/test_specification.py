@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.model import Destination, SubscriptionSpec
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.registry.specification import checked
 
 QUEUE = Destination("queue", "out")

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.server import ServeError, bound

@@ -232,7 +232,7 @@ def test_a_database_that_is_not_there_is_told_from_a_url_of_something_else(tmp_p
 
 _FULL = """
     import json, os, resource, sys
-    from selectroute.registry.model import SubscriptionSpec
+    from selectroute.index.specification import SubscriptionSpec
     from selectroute.registry.registry import Registry
     from selectroute.store.errors import ReadOnlyError, StoreError
 

@@ -40,8 +40,9 @@ from selectroute.selector.limits import MAX_LINE, UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
 
 if TYPE_CHECKING:
+    from selectroute.index.specification import Destination
     from selectroute.registry.changes import EffectiveFrom
-    from selectroute.registry.model import Destination, Subscription
+    from selectroute.registry.model import Subscription
     from selectroute.registry.protocol import Selecting, SubscriptionRegistry
 
 _COMPLETED: Final = 1_000
@@ -173,7 +174,7 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
 
 def destination_of(given: str | None) -> Destination:
     """Parse a destination: none, queue:NAME or kafka:TOPIC; the registry refuses others."""
-    from selectroute.registry.model import Destination
+    from selectroute.index.specification import Destination
 
     if given is None:
         return Destination()
@@ -246,7 +247,7 @@ def add(
     """
     _, settings = registry_settings(registry)
     with connected(registry, create=True) as connection:
-        from selectroute.registry.model import SubscriptionSpec
+        from selectroute.index.specification import SubscriptionSpec
 
         spec = SubscriptionSpec(
             selector_text(selector),

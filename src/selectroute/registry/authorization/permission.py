@@ -17,10 +17,10 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_grouping
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.errors import AuthError, ForbiddenError
 from selectroute.registry.log.tables import creator, subscription, token
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.topics.filter import TopicFilter
 
 _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.authorization.role import Role, Token
-from selectroute.registry.errors import AuthError, InvalidSpecError, NotFoundError
+from selectroute.registry.errors import AuthError, NotFoundError
 from selectroute.registry.log.header_rows import read_setting, write_setting
 from selectroute.registry.log.tables import token
 from selectroute.registry.model import time_of, time_text

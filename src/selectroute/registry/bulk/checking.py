@@ -17,20 +17,29 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.index.build.build import check_subscriptions, paused_collector
-from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
-from selectroute.index.jsonl import not_json
+from selectroute.index.errors import (
+    MAX_REPORTED,
+    BuildError,
+    DuplicateSubscriptionError,
+    InvalidSpecError,
+    LineProblem,
+)
+from selectroute.index.specification import (
+    Status,
+    SubscriptionSpec,
+    check_id,
+    given_of,
+    parse_line,
+    wrong_seltype,
+)
 from selectroute.registry.authorization.permission import Permission
-from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, TooLargeError
+from selectroute.registry.errors import IdTakenError, ImportLineError, TooLargeError
 from selectroute.registry.log.revision import new_id
 from selectroute.registry.log.rows import body_text, label_text, rest_text, topic_key
-from selectroute.registry.model import Status, SubscriptionSpec, time_text
-from selectroute.registry.specification import Checks, Counts, check_fields, check_id, wrong_seltype
+from selectroute.registry.model import time_text
+from selectroute.registry.specification import Checks, Counts
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits
-
-_STATUSES: Final = [*Status]  # a list: the compared value may be unhashable
-
-_DECODER: Final = json.JSONDecoder()
 
 ACTIVE: Final = Status.ACTIVE.value
 """Status of a line that gives none."""
@@ -115,31 +124,9 @@ def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> Chec
 def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     if len(line) > MAX_LINE:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
-    try:
-        data = _parsed(line if isinstance(line, str) else line.decode())
-    except (ValueError, RecursionError) as error:
-        raise InvalidSpecError("", not_json(error)) from error
-    spec = SubscriptionSpec.from_json(data)
+    id, spec, status = given_of(parse_line(line))
     by.check_stored(spec)  # on the parsed line, which is what will be stored
-    check_fields(spec)
-    id, status = data.get("id"), data.get("status")
-    if id is not None and not isinstance(id, str):
-        raise InvalidSpecError("/id", "an id must be a string")
-    if status is not None and status not in _STATUSES:
-        raise InvalidSpecError("/status", "a status must be active or paused")
-    given = None if status is None else Status(status)
-    return _Line(number, new_id() if id is None else check_id(id), spec, given)
-
-
-def _parsed(text: str) -> Any:
-    """Return what a line of JSON says, as `json.loads` does, which takes twice as long for a short line: it
-    is called for errors and rare forms only.
-    """
-    try:
-        data, end = _DECODER.raw_decode(text)
-    except ValueError:
-        return json.loads(text)
-    return data if text[end:] in ("", "\n") else json.loads(text)
+    return _Line(number, new_id() if id is None else check_id(id), spec, status)
 
 
 def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
@@ -147,12 +134,7 @@ def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
     clauses. Raises `ImportLineError` with all invalid ones.
     """
     names = ("selector", "topic", "dialect", "seltype")
-    try:
-        columns = {
-            name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
-        }
-    except UnicodeEncodeError:  # a lone surrogate: the check of the line says where
-        return _checked_alone(lines, limits)
+    columns = {name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names}
     try:
         found = check_subscriptions(
             pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
@@ -182,24 +164,6 @@ def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteE
     except SelectRouteError as error:
         return error
     return found
-
-
-def _checked_alone(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
-    checks = Checks(limits)
-    types: list[Any] = []
-    literals: list[int] = []
-    wrong: list[LineProblem] = []
-    for line in lines:
-        try:
-            types.append(checks.checked(line.spec).seltype)
-            literals.append(checks.literals(line.spec))
-        except SelectRouteError as error:
-            wrong.append(LineProblem(line.number, error))
-            if len(wrong) == MAX_REPORTED:
-                break
-    if wrong:
-        raise ImportLineError.of(wrong)
-    return types, np.array(literals, np.int64)
 
 
 def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[str]:

@@ -17,10 +17,11 @@ from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.build.build import paused_collector
-from selectroute.index.errors import MAX_REPORTED, LineProblem
+from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
+from selectroute.index.specification import Status
 from selectroute.registry.bulk.checking import ACTIVE, Staged
 from selectroute.registry.bulk.staging import Stage
-from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
+from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
@@ -36,7 +37,7 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
-from selectroute.registry.model import Status, Subscription
+from selectroute.registry.model import Subscription
 from selectroute.store.inserts import indexes_later, insert_values
 
 Progress = Callable[[int, int], None]

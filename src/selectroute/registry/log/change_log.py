@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, text, tuple_
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.changes import OPS, Change, ChangePage, Op
-from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import chained_rows, change_of

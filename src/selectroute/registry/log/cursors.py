@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
 
 _VERSION: Final = "1"
 

@@ -11,15 +11,11 @@ from typing import Any, Final, cast
 
 from sqlalchemy import Connection
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Status, SubscriptionSpec, check_id, is_id
 from selectroute.registry.authorization.permission import EVERYTHING, Permission, local_user
 from selectroute.registry.changes import From, Idempotency, Op, Operation
-from selectroute.registry.errors import (
-    IdTakenError,
-    InvalidSpecError,
-    NameTakenError,
-    NotFoundError,
-    StaleRevisionError,
-)
+from selectroute.registry.errors import IdTakenError, NameTakenError, NotFoundError, StaleRevisionError
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.rows import body_of
 from selectroute.registry.log.transaction import (
@@ -30,8 +26,8 @@ from selectroute.registry.log.transaction import (
     chained_adds,
     chained_row,
 )
-from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
-from selectroute.registry.specification import Checks, check_id, is_id
+from selectroute.registry.model import Subscription, registered, time_text
+from selectroute.registry.specification import Checks
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]

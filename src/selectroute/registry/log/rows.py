@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, Select, and_, select
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Destination
 from selectroute.registry.changes import Change
-from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.log.tables import change, subscription
-from selectroute.registry.model import Destination, Subscription, time_of, time_text
+from selectroute.registry.model import Subscription, time_of, time_text
 from selectroute.store.digests import canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 

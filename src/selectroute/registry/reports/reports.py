@@ -16,8 +16,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.changes import Backfill, EffectiveFrom
-from selectroute.registry.errors import InvalidSpecError, NotFoundError
+from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import batched

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, tuple_
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.tables import sample
 from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text

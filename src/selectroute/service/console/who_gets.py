@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import api_of, form, page, redirect
 
@@ -53,10 +53,9 @@ async def _answered(request: Request, text: str, explain: str) -> Response:
     if not text.strip():
         return await page(request, "who_gets.html", data)
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        at = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        data["error"] = f"the message is not valid JSON{at}"
+        message = parse_json(text)
+    except JsonError as error:
+        data["error"] = f"the message is {error}"
         return await page(request, "who_gets.html", data, HTTPStatus.UNPROCESSABLE_ENTITY)
     try:
         body = {"message": message, "near": True, "limit": _SHOWN}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, Request, Response
@@ -19,6 +18,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.registry.authorization.role import Role
+from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
@@ -151,33 +151,13 @@ def validated(body: bytes, field: ModelField) -> tuple[Any, Sequence[Any]]:
     return (made if isinstance(made, BaseModel) else parsed), (faults or ())[:MOST_FAULTS]
 
 
-class _NotStrictError(ValueError):
-    """JSON that Python accepts, but RFC 8259 does not, or leaves open; the position is unknown."""
-
-
 def _strict(body: bytes) -> Any:
     try:
-        text = body.decode()
-        if text.startswith("\ufeff"):
-            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
-        return _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        fault = Fault(
-            pointer="",
-            reason=f"{error.msg} at line {error.lineno}, column {error.colno}",
-            offset=error.pos,
-            line=error.lineno,
-            column=error.colno,
-        )
-    except _NotStrictError as error:
-        fault = Fault(pointer="", reason=str(error))
-    except UnicodeDecodeError as error:
-        raise ProblemError(
-            "invalid-request", f"the body is not valid UTF-8 at byte {error.start + 1:,}", place=""
-        ) from None
-    except RecursionError:
-        raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
-    raise ProblemError("invalid-request", f"the body is not valid JSON: {fault.reason}", faults=[fault])
+        return parse_json(body)
+    except JsonError as error:
+        offset, line, column = error.place or (None, None, None)
+        fault = Fault(pointer="", reason=error.reason, offset=offset, line=line, column=column)
+        raise ProblemError("invalid-request", f"the body is {error}", faults=[fault]) from None
 
 
 CURSOR: Final[Mapping[str, str]] = {"invalid-subscription": "The cursor is not one of this registry"}
@@ -271,24 +251,3 @@ def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | st
 
 
 _PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotStrictError(f"{name} is not a JSON number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _NotStrictError("an object has a duplicate member")
-    return found
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > 400:  # exceeds every type here; Python itself refuses 4,300
-        raise _NotStrictError("a number has too many digits")
-    return int(digits)
-
-
-# Made once: `json.loads` makes one for each call with hooks.
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer)

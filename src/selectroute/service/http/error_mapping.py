@@ -7,6 +7,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.queues import errors as queues
 from selectroute.queues.rest.ids import RestError
 from selectroute.registry import errors as registry
@@ -39,7 +40,7 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError("invalid-selector", detail, faults=[fault], mqrc=error.reason)
         case InvalidTopicFilterError():
             return ProblemError("invalid-topic-filter", str(error), place=f"{within}/topic")
-        case registry.InvalidSpecError():
+        case InvalidSpecError():
             mqrc = MQRC_SUB_NAME_ERROR if error.pointer in ("/name", "/id") else None
             fault = Fault(pointer=within + error.pointer, reason=error.sentence, mqrc=mqrc)
             return ProblemError("invalid-subscription", str(error), faults=[fault])

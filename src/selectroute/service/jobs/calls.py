@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError
+from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.models import Limit
@@ -411,12 +411,12 @@ def _judged(service: Service, letter: Mapping[str, Any], binding: _Binding | Non
                 return data | {"why_not": binding.why_not}
             message = message_of(_record(letter), binding.found)
         else:
-            parsed = json.loads(letter["raw"], parse_constant=_no_constant)
+            parsed = parse_json(letter["raw"])
             message = Message.from_json(parsed, name_length=service.limits.property_name_length)
+    except JsonError as error:
+        return data | {"why_not": f"its bytes are {error}"}
     except (MessageError, RecordError) as error:
         return data | {"why_not": str(error)}
-    except (ValueError, RecursionError):
-        return data | {"why_not": "its bytes are not valid JSON"}
     snapshot = newest_snapshot(service)
     matched = judged(snapshot, message).matched
     return data | {"total": len(matched), "ids": snapshot.ids.take(matched[:IDS]).to_pylist()}
@@ -431,8 +431,3 @@ def _record(letter: Mapping[str, Any]) -> Record:
         value=letter["raw"],
         headers=letter["headers"],
     )
-
-
-def _no_constant(name: str) -> None:
-    """Refuse NaN and Infinity, as a job does, which Python would read."""
-    raise ValueError(name)

@@ -12,11 +12,13 @@ import anyio.from_thread
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Operation
-from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
+from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
-from selectroute.registry.model import Order, Status, Subscription, SubscriptionSpec
+from selectroute.registry.model import Order, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import CallerDep, Service, ServiceDep

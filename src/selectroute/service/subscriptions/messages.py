@@ -12,10 +12,10 @@ from starlette.concurrency import run_in_threadpool
 
 from selectroute.clauses.analysis import analyse
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.specification import Status
 from selectroute.index.verdicts import explained, judged, nearby
 from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import TooLargeError
-from selectroute.registry.model import Status
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain.explain import Explanation
 from selectroute.selector.message import Message, MessageError

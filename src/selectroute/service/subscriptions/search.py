@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.specification import Status
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.model import Status, Subscription
+from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector import Selector

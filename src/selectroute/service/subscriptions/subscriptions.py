@@ -10,10 +10,12 @@ from typing import Annotated, Any, Final, ParamSpec, TypeVar
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.authorization.role import Role
-from selectroute.registry.errors import InvalidSpecError, NotFoundError
+from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
-from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.model import Subscription
 from selectroute.registry.specification import Checks
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller

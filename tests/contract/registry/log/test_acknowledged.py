@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.transaction import Transaction
-from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import DEFAULT_LIMITS

@@ -8,10 +8,12 @@ import time
 import pytest
 from sqlalchemy import text
 
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Change, Operation
-from selectroute.registry.errors import DamagedError, InvalidSpecError
+from selectroute.registry.errors import DamagedError
 from selectroute.registry.log import change_log
-from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 
 

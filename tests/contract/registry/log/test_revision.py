@@ -8,16 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import selectroute as sr
+from selectroute.index.errors import InvalidSpecError
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry import specification
 from selectroute.registry.changes import Operation
-from selectroute.registry.errors import (
-    IdTakenError,
-    InvalidSpecError,
-    NotFoundError,
-    OperationError,
-    StaleRevisionError,
-)
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.errors import IdTakenError, NotFoundError, OperationError, StaleRevisionError
 from selectroute.registry.registry import Registry
 
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.log.header_rows import write_setting
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import DamagedError, StoreError
 

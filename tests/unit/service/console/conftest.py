@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.app import QUEUE_MANAGER, create_app
 from selectroute.service.console.console import WithConsole

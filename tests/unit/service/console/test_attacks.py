@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.sql.queues import SqlQueues
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.sql.queues import SqlQueues
-from selectroute.registry.model import SubscriptionSpec
 from tests.support.servers.serving import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]

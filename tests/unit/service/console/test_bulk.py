@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from selectroute.registry.model import Status, SubscriptionSpec
+from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.service.console import bulk
 from tests.unit.service.console.conftest import OWN, console_of
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
+from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
-from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import reports
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
@@ -391,6 +391,8 @@ def test_errors_of_the_api_are_sentences_beside_what_was_written(client, filled)
     assert "labels, line 1: write NAME=VALUE" in page.text
     page = client.get("/console/who-gets", params={"message": "{"})
     assert page.status_code == 422 and "not valid JSON" in page.text
+    page = client.get("/console/who-gets", params={"message": '{"topic": "a", "topic": "b"}'})
+    assert page.status_code == 422 and "duplicate member `topic` at column 16" in page.text
     page = client.get("/console/who-gets", params={"message": '{"propertis": {}}'})
     assert page.status_code == 422 and "propertis" in page.text
     page = client.get("/console/who-gets", params={"message": '{"properties": {"a": [1]}}'})

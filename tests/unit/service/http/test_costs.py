@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.specification import PLAIN_LITERALS
 from selectroute.service.http import endpoint, middleware, models
 from selectroute.service.http.endpoint import MOST_FAULTS, SMALL_BODY

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.jobs import calls
 from selectroute.spark.job.output_folder import OutputFolder
@@ -106,8 +106,9 @@ def test_a_preview_says_who_gets_them_now(client):
         (one["batch"], one["offset"]): (one["total"], one["ids"], one["why_not"]) for one in found["examples"]
     }
     assert said[0, 1][2] == "only the beginning of its bytes is kept, and a replay reads all of them"
-    assert said[0, 2] == (None, [], "its bytes are not valid JSON")
-    assert said[1, 0] == (None, [], "its bytes are not valid JSON")
+    for letter in ((0, 2), (1, 0)):
+        assert said[letter][:2] == (None, [])
+        assert said[letter][2].startswith("its bytes are not valid ")
     assert client.post(f"{PATH}/dead-letters:preview", json={"reasons": ["unknown-queue"]}).json() == {
         "letters": 0,
         "waiting": 0,
@@ -138,7 +139,7 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     assert (found[0]["total"], found[0]["ids"], found[0]["why_not"]) == (1, ["red"], None)
     assert "properties" in found[1]["why_not"]
     assert found[2]["why_not"] == "its bytes are still in the source"
-    assert found[3]["why_not"] == "its bytes are not valid JSON"
+    assert found[3]["why_not"] == "its bytes are not valid JSON: NaN is not a number of JSON at column 7"
     assert found[4]["why_not"] == "it is a Kafka record, and the job has not recorded how it binds its fields"
     said = {
         "it is a Kafka record, and the job binds its fields in a way unknown here": {"later": 1},

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions import bulk
 from tests.unit.service.conftest import problem, service

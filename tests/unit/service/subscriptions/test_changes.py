@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.service.limits import ServiceLimits
 from tests.unit.service.conftest import problem, service
 

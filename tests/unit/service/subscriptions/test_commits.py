@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.authorization.permission import EVERYTHING
-from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 from selectroute.service.subscriptions.publication import commits as module
 from selectroute.service.subscriptions.publication.commits import Commits

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.errors import InvalidSpecError
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from tests.unit.service.conftest import problem, service
 

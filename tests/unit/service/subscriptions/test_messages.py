@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import UNLIMITED
 from selectroute.service.limits import ServiceLimits
@@ -173,7 +173,7 @@ def test_what_a_subscription_was_while_it_was_hidden_is_not_explained(registry, 
         assert answer.json()["explanations"][0]["reason"] == "it is not in the published revision yet"
 
 
-@pytest.mark.parametrize("id", ["", "a/b", "\x00", "\ud800"])
+@pytest.mark.parametrize("id", ["", "a/b", "\x00"])
 def test_no_subscription_has_an_id_that_cannot_be(shared, id):
     body = json.dumps({"message": CAR, "subscriptions": [id]})
     answer = shared.post("/v1/messages:explain", content=body, headers={"Content-Type": "application/json"})

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
-from selectroute.registry.model import SubscriptionSpec
 from selectroute.selector.selector import Selector
 from selectroute.service.subscriptions import bulk, search
 from tests.unit.service.conftest import problem, service

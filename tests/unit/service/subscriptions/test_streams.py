@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry.model import SubscriptionSpec, time_text
+from selectroute.index.specification import SubscriptionSpec
+from selectroute.registry.model import time_text
 from selectroute.registry.reports import reports
 from selectroute.registry.reports.reports import GONE_SECONDS, SILENT_SECONDS
 from selectroute.service.subscriptions.reports.streams import (

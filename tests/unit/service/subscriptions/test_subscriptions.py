@@ -64,10 +64,6 @@ def test_an_invalid_selector_says_where_and_what_was_expected(client, registry):
         ({"selector": 1}, "invalid-body", "/selector"),
         ({"selektor": "a = 1"}, "invalid-body", "/selektor"),
         ({"id": "mine"}, "invalid-body", "/id"),
-        ({"selector": "a = '\ud800'"}, "invalid-selector", "/selector"),
-        ({"name": "\ud800"}, "invalid-subscription", "/name"),
-        ({"labels": {"\ud800": "a"}}, "invalid-subscription", "/labels/\ud800"),
-        ({"topic": "a/\ud800"}, "invalid-topic-filter", "/topic"),
     ],
 )
 def test_a_field_that_cannot_be_is_named_and_nothing_is_stored(shared, body, kind, pointer):
@@ -114,12 +110,9 @@ def test_a_body_that_is_none_is_refused(shared, body, headers, status, kind):
     ("body", "reason", "place"),
     [
         (b'{\n "name" "a"}', "Expecting ':' delimiter at line 2, column 9", (10, 2, 9)),
-        (b'{"name": NaN}', "NaN is not a JSON number", None),
-        (b'{"name": "a", "name": "b"}', "an object has a duplicate member", None),
-        (b'{"name": ' + b"1" * 5_000 + b"}", "a number has too many digits", None),
-        (b"\xef\xbb\xbf{}", "Unexpected UTF-8 BOM (decode using utf-8-sig) at line 1, column 1", (0, 1, 1)),
-        (b'{"name": "\xff"}', "the body is not valid UTF-8 at byte 11", None),
-        (b"[" * 200_000, "the body is nested too deeply", None),
+        (b'{\n "name": NaN}', "NaN is not a number of JSON at line 2, column 10", (11, 2, 10)),
+        (b'{"name": "\xff"}', "not valid UTF-8 at byte 11", None),
+        (b"[" * 200_000, "nested too deeply", None),
     ],
 )
 def test_a_body_that_is_no_json_says_why_and_where(shared, body, reason, place):

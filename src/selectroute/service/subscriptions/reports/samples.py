@@ -10,12 +10,13 @@ import numpy.typing as npt
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
+from selectroute.index.errors import InvalidSpecError
 from selectroute.index.index import Index
+from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.index.verdicts import index_of_one
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.registry.authorization.role import Role
-from selectroute.registry.errors import InvalidSpecError
-from selectroute.registry.model import Status, SubscriptionSpec, sampled_form
+from selectroute.registry.model import sampled_form
 from selectroute.registry.specification import checked
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector_type import EXTENDED

@@ -6,8 +6,6 @@ full messages are needed. Every row of the split is yielded once, as a message o
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.kafka.json_body import no_constant
 from selectroute.match.columns.batch import is_group, properties, schema_columns
 from selectroute.match.columns.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound
 from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
 from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, opened_by_arrow
@@ -354,16 +352,6 @@ def id_text(column: Any) -> Any | None:
         return None
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]} is out of the range of a double")
-    return number
-
-
-_DECODE = json.JSONDecoder(parse_constant=no_constant, parse_float=_finite).decode
-
-
 def _read_json(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool
 ) -> Iterator[Messages | DeadLetterBatch]:
@@ -388,8 +376,6 @@ def _read_json(
                     text = f"the line is longer than {max_message_bytes} bytes"
                     yield DeadLetterBatch("read", "too-large", text, np.array([row]), line[:RAW_BYTES])
                     continue
-                if row == 0:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
                 if not line.strip():
                     continue
                 parsed = _parse(line, row, name_length)
@@ -410,16 +396,12 @@ def _read_json(
 
 def _parse(line: bytes, row: int, name_length: int) -> Message | DeadLetterBatch:
     try:
-        return Message.from_json(_DECODE(line.decode("utf-8").strip()), name_length=name_length)
-    except UnicodeDecodeError as error:
-        stage, reason, message = "read", "not-utf-8", f"byte {error.start} of the line is not UTF-8"
-    except RecursionError:
-        stage, reason, message = "parse", "too-deep", "the line is nested too deeply"
+        return Message.from_json(parse_json(line), name_length=name_length)
+    except JsonError as error:
+        dead = "read" if error.kind == "not-utf-8" else "parse", str(error.kind), f"the line is {error}"
     except MessageError as error:
-        stage, reason, message = "parse", "not-a-message", str(error)
-    except ValueError as error:
-        stage, reason, message = "parse", "not-json", str(error)
-    return DeadLetterBatch(stage, reason, message, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
+        dead = "parse", "not-a-message", str(error)
+    return DeadLetterBatch(*dead, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
 
 
 def _as_columns(
