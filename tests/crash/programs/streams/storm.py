@@ -34,7 +34,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import selectroute as sr
-from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
