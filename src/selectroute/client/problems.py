@@ -75,7 +75,7 @@ def refusal(
         several: the class that wraps the error of one of many operations or lines; `asked` finds its
             specification.
     """
-    problem = _document(answer)
+    problem = document_of(answer)
     if problem is None:
         return RegistryError(f"{url} answers with {answer.status}, not as a registry does: check the URL")
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
@@ -172,10 +172,13 @@ def _fix(text: str, suggestion: str) -> Fix:
     return Fix(Span(start, len(text) - end), suggestion[start : len(suggestion) - end])
 
 
-def _document(answer: Answer) -> dict[str, Any] | None:
+def document_of(answer: Answer) -> dict[str, Any] | None:
+    """Return the problem document of a response, also that within an error in IBM's form; None without."""
     try:
         problem = json.loads(answer.body)
-    except (ValueError, RecursionError):
+        if isinstance(problem, dict) and "error" in problem:
+            problem = problem["error"][0]["problem"]
+    except (ValueError, RecursionError, LookupError, TypeError):
         return None
     is_ours = isinstance(problem, dict) and str(problem.get("type", "")).startswith(_TYPE)
     return problem if is_ours else None

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import MAX_WAIT_SECONDS
-from selectroute.client.problems import refusal
+from selectroute.client.problems import document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.bulk import BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import (
@@ -321,9 +321,6 @@ def _path_of(name: str) -> str:
 
 def _reason(answer: Answer) -> int | None:
     """Return the IBM MQ reason code of a problem document, if it has one."""
-    try:
-        reason = json.loads(answer.body)["mqrc"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    reason = (document_of(answer) or {}).get("mqrc")
     # An authorization error keeps the service's own text.
     return reason if isinstance(reason, int) and reason in REASONS and reason != MQRC_NOT_AUTHORIZED else None

@@ -24,11 +24,11 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service import system
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Callers
-from selectroute.service.http.endpoint import Call, invalid
+from selectroute.service.http.endpoint import NO_PATH, Call, invalid
 from selectroute.service.http.error_mapping import logged_problem
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
-from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
+from selectroute.service.http.problems import MEDIA_TYPE, PROBLEMS, MqErrors, ProblemError
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.http.short_way import ShortWay
 from selectroute.service.jobs import calls
@@ -36,7 +36,7 @@ from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
-from selectroute.service.queues import administration
+from selectroute.service.queues import administration, topics
 from selectroute.service.queues import bulk as queue_bulk
 from selectroute.service.queues import messages as queue_messages
 from selectroute.service.queues.waiting import QueueWaiting
@@ -61,6 +61,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     tokens.router,
     system.router,
     queue_messages.router,
+    topics.router,
     calls.router,
     queue_bulk.router,
     administration.router,  # /v1/queues/{name} matches every name
@@ -210,12 +211,12 @@ def _has_telemetry() -> bool:
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SelectRouteError)
     problem = logged_problem(error, request.state.request_id)
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.scope["path"])
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return invalid(error, request.method).response(request.state.request_id)
+    return invalid(error, request.method).response(request.state.request_id, request.scope["path"])
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -228,9 +229,9 @@ async def _on_http(request: Request, error: Exception) -> Response:
             return Response(status_code=204, headers=headers)
     kinds = {row.status: kind for kind, row in reversed(tuple(PROBLEMS.items()))}
     kind = kinds.get(error.status_code, "invalid-request")
-    detail = {"not-found": "there is no such path", "method-not-allowed": "see Allow for the methods"}
+    detail = {"not-found": NO_PATH, "method-not-allowed": "see Allow for the methods"}
     problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=headers)
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.scope["path"])
 
 
 def _allowed(request: Request) -> list[str]:
@@ -280,10 +281,13 @@ class _Application(FastAPI):
         if self.openapi_schema is None:
             found = super().openapi()
             components = found.setdefault("components", {})
-            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            components.setdefault("schemas", {}).update({**schema.pop("$defs", {}), "Problem": schema})
-            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            found["security"] = [{}, {"token": []}]
+            schema = MqErrors.model_json_schema(ref_template="#/components/schemas/{model}")
+            components.setdefault("schemas", {}).update({**schema.pop("$defs", {}), "MqErrors": schema})
+            schemes = {"token": "bearer", "password": "basic"}
+            components["securitySchemes"] = {
+                name: {"type": "http", "scheme": scheme} for name, scheme in schemes.items()
+            }
+            found["security"] = [{}, *({name: []} for name in schemes)]
             for path, operations in found["paths"].items():
                 for method, operation in operations.items():
                     name = f"{method.upper()} {path}"
@@ -294,7 +298,8 @@ class _Application(FastAPI):
                     if answers.get("422", {}).get("description") == _FASTAPIS_422:
                         del answers["422"]
                     # This service does not use FastAPI's format of validation errors.
-                    answers.get("422", {}).get("content", {}).pop("application/json", None)
+                    if MEDIA_TYPE in answers.get("422", {}).get("content", {}):
+                        answers["422"]["content"].pop("application/json", None)
                     for answer in answers.values():
                         if answer["description"] == _FASTAPIS_200:
                             answer["description"] = "The call succeeded."

@@ -85,11 +85,10 @@ def ready(request: Request, service: ServiceDep) -> Response:
 def front(request: Request, service: ServiceDep) -> Response:
     """Return the front page. Needs no token; shows counts to callers who may see all subscriptions."""
     facts: dict[str, str] = {}
-    authorization = request.headers.get("authorization")
-    # Protects the counts from DNS rebinding if no token is needed.
-    is_own = authorization is not None or is_loopback(request.url.hostname or "")
     try:
-        if is_own and _sees_all(service, authorization):
+        # Protects the counts from DNS rebinding if no token is needed.
+        is_own = is_loopback(request.url.hostname or "") or not service.callers.is_open()
+        if is_own and _sees_all(service, request.headers.get("authorization")):
             state = service.publishing.state()
             published = "none yet" if state.snapshot is None else str(state.snapshot.revision)
             facts = {

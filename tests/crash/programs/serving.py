@@ -43,10 +43,10 @@ class Answer:
     def problem(self, status: int, kind: str) -> Any:
         """Check that this is that problem document; returns it. Raises AssertionError."""
         assert self.status == status, f"{self.status} instead of {status}: {self.data}"
-        assert self.headers["content-type"] == "application/problem+json", self.headers
-        assert self.data["status"] == status and self.data["title"] and self.data["detail"], self.data
-        assert self.data["type"] == f"urn:selectroute:problem:{kind}", self.data
-        return self.data
+        data = self.data["error"][0]["problem"] if "error" in self.data else self.data
+        assert data["status"] == status and data["title"] and data["detail"], data
+        assert data["type"] == f"urn:selectroute:problem:{kind}", data
+        return data
 
 
 class Connection:

@@ -29,7 +29,7 @@ def over(answer):
 
 def refused(status, kind, **more):
     document = {"type": f"urn:selectroute:problem:{kind}", "title": "t", "status": status, "detail": "why"}
-    body = json.dumps({**document, **more}).encode()
+    body = json.dumps({"error": [{"type": "rest", "problem": {**document, **more}}]}).encode()
     return lambda _: httpx.Response(status, content=body)
 
 
@@ -100,6 +100,8 @@ def test_a_long_wait_is_several_requests(monkeypatch):
         (refused(400, "invalid-request", mqrc="2331"), RegistryError, None),
         (refused(400, "invalid-request", mqrc=99), RegistryError, None),
         (lambda _: httpx.Response(500, content=b"oops"), RegistryError, None),
+        (lambda _: httpx.Response(404, json={"error": [{"reasonCode": 2085}]}), RegistryError, None),
+        (lambda _: httpx.Response(404, json={"error": "x"}), RegistryError, None),
         (lambda _: httpx.Response(200, content=b"no headers"), RegistryError, None),
         (lambda _: httpx.Response(200, headers={"ibm-mq-md-messageId": "x"}), RegistryError, None),
     ],

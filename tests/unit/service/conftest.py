@@ -80,10 +80,19 @@ def add(client):
 
 
 def problem(answer, status, kind):
-    """Check that an answer is this problem document; returns it."""
+    """Check that an answer is this problem document, or has it in an error of IBM's form; returns it."""
     assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
     found = answer.json()
+    if answer.url.path.startswith("/ibmmq/"):
+        assert answer.headers["content-type"] == "application/json"
+        (error,) = found["error"]
+        found = error["problem"]
+        assert (error["reasonCode"], error["message"]) == (
+            found.get("mqrc", 0),
+            f"{error['msgId']}: {found['detail']}",
+        )
+    else:
+        assert answer.headers["content-type"] == "application/problem+json"
     assert found["type"] == f"urn:selectroute:problem:{kind}", found
     assert found["status"] == status
     assert found["title"]

@@ -1,4 +1,4 @@
-"""Headers of a message in IBM MQ's messaging REST API, version 3.
+"""Headers of a message in IBM MQ's messaging REST API.
 
 The body is that of the request or response, unchanged. IBM's own headers are ``ibm-mq-md-messageId``,
 ``-correlationId``, ``-priority``, ``-persistence``, ``-expiry`` in milliseconds, ``-replyTo`` and
@@ -145,6 +145,19 @@ def descriptor_headers(descriptor: Descriptor) -> dict[str, str]:
     }
 
 
+def hex_headers(headers: Mapping[str, str], descriptor: Descriptor) -> dict[str, str]:
+    """Return the headers of a response as versions 1 and 2 of the API have them: ids are 48 digits without
+    ``ID:``, and there is neither priority nor properties.
+    """
+    left_out = (PRIORITY, PROPERTIES, OMITTED, CORRELATION_ID, GROUP_ID)
+    found = {name: value for name, value in headers.items() if name not in left_out}
+    found[MESSAGE_ID] = descriptor.msg_id.hex()
+    for header, octets in ((CORRELATION_ID, descriptor.correl_id), (GROUP_ID, descriptor.group_id)):
+        if octets != NO_ID:
+            found[header] = octets.hex()
+    return found
+
+
 def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
     """Return the message of a response, the inverse of `headers_of`. Raises RestError, or KeyError for a
     missing header.
@@ -227,11 +240,11 @@ def _expiry(text: str) -> tuple[str, Any]:
     if text == "unlimited":
         return "expiry", UNLIMITED
     tenths = -(-_number(text, EXPIRY, MQRC_EXPIRY_ERROR) // 100)
-    if not 0 < tenths <= MAX_NUMBER:
+    if tenths > MAX_NUMBER:
         raise RestError(
-            EXPIRY, f"must be unlimited, or 1 to {100 * MAX_NUMBER:,} milliseconds", MQRC_EXPIRY_ERROR
+            EXPIRY, f"must be unlimited, or 0 to {100 * MAX_NUMBER:,} milliseconds", MQRC_EXPIRY_ERROR
         )
-    return "expiry", tenths
+    return "expiry", tenths or UNLIMITED  # as a time to live of 0 in JMS
 
 
 def _reply_to(text: str) -> str:

@@ -33,6 +33,12 @@ def item_of(message: QueuedMessage) -> dict[str, Any]:
     }
 
 
+def hex_item_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as versions 1 and 2 of the API have it: ids are 48 digits without ``ID:``."""
+    ids = ("messageId", "correlationId", "groupId")
+    return {**item, **{name: item[name] and item[name].removeprefix("ID:").lower() for name in ids}}
+
+
 def message_of_item(item: Mapping[str, Any]) -> QueuedMessage:
     """Return the message of an item, with an empty body.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Self
 
 from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, failed
+from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.database import QueueDatabase
 from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.store import put_all
 from selectroute.store.errors import NoDatabaseError
 
 
@@ -67,6 +69,13 @@ class SqlQueues:
         if opened is not None:
             opened.close()  # deleted and created again since
         return found
+
+    def put_all(self, puts: Sequence[tuple[SqlQueue, ValidatedPut]]) -> None:
+        """Put messages on queues of this database in one transaction, in their order: all or none.
+
+        Raises MQError 2053 for a full queue, 2085 for a deleted one.
+        """
+        put_all([(queue._store, message) for queue, message in puts])
 
     def delete(self, name: str, *, purge: bool = False) -> None:
         """Delete an empty queue; with `purge` also one with messages, which are deleted too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -402,6 +402,18 @@ class SqlStore:
             return None
         self._begin()
         return None if self._find(waiter.lookup) is None else self._take(waiter.lookup, waiter.unit)
+
+
+def put_all(puts: Sequence[tuple[SqlStore, ValidatedPut]]) -> None:
+    """Put messages on queues of one database, in one transaction; see `SqlQueues.put_all`."""
+    ordered = sorted(puts, key=lambda put: put[0]._defined.id)  # one lock order, against deadlocks
+    for store, _ in ordered:
+        store._begin()
+    if ordered:
+        with ordered[0][0]._store.writing() as connection:
+            records = [store._arrivals.add(connection, one, {}, store._now()) for store, one in ordered]
+        for (store, _), record in zip(ordered, records, strict=True):
+            store._watch.arrived(record)
 
 
 class Arrivals:

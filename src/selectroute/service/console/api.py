@@ -91,6 +91,8 @@ class Api:
         data = await response.aread()
         is_json = response.headers.get("content-type", "").partition(";")[0].endswith("json")
         parsed = json.loads(data) if is_json and data else None
+        if isinstance(parsed, dict) and response.status_code >= 400 and "error" in parsed:
+            parsed = parsed["error"][0]["problem"]  # in IBM's form
         if response.status_code >= 400:
             raise ApiError(response.status_code, parsed if isinstance(parsed, dict) else {})
         return Answer(parsed, response.headers, data)

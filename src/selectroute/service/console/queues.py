@@ -418,7 +418,8 @@ def _messaging(request: Request) -> str:
     """Return the path of a queue's messages. The name of the queue manager is the service's own."""
     name = request.path_params["name"]
     manager = request.app.state.queue_manager
-    return f"{MESSAGING}qmgr/{quote(manager, safe='')}/queue/{quote(name, safe='')}"
+    messaging = MESSAGING.format(version="v3", qmgr=quote(manager, safe=""))
+    return f"{messaging}queue/{quote(name, safe='')}"
 
 
 def _of(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from selectroute.service.http.problems import ProblemError
 
 OPEN_SECONDS: Final = 1.0
 """Longest delay until the creation of the first token is noticed."""
+
+_BASIC: Final = "basic"
+_CHALLENGE: Final = 'Basic realm="selectroute", Bearer realm="selectroute"'
+"""Basic is first: Java's HTTP client reads the first scheme of a header only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +87,27 @@ class Callers:
         self.tokens_needed = tokens_needed
 
     def caller(self, authorization: str | None) -> Caller:
-        """Return the caller of this Authorization header. Raises a problem, 401."""
+        """Return the caller of this Authorization header. Raises a problem, 401.
+
+        Clients of IBM MQ send HTTP Basic: the password is the token, the user is ignored. Where no token is
+        needed, Basic is ignored.
+        """
+        is_basic = sent_by_browsers(authorization)
+        if (authorization is None or is_basic) and self.is_open():
+            return ANYBODY
         if authorization is None:
-            if self.is_open():
-                return ANYBODY
             raise _unauthorised(
-                "send Authorization: Bearer and a token of this registry; the command line reads it from "
-                "SELECTROUTE_TOKEN"
+                "send Authorization: Bearer and a token of this registry, or Basic with the token as the "
+                "password; the command line reads it from SELECTROUTE_TOKEN"
             )
         scheme, _, secret = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise _unauthorised("the Authorization header must be Bearer and a token")
+        secret = _password(secret) if is_basic else secret.strip()
+        if not secret or (not is_basic and scheme.lower() != "bearer"):
+            raise _unauthorised(
+                "the Authorization header must be Bearer and a token, or Basic with a token as the password"
+            )
         try:
-            token = self._registry.authenticate(secret.strip())
+            token = self._registry.authenticate(secret)
         except AuthError:
             raise _unauthorised("unknown or revoked token") from None
         return Caller(f"token {token.id}", token.role, Permission.of(token, self._quota), token.name)
@@ -114,5 +127,19 @@ class Callers:
             return not self.tokens_needed
 
 
+def sent_by_browsers(authorization: str | None) -> bool:
+    """Return whether an Authorization header is Basic, which a browser adds to requests of any site."""
+    return authorization is not None and authorization.partition(" ")[0].lower() == _BASIC
+
+
+def _password(credentials: str) -> str:
+    """Return the password of HTTP Basic (RFC 7617); empty if there is none."""
+    try:
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
+    except ValueError:
+        return ""
+    return text.partition(":")[2]
+
+
 def _unauthorised(detail: str) -> ProblemError:
-    return ProblemError("unauthorised", detail, headers={"WWW-Authenticate": "Bearer"})
+    return ProblemError("unauthorised", detail, headers={"WWW-Authenticate": _CHALLENGE})

@@ -24,10 +24,13 @@ from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
 from selectroute.service.http.headers import check_json, request_headers
 from selectroute.service.http.problems import (
+    IBM,
+    IBM_MEDIA_TYPE,
     MEDIA_TYPE,
     MQRC_SUB_NAME_ERROR,
     PROBLEMS,
     Fault,
+    MqErrors,
     Problem,
     ProblemError,
     as_json,
@@ -40,6 +43,8 @@ ROLE: Final = "x-role"
 
 SMALL_BODY: Final = 1 << 14
 """Bytes of a body up to which the event loop parses it itself, in at most two milliseconds."""
+
+NO_PATH: Final = "there is no such path"
 
 MOST_FAULTS: Final = 100
 """Faults of a body that are reported at most."""
@@ -179,7 +184,8 @@ def call(
     """
     # Without tokens, a cross-site request is refused if it is not a GET.
     always = _ALWAYS if role is Role.reader and method == "GET" else (*_ALWAYS, "forbidden")
-    options["responses"] = {**_answers(always + problems, titles), **options.get("responses", {})}
+    body = _IBM_ERRORS if path.startswith(IBM) else _PROBLEM
+    options["responses"] = {**_answers(always + problems, titles, body), **options.get("responses", {})}
     options["openapi_extra"] = {ROLE: role.name, **options.get("openapi_extra", {})}
     options.setdefault("response_class", JsonAnswer)
     return router.api_route(path, methods=[method], **options)
@@ -219,6 +225,8 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
     of_path = {one["loc"][1] for one in errors if one["loc"][:1] == ("path",)}
     if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    if "version" in of_path:
+        return ProblemError("not-found", NO_PATH)
     if of_path == {"token"}:
         return ProblemError("not-found", "there is no token with this id")
     if of_path:
@@ -239,15 +247,18 @@ def _fault(error: Any) -> Fault:
     return Fault(pointer=pointer, reason=error["msg"])
 
 
-def _answers(kinds: tuple[str, ...], titles: Mapping[str, str]) -> dict[int | str, dict[str, Any]]:
+def _answers(
+    kinds: tuple[str, ...], titles: Mapping[str, str], body: Mapping[str, Any]
+) -> dict[int | str, dict[str, Any]]:
     found: dict[int | str, dict[str, Any]] = {}
     for kind in dict.fromkeys(kinds):
         row = PROBLEMS[kind]
         title = titles.get(kind, row.title)
         before = found.get(row.status, {}).get("description")
         description = f"{before}; {title}" if before else title
-        found[row.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+        found[row.status] = {"description": description, "content": body}
     return found
 
 
-_PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+_PROBLEM: Final = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
+_IBM_ERRORS: Final = {IBM_MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{MqErrors.__name__}"}}}

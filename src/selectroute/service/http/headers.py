@@ -41,6 +41,17 @@ def check_json(headers: Headers) -> None:
     check_not_encoded(headers)
 
 
+def check_utf8(headers: Headers) -> None:
+    """Raise a problem, 415, for a body in another character set than UTF-8, by its Content-Type."""
+    for parameter in headers.get(b"content-type", b"").split(b";")[1:]:
+        name, _, value = parameter.partition(b"=")
+        is_charset = name.strip().lower() == b"charset"
+        if is_charset and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
+            raise ProblemError(
+                "unsupported-media-type", "the charset of a body must be utf-8", place="Content-Type"
+            )
+
+
 def check_not_encoded(headers: Headers) -> None:
     """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":

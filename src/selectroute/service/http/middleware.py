@@ -19,16 +19,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
-from selectroute.service.http.callers import ANYBODY, Caller
+from selectroute.service.http.callers import ANYBODY, Caller, sent_by_browsers
 from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.headers import Headers, header_text, request_headers
-from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.problems import IBM, ProblemError
 from selectroute.service.http.protocol import WHOLE
 from selectroute.service.http.rates import Rates
 from selectroute.service.logs import log, logs_requests
 
 IMPORT: Final = "/v1/subscriptions:import"
-MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
+MESSAGING: Final = IBM + "rest/{version}/messaging/qmgr/{qmgr}/"
 
 FREE: Final = frozenset({"/", "/docs", "/healthz", "/readyz", "/openapi.json"})
 """Paths without authentication: they reveal nothing about subscriptions."""
@@ -113,7 +113,7 @@ class Gate:
             raise ProblemError(
                 "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
             )
-        if caller is ANYBODY and scope["method"] not in SAFE:
+        if (caller is ANYBODY or sent_by_browsers(authorization)) and scope["method"] not in SAFE:
             _check_origin(headers)
         wait = service.rates.wait_seconds(caller.subject)
         if wait:
@@ -130,7 +130,7 @@ class Gate:
         limits = self._service.limits
         path = scope["path"]
         kind, limit = "too-large", limits.import_bytes if path == IMPORT else limits.body_bytes
-        if path.startswith(MESSAGING):
+        if path.startswith(IBM):
             kind, limit = "message-too-large", limits.message_bytes
 
         def too_large() -> ProblemError:
@@ -201,7 +201,7 @@ class _Exchange:
             raise ConnectionAbortedError("the response cannot be completed")
         if problem.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             problem.headers["Connection"] = "close"  # the rest of the body is not read
-        await problem.response(self.id)(self._scope, receive, self.send)
+        await problem.response(self.id, self._scope["path"])(self._scope, receive, self.send)
 
     def done(self, service: Service) -> None:
         """Record the response, under the route's pattern: a path is the caller's choice."""
@@ -232,12 +232,12 @@ def _address(scope: Scope) -> str:
 
 def _check_origin(headers: Headers) -> None:
     """Raise a problem, 403, for a cross-site change (CSRF): without tokens, a page of any site could send one
-    from a browser on this machine.
+    from a browser on this machine; with HTTP Basic, from a browser that knows the password.
     """
     origin = headers.get(b"origin")
     is_own = origin is None or origin.partition(b"://")[2].lower() == headers.get(b"host", b"").lower()
     if not is_own or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-        raise ProblemError("forbidden", "a cross-site request needs a token")
+        raise ProblemError("forbidden", "a cross-site request needs a bearer token")
 
 
 def _host(header: str) -> str:

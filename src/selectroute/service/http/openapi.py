@@ -10,7 +10,14 @@ from selectroute.service.http.middleware import MESSAGING
 
 JSON: Final = "application/json"
 
-_QUEUE: Final = f"{MESSAGING}qmgr/{{qmgr}}/queue/{{queue}}"
+_QUEUE: Final = MESSAGING + "queue/{queue}"
+_TOPIC: Final = MESSAGING + "topic/{topic}"
+
+_BODIES: Final = {
+    "text/plain": "shipped",
+    JSON: '{"order": 7}',
+    "application/octet-stream": "any bytes",
+}
 
 SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -61,6 +68,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "GET /healthz": "Check that the process is alive",
         "GET /readyz": "Check that the registry is readable and published",
         f"POST {_QUEUE}/message": "Put a message on a queue",
+        f"POST {_TOPIC}/message": "Put a message on the queue of each matching subscription",
         f"GET {_QUEUE}/message": "Browse the first matching message",
         f"DELETE {_QUEUE}/message": "Get the first matching message, which leaves the queue",
         f"GET {_QUEUE}/messagelist": "List the first matching messages",
@@ -132,11 +140,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "POST /v1/jobs/{job}/dead-letters:preview": {JSON: {"reasons": ["not-json"]}},
         "POST /v1/jobs/{job}/replays": {JSON: {"reasons": ["not-json"], "expected": 3}},
         "POST /v1/tokens": {JSON: {"role": "admin", "name": "operations"}},
-        f"POST {_QUEUE}/message": {
-            "text/plain": "shipped",
-            JSON: '{"order": 7}',
-            "application/octet-stream": "any bytes",
-        },
+        f"POST {_QUEUE}/message": _BODIES,
+        f"POST {_TOPIC}/message": _BODIES,
         "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
         "POST /v1/queues/{name}:purge": {JSON: {"correlationId": "order-7"}},
         "POST /v1/queues/{name}:move": {JSON: {"to": "Q", "selector": "weight > 2500"}},

@@ -27,7 +27,11 @@ from selectroute.queues.errors import (
 from selectroute.selector.errors import SelectRouteError
 
 MEDIA_TYPE = "application/problem+json"
+IBM_MEDIA_TYPE: Final = "application/json"
 TYPE = "urn:selectroute:problem:"
+
+IBM: Final = "/ibmmq/"
+"""Beginning of the paths of IBM MQ's REST API, whose errors have IBM's form."""
 
 MQRC_NO_SUBSCRIPTION = 2428
 MQRC_SUB_ALREADY_EXISTS = 2432
@@ -45,7 +49,7 @@ class Row(NamedTuple):
 PROBLEMS: Mapping[str, Row] = MappingProxyType(
     {
         "invalid-request": Row(400, "The request cannot be read"),
-        "unauthorised": Row(401, "A bearer token is needed"),
+        "unauthorised": Row(401, "A token is needed"),
         "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED),
         "not-found": Row(404, "Not found"),
         "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
@@ -84,6 +88,22 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
     }
 )
 """All types of problems, by the last part of the type."""
+
+_IBM_IDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "unauthorised": "MQWB0104E",
+        "forbidden": "MQWB0103E",
+        "queue-not-found": "MQWB0300E",
+        "queue-manager-not-found": "MQWB0009E",
+        "unsupported-media-type": "MQWB0306E",
+        "internal": "MQWB0000E",
+        "damaged": "MQWB0000E",
+    }
+)
+_IBM_HEADER_ID: Final = "MQWB0302E"
+_IBM_CHARSET_ID: Final = "MQWB0305E"
+_IBM_OTHER_ID: Final = "MQWB0303E"
+"""Ids of IBM's messages, by type of problem; of an invalid header, of a character set, of any other."""
 
 RETRY_SECONDS = 5
 """Retry-After while the database is unavailable or read-only."""
@@ -126,6 +146,25 @@ class Problem(BaseModel):
     """Current revision, or number of messages."""
 
 
+class MqError(BaseModel):
+    """Error in IBM's form. `problem` is an extension: the problem document that other paths answer with."""
+
+    type: str = "rest"
+    msgId: str
+    message: str
+    explanation: str
+    action: str
+    completionCode: int
+    reasonCode: int
+    problem: Problem
+
+
+class MqErrors(BaseModel):
+    """Body of an error response of IBM MQ's REST API."""
+
+    error: list[MqError]
+
+
 class ProblemError(SelectRouteError):
     """Refused request: a row of `PROBLEMS`, with the detail of this request.
 
@@ -160,8 +199,10 @@ class ProblemError(SelectRouteError):
             self.faults = [one.model_copy(update={"pointer": pointer + one.pointer}) for one in whole]
         return self
 
-    def response(self, request_id: str) -> Response:
-        """Return the response: a problem document and its headers."""
+    def response(self, request_id: str, path: str = "") -> Response:
+        """Return the response to a request for `path`: a problem document and its headers, or an error in
+        IBM's form.
+        """
         row = PROBLEMS[self.kind]
         problem = Problem(
             type=TYPE + self.kind,
@@ -175,8 +216,29 @@ class ProblemError(SelectRouteError):
         headers = dict(self.headers)
         if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers.setdefault("Retry-After", str(RETRY_SECONDS))
+        if path.startswith(IBM):
+            ibm = MqErrors(error=[self._ibm(problem)])
+            return Response(as_json(ibm.model_dump(exclude_none=True)), self.status, headers, IBM_MEDIA_TYPE)
         body = as_json(problem.model_dump(exclude_none=True))
         return Response(body, self.status, headers, MEDIA_TYPE)
+
+    def _ibm(self, problem: Problem) -> MqError:
+        place = self.faults[0].pointer if self.faults else ""
+        id = _IBM_IDS.get(self.kind, _IBM_OTHER_ID)
+        if place.lower().startswith("ibm-mq-"):
+            id = _IBM_HEADER_ID
+        elif place == "Content-Type":
+            id = _IBM_CHARSET_ID
+        is_later = self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or "Retry-After" in self.headers
+        return MqError(
+            msgId=id,
+            message=f"{id}: {self.detail}",
+            explanation=f"{problem.title}.",
+            action="Send the request again later." if is_later else "Correct the request and send it again.",
+            completionCode=2 if problem.mqrc else 0,
+            reasonCode=problem.mqrc or 0,
+            problem=problem,
+        )
 
 
 def check_waiting(count: int, limit: int, what: str) -> None:

@@ -1,4 +1,5 @@
-"""Messages of a queue over HTTP, compatible with IBM MQ's messaging REST API, version 3.
+"""Messages of a queue over HTTP, by the calls of IBM MQ's messaging REST API, versions 1 to 3. The page
+``reference/ibm-rest.md`` lists what differs.
 
 Guarantee of a get: the message stays on its queue while the client's connection is checked, and is removed in
 a transaction before the first byte of the response is sent. Until then neither a disconnected client nor a
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from anyio import CancelScope
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -27,7 +28,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.message.field_checks import MAX_NUMBER
-from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import (
     CORRELATION_ID,
     EXPIRY,
@@ -44,10 +45,11 @@ from selectroute.queues.rest.headers import (
     decoded,
     descriptor_headers,
     headers_of,
+    hex_headers,
     put_fields,
 )
 from selectroute.queues.rest.ids import RestError, token_of_text
-from selectroute.queues.rest.list_items import item_of
+from selectroute.queues.rest.list_items import hex_item_of, item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.queue import SqlQueue
@@ -58,7 +60,7 @@ from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
-from selectroute.service.http.headers import check_not_encoded, request_headers
+from selectroute.service.http.headers import check_not_encoded, check_utf8, request_headers
 from selectroute.service.http.middleware import MESSAGING
 from selectroute.service.http.models import Dialect
 from selectroute.service.http.problems import ProblemError
@@ -74,8 +76,8 @@ _DESCRIPTOR_BYTES: Final = 1_536
 """Bytes of a response's headers at most, without the properties."""
 
 
-def message_response(message: QueuedMessage, limits: ServiceLimits) -> Response:
-    """Return the response with a message.
+def message_response(message: QueuedMessage, limits: ServiceLimits, version: str) -> Response:
+    """Return the response with a message, as this version of the API has it.
 
     Properties that do not fit into its headers are left out, and `OMITTED` counts them: if the message were
     refused instead, it would block every get of the first message.
@@ -84,7 +86,12 @@ def message_response(message: QueuedMessage, limits: ServiceLimits) -> Response:
     if _size(headers) > limits.message_header_bytes:
         kept = _fitting(message, limits.message_header_bytes)
         headers = headers_of(kept) | {OMITTED: str(len(message.properties) - len(kept.properties))}
-    return Response(message.body, headers=headers, media_type=_media_type(message.body))
+    versioned = _versioned(headers, message.descriptor, version)
+    return Response(message.body, headers=versioned, media_type=_media_type(message.body))
+
+
+def _versioned(headers: Mapping[str, str], descriptor: Descriptor, version: str) -> Mapping[str, str]:
+    return headers if version == V3 else hex_headers(headers, descriptor)
 
 
 def _fitting(message: QueuedMessage, most: int) -> QueuedMessage:
@@ -171,11 +178,13 @@ applications cannot choose it.
 
 _USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
 
-_QUEUE: Final = MESSAGING + "qmgr/{qmgr}/queue/{queue:path}"
+_QUEUE: Final = MESSAGING + "queue/{queue:path}"
 _NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
 _LOOKUP: Final = ("invalid-selector", "too-costly", *_NOT_FOUND)
 _BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
-_MEDIA_TYPES: Final = ("text/plain", "application/json", "application/octet-stream")
+PUT_BODY: Final = {
+    "content": dict.fromkeys(("text/plain", "application/json", "application/octet-stream"), _BODY)
+}
 _FOUND: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The message: its body, and all other fields as headers ibm-mq-….",
@@ -200,13 +209,18 @@ _SETTABLE_HELP: Final[Mapping[str, str]] = {
     LAST_IN_GROUP: "true or false; false by default.",
     PRIORITY: "0 to 9, or asDestination, the queue's default.",
     PERSISTENCE: "persistent, nonPersistent, or asDestination, the queue's default.",
-    EXPIRY: "Milliseconds after which the message is discarded, or unlimited, the default.",
+    EXPIRY: "Milliseconds after which the message is discarded; 0 or unlimited, the default, for never.",
     REPLY_TO: "QUEUE or QUEUE@MANAGER.",
     PROPERTIES: "Properties, each NAME;VALUE;TYPE, separated by commas.",
 }
 """Description of each header of a put."""
 
 router = APIRouter(route_class=Call, tags=["queues"])
+V3: Final = "v3"
+Version = Annotated[
+    Literal["v1", "v2", "v3"],
+    Path(description="The version of the API. The ids that v1 and v2 return are 48 digits without ID:."),
+]
 Manager = Annotated[str, Path(description="The name of the queue manager.")]
 Wait = Annotated[
     int,
@@ -216,7 +230,7 @@ Wait = Annotated[
         description="Milliseconds to wait for a message; at most those of the limit wait_seconds.",
     ),
 ]
-_PUT_HEADERS: Final = [
+PUT_HEADERS: Final = [
     {
         "name": name,
         "in": "header",
@@ -244,14 +258,15 @@ _T = TypeVar("_T")
     response_class=Response,
     responses={201: {"description": "The message is on the queue; its ids are in the headers."}},
     openapi_extra={
-        "parameters": _PUT_HEADERS,
-        "requestBody": {"content": dict.fromkeys(_MEDIA_TYPES, _BODY)},
+        "parameters": PUT_HEADERS,
+        "requestBody": PUT_BODY,
     },
 )
 async def put(
     request: Request,
     service: ServiceDep,
     by: CallerDep,
+    version: Version,
     qmgr: Manager,
     queue: Name,
 ) -> Response:
@@ -261,15 +276,15 @@ async def put(
     which IBM's clients send, is accepted and not needed.
     """
     _check(service, by, qmgr, queue)
-    check_not_encoded(request_headers(request.scope))
-    fields = _fields(request, by)
-    check_answerable(fields, service.limits)
+    fields = request_fields(request, by, service.limits)
     body = await request.body()
 
-    def put_now() -> Mapping[str, str]:
-        return descriptor_headers(service.queues.open(queue).put(body, **fields))
+    def put_now() -> Descriptor:
+        return service.queues.open(queue).put(body, **fields)
 
-    return Response(status_code=201, headers=await _writing(service, put_now))
+    descriptor = await writing(service, put_now)
+    headers = _versioned(descriptor_headers(descriptor), descriptor, version)
+    return Response(status_code=201, headers=headers)
 
 
 @call(
@@ -286,6 +301,7 @@ async def browse(
     request: Request,
     service: ServiceDep,
     by: CallerDep,
+    version: Version,
     qmgr: Manager,
     queue: Name,
     lookup: OfQuery,
@@ -306,7 +322,7 @@ async def browse(
         )
         if wait:
             await _still_known(request, service)
-    return Response(status_code=204) if found is None else message_response(found, service.limits)
+    return Response(status_code=204) if found is None else message_response(found, service.limits, version)
 
 
 @call(
@@ -323,6 +339,7 @@ async def get(
     request: Request,
     service: ServiceDep,
     by: CallerDep,
+    version: Version,
     qmgr: Manager,
     queue: Name,
     lookup: OfQuery,
@@ -343,19 +360,19 @@ async def get(
                 fields,
                 partial(opened.get, syncpoint=unit, **fields),
                 partial(opened.call, syncpoint=unit, **fields),
-                partial(selected, service, by, budget) if fields["selector"] else partial(_writing, service),
+                partial(selected, service, by, budget) if fields["selector"] else partial(writing, service),
             )
             if wait:
                 await _still_known(request, service)
             if found is not None:
-                answer = message_response(found, service.limits)
+                answer = message_response(found, service.limits, version)
         with CancelScope(shield=True):
-            await _writing(service, unit.commit)
+            await writing(service, unit.commit)
         is_taken = True
     finally:
         if not is_taken:
             with CancelScope(shield=True):
-                await _writing(service, partial(_back_out, unit.backout))
+                await writing(service, partial(_back_out, unit.backout))
     return answer
 
 
@@ -372,6 +389,7 @@ async def listed(
     request: Request,
     service: ServiceDep,
     by: CallerDep,
+    version: Version,
     qmgr: Manager,
     queue: Name,
     lookup: OfQuery,
@@ -388,7 +406,8 @@ async def listed(
     def answer() -> Response:
         opened, fields = opened_for(service, queue, lookup)
         items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
-        return JsonAnswer({"messages": items, "next": items[-1]["msgToken"] if len(items) == most else None})
+        shown = items if version == V3 else [*map(hex_item_of, items)]
+        return JsonAnswer({"messages": shown, "next": items[-1]["msgToken"] if len(items) == most else None})
 
     budget = ScanBudget()
     async with while_connected(request, budget.cancel):
@@ -417,6 +436,11 @@ async def selected(service: Service, by: Caller, budget: ScanBudget, function: C
 
 def _check(service: Service, by: Caller, manager: str, queue: str) -> None:
     by.check_queue(queue)
+    check_manager(service, manager)
+
+
+def check_manager(service: Service, manager: str) -> None:
+    """Raise MQError 2058 for another queue manager than that of the service."""
     if manager != service.queue_manager:
         raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is a queue manager with another name")
 
@@ -432,8 +456,10 @@ async def _queue_exists(service: Service, name: str) -> AsyncIterator[None]:
         raise
 
 
-def _fields(request: Request, by: Caller) -> dict[str, Any]:
-    """Return the arguments of a put in the headers, with the caller's name. Raises RestError."""
+def request_fields(request: Request, by: Caller, limits: ServiceLimits) -> dict[str, Any]:
+    """Return the arguments of a put in the headers, with the caller's name. Raises RestError and problems."""
+    check_not_encoded(request_headers(request.scope))
+    check_utf8(request_headers(request.scope))
     given = {}
     for name in SETTABLE:
         values = request.headers.getlist(name)
@@ -448,10 +474,11 @@ def _fields(request: Request, by: Caller) -> dict[str, Any]:
             raise RestError(PROPERTIES, f"{name} is the name of the token, set by the service")
     if by.name is not None:
         fields["properties"] = {**properties, USER: by.name}
+    check_answerable(fields, limits)
     return fields
 
 
-async def _writing(service: Service, function: Callable[[], _T]) -> _T:
+async def writing(service: Service, function: Callable[[], _T]) -> _T:
     """Run a writing function in a thread, within the limit of writers."""
     async with service.writing:
         return await run_in_threadpool(function)

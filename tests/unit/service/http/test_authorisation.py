@@ -27,9 +27,11 @@ PATH = "/v1/subscriptions"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 ANY = {"If-Match": "*"}
 QUEUES = "/v1/queues"
-MESSAGES = "/ibmmq/rest/v3/messaging/qmgr/{qmgr}/queue/{queue}"
-KEPT = MESSAGES.format(qmgr="selectroute", queue="KEPT")
-OWN = MESSAGES.format(qmgr="selectroute", queue="CARS.IN")
+MANAGER = "/ibmmq/rest/{version}/messaging/qmgr/{qmgr}"
+MESSAGES = f"{MANAGER}/queue/{{queue}}"
+KEPT = MESSAGES.format(version="v3", qmgr="selectroute", queue="KEPT")
+OWN = MESSAGES.format(version="v3", qmgr="selectroute", queue="CARS.IN")
+PUBLISHED = f"{MANAGER}/topic/{{topic}}/message"
 
 CALLERS = {
     "anonymous": None,
@@ -80,6 +82,9 @@ CALLS = {
     ("put", f"{QUEUES}/{{name}}"): lambda c: c.put(f"{QUEUES}/SPARE"),
     ("delete", f"{QUEUES}/{{name}}"): lambda c: c.delete(f"{QUEUES}/{spare_queue(c)}"),
     ("post", f"{MESSAGES}/message"): lambda c: c.post(f"{KEPT}/message", content=b"x"),
+    ("post", PUBLISHED): lambda c: c.post(
+        PUBLISHED.format(version="v3", qmgr="selectroute", topic="cars/eu"), content=b"x"
+    ),
     ("get", f"{MESSAGES}/message"): lambda c: c.get(f"{KEPT}/message"),
     ("delete", f"{MESSAGES}/message"): lambda c: c.delete(f"{KEPT}/message"),
     ("get", f"{MESSAGES}/messagelist"): lambda c: c.get(f"{KEPT}/messagelist"),
@@ -166,6 +171,7 @@ TABLE = {
     ("put", f"{QUEUES}/{{name}}"): "u ffd fff ff",
     ("delete", f"{QUEUES}/{{name}}"): "u ffd fff ff",
     ("post", f"{MESSAGES}/message"): "u fdd fff ff",
+    ("post", PUBLISHED): "u fdd fff ff",
     ("get", f"{MESSAGES}/message"): "u ddd fff ff",
     ("delete", f"{MESSAGES}/message"): "u fdd fff ff",
     ("get", f"{MESSAGES}/messagelist"): "u ddd fff ff",

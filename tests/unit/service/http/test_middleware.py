@@ -25,6 +25,7 @@ from tests.unit.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"
 LOG = "selectroute.service"
+CHALLENGE = 'Basic realm="selectroute", Bearer realm="selectroute"'
 
 
 def bearer(secret):
@@ -37,7 +38,7 @@ class TestTokens:
         with service(registry) as client:
             answer = client.get(PATH)
             problem(answer, 401, "unauthorised")
-            assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.headers["www-authenticate"] == CHALLENGE
             assert client.get(PATH, headers=bearer(secret)).status_code == 200
             registry.revoke_token(token.id)
             problem(client.get(PATH, headers=bearer(secret)), 401, "unauthorised")

@@ -17,7 +17,7 @@ from selectroute.selector import DIALECTS
 from selectroute.service.app import create_app
 from selectroute.service.http.models import SpecBody
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
-from selectroute.service.http.problems import PROBLEMS, TYPE, Problem
+from selectroute.service.http.problems import PROBLEMS, TYPE, MqErrors, Problem
 from selectroute.service.limits import ServiceLimits
 from tests.support.components import NIGHTLY
 from tests.unit.service.conftest import service
@@ -65,7 +65,7 @@ def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described,
     operation = described[path][method.upper()]
     # What is there is asked for as often as what is not.
     ids = st.sampled_from(["a", "b", None])
-    named = {"name": "A", "queue": "A", "qmgr": "selectroute"}
+    named = {"name": "A", "queue": "A", "qmgr": "selectroute", "version": "v3"}
 
     @settings(
         max_examples=GENERATED, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
@@ -90,8 +90,12 @@ def check(case):
     answer = case.call(headers=HEADERS)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
-        assert answer.headers["content-type"] == ["application/problem+json"]
-        found = Problem.model_validate_json(answer.content)
+        if case.path.startswith("/ibmmq/"):
+            assert answer.headers["content-type"] == ["application/json"]
+            found = MqErrors.model_validate_json(answer.content).error[0].problem
+        else:
+            assert answer.headers["content-type"] == ["application/problem+json"]
+            found = Problem.model_validate_json(answer.content)
         assert PROBLEMS[found.type.removeprefix(TYPE)].status == found.status == answer.status_code
     case.validate_response(answer, checks=[*CHECKS])
 
@@ -166,7 +170,7 @@ def test_each_example_is_a_request_that_is_done(registry, method, path, media_ty
     registry.import_([b'{"id": "heavy"}'])
     registry.pause("heavy")
     named = {"id": "heavy", "query": "stream", "qmgr": "selectroute", "queue": "Q", "name": "ORDERS"}
-    named["job"] = "flights"
+    named |= {"job": "flights", "version": "v3", "topic": "cars/eu"}
     filled = re.sub(r"\{(\w+)\}", lambda found: named[found[1]], path)
     if "batches" in path:
         registry.note_query("stream", source="files", can_replay=True)

@@ -194,7 +194,7 @@ def test_a_large_message_goes_through_and_a_larger_one_is_refused(registry, queu
         body = bytes(range(256)) * (4 << 12)
         assert httpx.post(f"{url}{PATH}", content=body, timeout=60, trust_env=False).status_code == 201
         answer = httpx.post(f"{url}{PATH}", content=body + b"x", timeout=60, trust_env=False)
-        assert (answer.status_code, answer.json()["mqrc"]) == (413, 2030)
+        assert (answer.status_code, answer.json()["error"][0]["reasonCode"]) == (413, 2030)
         assert asked(url).content == body
 
 
@@ -202,7 +202,7 @@ def test_what_a_header_cannot_be_is_refused(registry, queue):
     with running(registry) as (url, _):
         headers = {"ibm-mq-md-correlationId": b"\xff"}
         answer = httpx.post(f"{url}{PATH}", content=b"x", headers=headers, timeout=60, trust_env=False)
-        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "ibm-mq-md-correlationId")
+        assert (answer.status_code, answer.json()["error"][0]["msgId"]) == (400, "MQWB0302E")
         with pytest.raises(sr.MQError):
             queue.get()
 
@@ -249,4 +249,4 @@ def test_queues_in_postgresql_are_the_same_over_http(postgres, tmp_path):
             other.put(b"x")
         assert httpx.delete(f"{url}/v1/queues/Q", timeout=60, trust_env=False).status_code == 409
         assert httpx.delete(f"{url}/v1/queues/Q?purge=true", timeout=60, trust_env=False).status_code == 204
-        assert asked(url).json()["mqrc"] == 2085
+        assert asked(url).json()["error"][0]["reasonCode"] == 2085
