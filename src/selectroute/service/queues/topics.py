@@ -20,12 +20,11 @@ from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import DELIVERY_ID, REVISION, SUBSCRIPTION, TOPIC
 from selectroute.queues.message.message import NO_ID, UNLIMITED
 from selectroute.queues.message.put_validation import validate_put
-from selectroute.queues.message.record import ID_PREFIX_BYTES, arrived, new_id_prefix
+from selectroute.queues.message.record import arrived, new_id_prefix
 from selectroute.queues.message.selector_view import visible_headers, visible_properties
 from selectroute.queues.rest.headers import MESSAGE_ID
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.authorization.role import Role
-from selectroute.selector.fields import ID_BYTES
 from selectroute.selector.message import Message
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.endpoint import Call, call
@@ -98,7 +97,7 @@ async def publish(
 
 def _published(service: Service, topic: str, body: bytes, fields: dict[str, Any]) -> bytes:
     """Put a message on the queues of the subscriptions that match it; return its id."""
-    msg_id: bytes = fields.get("msg_id") or new_id_prefix() + secrets.token_bytes(ID_BYTES - ID_PREFIX_BYTES)
+    msg_id: bytes = fields.get("msg_id") or new_id_prefix() + secrets.token_bytes(8)
     given = {**_DEFAULTS, **fields, "msg_id": msg_id}
     own = dict(given.pop("properties") or {})
     record = arrived(
