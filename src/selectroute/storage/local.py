@@ -15,9 +15,6 @@ from selectroute.durable.lock import FileLock
 from selectroute.storage.errors import ChangedError, DeniedError
 from selectroute.storage.protocol import Entry
 
-_COPIED = 1 << 30
-"""Bytes that are copied at once."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
@@ -129,7 +126,7 @@ class LocalStorage:
         """Copy a file; where the file system can, the copy shares its blocks until one of them is changed."""
         try:
             with open(key, "rb") as source, path.open("wb") as copy:
-                while os.copy_file_range(source.fileno(), copy.fileno(), _COPIED):
+                while os.copy_file_range(source.fileno(), copy.fileno(), 1 << 30):
                     pass
         except OSError:  # another file system, or one that can't
             shutil.copyfile(key, path)

@@ -276,8 +276,7 @@ def put(
         }
         headers = {name: str(value) for name, value in given.items() if value is not None}
         typed = properties_of(property_)
-        properties = header_of(typed)
-        fields = rest.put_fields(headers, [properties])
+        fields = rest.put_fields(headers, [header_of(typed)])
         made = connection.put(queue, _body(body), fields)
         if output is Output.table:
             print(rest.descriptor_headers(made)[rest.MESSAGE_ID])

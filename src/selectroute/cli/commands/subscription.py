@@ -312,8 +312,8 @@ def history(
     for change in changes:
         after = change.subscription
         shown = "" if after is None else f"  {printable(after.selector, 2_000) or 'every message'}"
-        when = f"{change.time:%Y-%m-%d %H:%M:%S}"
-        print(f"{change.revision:>8}  {when}  {change.op:<7}  {printable(change.actor)}{shown}")
+        who = printable(change.actor)
+        print(f"{change.revision:>8}  {change.time:%Y-%m-%d %H:%M:%S}  {change.op:<7}  {who}{shown}")
 
 
 @app.command("list")

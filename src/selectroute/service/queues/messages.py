@@ -180,6 +180,9 @@ _USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
 
 _QUEUE: Final = MESSAGING + "queue/{queue:path}"
 _NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
+PUT_PROBLEMS: Final = (
+    *_NOT_FOUND, "queue-full", "invalid-message", "message-too-large", "unsupported-media-type", "read-only"
+)  # fmt: skip
 _LOOKUP: Final = ("invalid-selector", "too-costly", *_NOT_FOUND)
 _BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 PUT_BODY: Final = {
@@ -248,12 +251,7 @@ _T = TypeVar("_T")
     "POST",
     f"{_QUEUE}/message",
     Role.writer,
-    *_NOT_FOUND,
-    "queue-full",
-    "invalid-message",
-    "message-too-large",
-    "unsupported-media-type",
-    "read-only",
+    *PUT_PROBLEMS,
     status_code=201,
     response_class=Response,
     responses={201: {"description": "The message is on the queue; its ids are in the headers."}},

@@ -48,10 +48,6 @@ class Counts:
         elif kind == KAFKA:
             self.sent += count
 
-    def sent_to(self, kind: str) -> int:
-        """Return how many deliveries went to destinations of a kind."""
-        return {QUEUE: self.queued, KAFKA: self.sent}.get(kind, 0)
-
     def count_dead_letters(self, reason: str, count: int) -> None:
         """Count dead letters under their reason."""
         self.reasons[reason] = self.reasons.get(reason, 0) + count
