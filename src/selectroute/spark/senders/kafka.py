@@ -35,7 +35,6 @@ _LIMIT: Final = "max.message.bytes"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
 _AFTER: Final = "message.timestamp.after.max.ms"
-_ANY_MS: Final = (1 << 63) - 1
 """Settings of topics; `_DIFFERENCE` is that of brokers before Kafka 3.6, for both directions."""
 
 _Result = TypeVar("_Result")
@@ -188,7 +187,7 @@ class KafkaTopics:
                 if topic in partitions:
                     given = settings.get(topic, {})
                     longest = min(int(given.get(_LIMIT, most)), most)
-                    both = given.get(_DIFFERENCE, _ANY_MS)
+                    both = given.get(_DIFFERENCE, (1 << 63) - 1)
                     times = (int(given.get(name, both)) for name in (_BEFORE, _AFTER))
                     self._known[topic] = Topic(longest, partitions[topic], topic in own, *times)
             self._absent = wanted - self._known.keys()
