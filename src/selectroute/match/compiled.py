@@ -130,8 +130,8 @@ def _first_call(what: str) -> Iterator[None]:
 
 @contextmanager
 def _reminding(sentence: str, what: str, after: int = -1) -> Iterator[None]:
-    """Log what this process waits for, as long as it waits, if it has compiled more functions than ``after``:
-    others are loaded, which is no news.
+    """Log what this process waits for, as long as it waits, if it has compiled more functions than ``after``.
+    Loading takes a second.
     """
     ended = Event()
 

@@ -58,8 +58,9 @@ class MQError(SelectRouteError):
     ``comp`` is the completion code (2, failed) and ``reason`` one of `REASONS`; ``detail`` is a sentence
     about this call, or None. The text is that of IBM MQ's own clients, and the detail:
 
-    >>> print(MQError(2, 2033), MQError(2, 2050, "must be 0 to 9"), sep="\n")
+    >>> print(MQError(2, 2033))
     MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE
+    >>> print(MQError(2, 2050, "must be 0 to 9"))
     MQI Error. Comp 2, Reason 2050: FAILED: MQRC_PRIORITY_ERROR: must be 0 to 9
     """
 

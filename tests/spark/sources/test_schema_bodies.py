@@ -158,7 +158,7 @@ def test_a_body_that_is_not_of_its_schema_has_unlike_values_and_is_no_dead_lette
         (b"\0\0\0", "ends within its schema id"),
         (b"\1" * 5, "ends within its schema id"),
         (order(world, count=0)[:5] + b"\2\xff" + bytes(20), None),
-        (b"{", "not JSON"),
+        (b"{", "not valid JSON"),
     ):
         reader = KafkaReader(("count", "weight"), BINDING, MOST, world.schemas())
         records = [

@@ -58,6 +58,7 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
     following.start()
     job = Job.of(world.input, registry.snapshots_folder, world.output)
     reports, warnings = [], []
+    world.drop_json("0.jsonl", RED)
     fan = start_fanout(spark, job, on_batch=reports.append, registry=registry, on_warning=warnings.append)
 
     def drop(name):
@@ -70,7 +71,7 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         return revision
 
     try:
-        drop("0.jsonl")
+        until(lambda: reports)
         changed = publish(registry.register(SubscriptionSpec("color LIKE 'r%'"), id="r").revision)
         drop("1.jsonl")
         paused = publish(registry.pause("red").revision)

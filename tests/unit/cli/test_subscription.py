@@ -100,7 +100,7 @@ def test_each_refusal_has_its_exit_code(sub):
     assert sub("replace", "one")[0] == 2
     assert sub("add", "a = 1", "--label", "none")[0] == 2
     assert sub("add", "a = 1", "--topic", "a/b+")[0] == 1
-    assert sub("add", "a = 1", "--destination", "kafka")[0] == 1
+    assert sub("add", "a = 1", "--destination", "kafka")[0] == 2
     assert sub("add", "a = 1", "--destination", "kafka:cars?grouping=both")[0] == 1
     assert sub("add", "a = 1", "--destination", "files:mine")[0] == 1
     assert sub("add", "a = 1", "--destination", "queue:A B")[0] == 1

@@ -114,4 +114,5 @@ def test_a_delivery_adds_its_own_properties():
 @pytest.mark.parametrize(("expiration", "expiry"), [(0, -1), (1, 1), (1_000, 1), (1_001, 1), (2_050, 11)])
 def test_expiry_is_what_is_left_of_the_time(expiration, expiry):
     assert expiry_at(expiration, 1_000) == expiry
-    assert expiry_at(10**18, 1_000) == 999_999_999
+    assert expiry_at(1_000 + 100 * (2**31 - 1), 1_000) == 2**31 - 1
+    assert expiry_at(1_000 + 100 * 2**31, 1_000) == expiry_at(2**63 - 1, 1_000) == -1

@@ -32,7 +32,7 @@ _FUNCTION: Final = "selectors have no functions: compare a property that has the
 
 def call(name: str, tokens: list[Token], at: int) -> tuple[str | None, tuple[Fix, ...]]:
     """Return the hint and the fixes for a name before the token at an index, as in ``upper(a)``; None if they
-    are no call of a function.
+    do not call a function.
     """
     kind = tokens[at][0]
     if name.upper() == "XPATH" and kind in (STRING, "("):

@@ -50,7 +50,7 @@ class TwoLeaders(Wire):
     def _metadata_of(self, node):
         one = Answer(partition_index=0, leader_id=node, leader_epoch=node)
         topic = Answer(name="t", error_code=0, topic_id=self.id, is_internal=False, partitions=[one])
-        return Answer(topics=[topic])
+        return Answer(topics=[topic], brokers=[])
 
     def _of(self, node, kind, request):
         """Answer for the one partition of a request, with an error if it knows another epoch."""
