@@ -10,6 +10,7 @@ import pytest
 
 from selectroute.spark import start_fanout
 from selectroute.spark.job.checkpoint import repair
+from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.sources.files.stream import SourceError
 
 pytestmark = pytest.mark.spark
@@ -82,9 +83,10 @@ def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, rou
 @pytest.mark.parametrize("file", ["metadata", "offsets/0"])
 def test_a_job_whose_first_plan_is_empty_starts(spark, world, file):
     world.publish(1, red="color = 'red'")
-    assert run(spark, world) == ([], [])  # makes the checkpoint, and no batch
-    checkpoint = world.job().checkpoint.path
-    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    folder = OutputFolder(world.job(max_files=1))
+    folder.claim()
+    folder.release()
+    (world.job().checkpoint.path / file).parent.mkdir(parents=True, exist_ok=True)
     empty(world, file)
     world.drop_json("a.jsonl", RED)
     reports, _ = run(spark, world)
