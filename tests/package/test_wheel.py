@@ -216,7 +216,7 @@ WITHOUT = {
     "stream audit out": "spark",
     "serve --registry sqlite:///r.db": "service",
     "subscription list --registry sqlite:///r.db": "service",
-    "subscription list --registry http://localhost:1": "client",
+    "subscription list --registry http://localhost:1": "service",
     "queue depth A --queues sqlite:///q.db": "service",
     "registry verify --registry sqlite:///r.db": "service",
     "token list --registry sqlite:///r.db": "service",

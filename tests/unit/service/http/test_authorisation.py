@@ -657,7 +657,7 @@ def test_a_token_adds_no_more_subscriptions_than_its_quota(registry):
         assert add("c", others).status_code == 201
         registry.remove("a")
         registry.remove("c")
-        batch = {"operations": [{"op": "add", "id": id, "subscription": {}} for id in ("c", "d")]}
+        batch = {"operations": [{"op": "add", "id": id} for id in ("c", "d")]}
         problem(client.post("/v1/subscriptions:batch", json=batch, headers=ours), 403, "forbidden")
         assert add("c").status_code == 201
         assert add("d").status_code == 403

@@ -81,7 +81,7 @@ class KafkaCluster:
         object.__setattr__(self, "options", secrets_by_reference(self.options, secrets))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KafkaCluster, (self.servers, self.options)
+        return KafkaCluster, (self.servers, self.options, self.recreated)
 
     @property
     def reads_committed(self) -> bool:
