@@ -44,8 +44,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; for an unknown one, name the command that was probably meant."""
         known = self.list_commands(ctx)
-        name = args[0].lower()
-        if name not in known and (meant := _meant(name, known)) is not None:
+        if (name := args[0].lower()) not in known and (meant := _meant(name, known)) is not None:
             ctx.fail(f"There is no command {args[0]!r}: did you mean '{meant}'?")
         return super().resolve_command(ctx, args)
 

@@ -22,6 +22,7 @@ from selectroute.cli.queue_text import (
     value_text,
     write_body,
 )
+from selectroute.extras import importing
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.names import identifier_length
@@ -146,7 +147,8 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
 
 def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues[Any]]:
     """Open the queues of a command."""
-    from selectroute.cli.queue_access import opened_queues
+    with importing("service"):
+        from selectroute.cli.queue_access import opened_queues
 
     return opened_queues(queues, manager)
 
