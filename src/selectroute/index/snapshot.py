@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
@@ -35,6 +35,10 @@ class Snapshot(SnapshotState):
     ``len()`` counts the subscriptions. There may be more ordinals: a removed or replaced subscription leaves
     a hole, because the ordinals after it do not change. A hole matches nothing; `dead` marks the holes.
     """
+
+    def __dir__(self) -> list[str]:
+        """Return what an interactive prompt completes: not what only the engine needs."""
+        return [name for name in super().__dir__() if name not in _ENGINE]
 
     @classmethod
     def of(cls, state: SnapshotState) -> Snapshot:
@@ -105,6 +109,9 @@ class Snapshot(SnapshotState):
         ``Index.add``, ``replace`` and ``remove``.
         """
         return Snapshot.of(changed(self, changes, revision, limits))
+
+
+_ENGINE: Final = ("attributes", "checks_names", "dead_entries", "deaths", "firsts", "no_bytes", "readers")
 
 
 @cache

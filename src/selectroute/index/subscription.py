@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Final
 
@@ -47,7 +47,7 @@ class Subscription:
     selector: str
     dialect: str
     topic: str | None
-    clauses: tuple[Clause, ...]
+    clauses: tuple[Clause, ...] = field(repr=False)
     seltype: str
     """NONE, STANDARD or EXTENDED, as in IBM MQ's DISPLAY SUB."""
 

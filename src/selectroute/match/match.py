@@ -22,6 +22,7 @@ from selectroute.match.columns.missing import (
     log_once,
     missing_columns,
     report_missing,
+    unlike_constants,
     unlike_sentence,
 )
 from selectroute.match.compiled import compiling_alone
@@ -177,10 +178,12 @@ def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unl
     if schema == snapshot.__dict__.get(_CHECKED):
         return
     check_choice(unlike, "unlike")
+    types: dict[str, pa.DataType] = {}
     for name in snapshot.reads:
         column = None if name in (BODY, INVALID_NAMES) else batch.column(name)
         if column is None:
             continue
+        types[name] = column.type
         try:
             check_column(name, column.type, name not in snapshot.no_bytes)
         except ColumnTypeError as error:
@@ -188,6 +191,8 @@ def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unl
                 raise
             readers = snapshot.readers(name, byte_strings=not is_bytes(column.type))
             log_once(unlike_sentence(str(error), readers))
+    for sentence in unlike_constants(snapshot.segments, types):
+        log_once(sentence)
     snapshot.__dict__[_CHECKED] = schema
 
 

@@ -203,21 +203,6 @@ class Broker:
         asked = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic)
         _wait(lambda: admin.describe_configs([asked])[asked].result(60)[name].value == value)
 
-    def refuse_longer(self, topic: str, size: int) -> None:
-        """Limit a topic to records of at most this many bytes, and wait until it refuses longer ones. Some
-        records without key and headers may be left: the broker reports a setting before applying it.
-        """
-        from confluent_kafka import KafkaError, Producer
-
-        self.configure(topic, "max.message.bytes", str(size))
-        producer = Producer({"bootstrap.servers": self.address})
-        codes: list[Any] = [None]
-        while codes[-1] != KafkaError.MSG_SIZE_TOO_LARGE:
-            producer.produce(
-                topic, b"." * size, on_delivery=lambda error, _: codes.append(error and error.code())
-            )
-            assert producer.flush(60) == 0
-
     def records(self, topic: str, isolation: str = "read_committed") -> list[Any]:
         """Return the current records of a topic, those of each partition in order."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import selectroute as sr
-from selectroute.cli.queue_access import ServiceQueues, _warn
+from selectroute.cli.queue_access import Queues, _warn
 from selectroute.client.http import HttpClient, UnreachableError
 from selectroute.client.queues import RemoteQueues
 from selectroute.queues.errors import CountChangedError
@@ -24,7 +24,7 @@ def over(answer):
     http = HttpClient(
         "http://service.test", None, 1.0, transport=httpx.MockTransport(answer), sleep=lambda _: None
     )
-    return ServiceQueues(RemoteQueues(http, "selectroute", 1.0, _warn))
+    return RemoteQueues(http, "selectroute", 1.0, _warn)
 
 
 def refused(status, kind, **more):
@@ -44,9 +44,9 @@ def test_a_put_or_get_whose_answer_is_lost_is_not_done_again(call):
     queues, got = over(answer), []
     with pytest.raises(UnreachableError) as caught:
         if call == "put":
-            queues.put("Q", b"x", {})
+            queues.open("Q").put(b"x")
         else:
-            queues.get("Q", LookupParams(), None, got.append)
+            Queues(queues).get("Q", LookupParams(), None, got.append)
     assert "may have taken effect" in caught.value.__notes__[0]
     assert len(asked) == 1 and got == []
 
@@ -73,7 +73,7 @@ def test_a_long_wait_is_several_requests(monkeypatch):
         return httpx.Response(204)
 
     with pytest.raises(sr.MQError) as caught:
-        over(answer).browse("Q", LookupParams(correlation_id="order-7"), 0.001)
+        over(answer).open("Q").browse(wait=0.001, correlation_id="order-7")
     assert caught.value.reason == 2033
     assert waits and waits[0] <= 1
     waits.clear()
@@ -83,7 +83,7 @@ def test_a_long_wait_is_several_requests(monkeypatch):
         return httpx.Response(204 if len(waits) < 4 else 404, json={})
 
     with pytest.raises(RegistryError, match="not as a registry does"):
-        over(later).browse("Q", LookupParams(), 60.0)
+        over(later).open("Q").browse(wait=60.0)
     assert waits == [50] * 4
 
 
@@ -108,7 +108,7 @@ def test_a_long_wait_is_several_requests(monkeypatch):
 )
 def test_an_answer_is_the_error_that_it_stands_for(answer, kind, reason):
     with pytest.raises(kind) as caught:
-        over(answer).browse("Q", LookupParams(), None)
+        over(answer).open("Q").browse()
     assert getattr(caught.value, "reason", None) == reason
 
 
@@ -123,7 +123,7 @@ def test_an_invalid_selector_is_shown_as_where_it_was_found():
         return refused(422, "invalid-selector", mqrc=2551, errors=[fault])(request)
 
     with pytest.raises(InvalidSelectorError) as caught:
-        over(answer).listed("Q", LookupParams(selector="a ="), 5)
+        over(answer).open("Q").listed(5, selector="a =")
     assert (caught.value.dialect, caught.value.text) == ("ibm-mq", "a =")
 
 
@@ -132,21 +132,17 @@ def test_an_id_that_is_none_is_refused_before_anybody_is_asked():
         raise AssertionError("it was asked")
 
     with pytest.raises(sr.SelectRouteError, match="message id"):
-        over(answer).browse("Q", LookupParams(message_id="x"), None)
+        over(answer).open("Q").browse(message_id="x")
 
 
 def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
     descriptor = sr.MemoryQueue().put(b"x")
     headers = {**descriptor_headers(descriptor), "ibm-mq-usr": "a;1;integer"}
-    got = []
-    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get(
-        "Q", LookupParams(), None, got.append
-    )
+    queue = over(lambda _: httpx.Response(200, headers=headers, content=b"x")).open("Q")
+    got = [queue.get()]
     assert capsys.readouterr().err == ""
     headers["ibm-mq-usr-omitted"] = "2"
-    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get(
-        "Q", LookupParams(), None, got.append
-    )
+    got.append(queue.get())
     assert "did not fit into the response are left out: 2" in capsys.readouterr().err
     assert [dict(one.properties) for one in got] == [{"a": sr.Int(1)}] * 2
 
@@ -161,12 +157,12 @@ def test_a_purge_goes_on_where_the_service_stopped_and_a_changed_count_ends_it()
         position = {1: "9-4", 2: None}[len(asked)]
         return httpx.Response(200, json={**part, "position": position})
 
-    done = over(answer).move("Q", "R", LookupParams(selector="a = 1"), 9)
+    done = over(answer).open("Q").move("R", selector="a = 1", expected=9)
     wanted = {"to": "R", "selector": "a = 1"}
     assert asked == [{**wanted, "expected": 9}, {**wanted, "position": "9-4"}]
     assert (done.matched, done.done, done.stayed.too_long, done.is_complete) == ((9, True), 8, 2, True)
     with pytest.raises(CountChangedError) as caught:
-        over(refused(409, "count-changed", expected=9, found=8)).purge("Q", LookupParams(), 9)
+        over(refused(409, "count-changed", expected=9, found=8)).open("Q").purge(expected=9)
     assert (caught.value.expected, caught.value.found) == (9, 8)
     with pytest.raises(RegistryError, match="not a queue's"):
-        over(lambda _: httpx.Response(200, json={"done": 4})).purge("Q", LookupParams(), None)
+        over(lambda _: httpx.Response(200, json={"done": 4})).open("Q").purge()

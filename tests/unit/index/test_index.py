@@ -52,6 +52,15 @@ def test_half_of_a_surrogate_pair_is_refused_also_where_the_shape_is_known():
     assert len(index) == 5
 
 
+def test_a_prompt_shows_what_users_need(index):
+    index.add("s", "JMSType = 'car' AND weight > 5")
+    shown = repr(index["s"])
+    assert "weight > 5" in shown and "Clause" not in shown
+    completed = {name for name in dir(index.freeze()) if not name.startswith("_")}
+    assert {"match", "match_one", "changed", "find", "ids", "reads", "subscriptions", "dead"} <= completed
+    assert not completed & {"deaths", "firsts", "dead_entries", "no_bytes", "readers"}
+
+
 def test_many_are_added_up_to_the_first_that_is_refused():
     index = sr.Index()
     with pytest.raises(sr.InvalidSelectorError):

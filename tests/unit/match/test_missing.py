@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pyarrow as pa
 import pytest
@@ -65,6 +66,41 @@ def test_a_column_of_an_unlike_type_is_named_once_or_an_error(caplog):
     assert "the one subscription that reads it" in record.getMessage()
     with pytest.raises(sr.ColumnTypeError, match="column 'at' has type timestamp"):
         sr.build_snapshot([("a", "NOT (at > 5)")]).match(batch, unlike="error")
+
+
+@pytest.mark.parametrize(
+    ("column", "selectors", "said"),
+    [
+        (pa.array([0.23], pa.float32()), ["a = 0.23"], "compare it with 0.23, a double .*write 0.23F"),
+        (pa.array([0.23], pa.float32()), ["a = 1 OR a = 0.1"], "compare it with 0.1, a double"),
+        (pa.array([0.23], pa.float32()), ["a = 0.23F", "a = 0.5", "a > 0.23", "a = 3"], None),
+        (pa.array([0.23]), ["a = 0.23", "a BETWEEN 1 AND 2", "a IS NULL", "a <> b"], None),
+        (pa.array(["red"]), ["a = 'red'", "a = 5"], "column 'a' is string, .* compare it with numbers: "),
+        (pa.array(["red"]).dictionary_encode(), ["JMSType = 'x' AND a > 5"], "compare it with numbers: "),
+        (pa.array(["red"]), ["a = 'x'", "a LIKE 'x%'", "a IS NULL", "a <> 'y'"], None),
+        (pa.array([5]), ["a IN ('5', '6')"], "column 'a' is int64, .* compare it with strings: "),
+        (pa.array([5]), ["a LIKE '%5'"], "compare it with strings: "),
+        (pa.array([5]), ["a = 5 OR a > 6.5", "a = 0.23F"], None),
+        (pa.array([True]), ["a = 'true'", "a = 1"], "compare it with numbers and strings: "),
+        (pa.array([True]), ["a = TRUE", "a", "NOT a"], None),
+        (pa.array([["red"]]), ["a = 5"], "column 'a' has type list"),  # of no property: said once
+    ],
+)
+def test_constants_that_no_value_of_a_column_can_equal_are_said_once(caplog, column, selectors, said):
+    made = sr.build_snapshot((f"s{number}", text) for number, text in enumerate(selectors))
+    for _ in range(2):
+        made.match(pa.record_batch({"a": column}), missing="ignore")
+    sentences = [record.getMessage() for record in caplog.records]
+    assert len(sentences) == (said is not None), sentences
+    assert said is None or re.search(said, sentences[0])
+
+
+def test_a_delta_is_looked_at_and_who_ignores_types_hears_nothing(caplog):
+    made = sr.build_snapshot([("a", "a = 'x'")]).changed([sr.Add("b", "a = 5")])
+    made.match(pa.record_batch({"a": ["x"]}), unlike="ignore")
+    assert not caplog.records
+    made.match(pa.record_batch({"a": ["x"]}))
+    assert ["with numbers" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_one_name_of_a_field_with_several_will_do():

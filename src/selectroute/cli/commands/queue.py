@@ -145,7 +145,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
     return found
 
 
-def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues[Any]]:
+def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues]:
     """Open the queues of a command."""
     with importing("service"):
         from selectroute.cli.queue_access import opened_queues
@@ -205,7 +205,8 @@ def list_(
                 typer.echo("no queues", err=True)
             return
         begin = None if after is None else token_of_text(after, "after")
-        found = connection.listed(queue, lookup, limit, begin)
+        target, wanted = connection.wanted(queue, lookup)
+        found = target.listed(limit, after=begin, **wanted)
         if output is Output.table:
             print_messages(found)
             if not found:
@@ -322,7 +323,8 @@ def _taking(removes: bool) -> Callable[..., None]:
             if removes:
                 connection.get(queue, lookup, wait, lambda message: _show(message, output))
             else:
-                _show(connection.browse(queue, lookup, wait), output)
+                target, wanted = connection.wanted(queue, lookup)
+                _show(target.browse(wait=wait, **wanted), output)
 
     return command
 
@@ -439,11 +441,12 @@ def _bulk(
 
     lookup = LookupParams(*options)
     with opened(queues, manager) as connection:
+        target, wanted = connection.wanted(queue, lookup)
         if dry_run:
             for name in (queue, to):
                 if name is not None:
                     connection.describe(name)
-            found = connection.count(queue, lookup)
+            found = target.count(**wanted)
             least = "" if found.is_exact else "at least "
             verb = "match" if found.number != 1 else "matches"
             if output is Output.table:
@@ -451,10 +454,11 @@ def _bulk(
             else:
                 print(json.dumps({"matched": found.number, "exact": found.is_exact}))
             return
-        if to is None:
-            done = connection.purge(queue, lookup, expected)
-        else:
-            done = connection.move(queue, to, lookup, expected)
+        done = (
+            target.purge(expected=expected, **wanted)
+            if to is None
+            else target.move(to, expected=expected, **wanted)
+        )
     if output is Output.table:
         print(f"{counted(done.done, 'message')} {'removed' if to is None else 'moved'}")
         for sentence in stayed_sentences(done.stayed):
@@ -552,7 +556,7 @@ def delete(
     Exit code 3 if there is no such queue, 4 if it has messages; with --purge, 4 if some are in units of work.
     """
     with opened(queues) as connection:
-        connection.delete(queue, purge)
+        connection.delete(queue, purge=purge)
 
 
 def depth(

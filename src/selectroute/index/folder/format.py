@@ -278,8 +278,8 @@ def read_segment(folder: Location, entry: Entry) -> tuple[Segment, pa.Table]:
     if segment is not None:
         return segment, _subscriptions[segment]
     (name, sha256), (ids_name, ids_sha256) = files
-    table = _read(folder, name, sha256)
-    subscriptions = _read(folder, ids_name, ids_sha256)
+    table = read_table(folder, name, sha256)
+    subscriptions = read_table(folder, ids_name, ids_sha256)
     try:
         _check_ids(subscriptions)
     except (InvariantError, pa.ArrowException) as error:
@@ -432,7 +432,10 @@ def _identity(folder: Location, name: str) -> tuple[object, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read(folder: Location, name: str, sha256: str) -> pa.Table:
+def read_table(folder: Location, name: str, sha256: str) -> pa.Table:
+    """Return the table of an Arrow file of a folder, mapped, after a check of its digest. Raises
+    `SnapshotError`.
+    """
     path = folder / name
     try:
         data = _content(path, sha256)

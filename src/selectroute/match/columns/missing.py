@@ -2,15 +2,22 @@
 
 A property that no message has is NULL, which is correct; but a column that was renamed, or has a name in
 another case, looks the same and silently matches nothing. Values of a timestamp are unlike every constant, so
-that ``NOT (at > 5)`` matches every message. Both are reported once.
+that ``NOT (at > 5)`` matches every message; strings are unlike the numbers that a selector compares them
+with. Each is reported once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
+import numpy as np
+import pyarrow as pa
+
+from selectroute.arrays import tables as t
+from selectroute.arrays.segment import Segment
+from selectroute.match.columns.columns import TAGS_OF_TYPES
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.fields import DERIVED
@@ -22,6 +29,8 @@ Missing: TypeAlias = Literal["warn", "error", "ignore"]
 _LOGGER = logging.getLogger("selectroute")
 _SHOWN: Final = 20
 """Names listed in a sentence."""
+
+_FALSE: Final = "is false (in the IBM dialects the whole selector)"
 
 _SENTENCES: Final = 1_000
 _logged: dict[str, None] = {}
@@ -83,9 +92,44 @@ def unlike_sentence(error: str, readers: int | None) -> str:
     whose = "subscriptions that read it" if readers is None else f"{readers:,} subscriptions that read it"
     return (
         f"{error}. Until then, values are of an unlike type to the "
-        f"{'one subscription that reads it' if readers == 1 else whose}: a comparison with them is false (in "
-        "the IBM dialects the whole selector), IS NOT NULL is true. No other subscription is affected"
+        f"{'one subscription that reads it' if readers == 1 else whose}: a comparison with them {_FALSE}, IS "
+        "NOT NULL is true. No other subscription is affected"
     )
+
+
+def unlike_constants(segments: Iterable[Segment], types: Mapping[str, pa.DataType]) -> Iterator[str]:
+    """Yield a warning for each column whose values are of another type than the constants that selectors
+    compare it with: a string with numbers, a number with strings, a float with doubles that no float equals.
+
+    The constants are those of `types` that keys, IN lists, LIKE and the first range of a clause compare.
+    O(attributes + groups + steps + constants of these columns).
+    """
+    for segment in segments:
+        arrays = segment.tables
+        ranges = set(np.unique(arrays.group_attribute[arrays.group_flags & t.SORTED != 0]).tolist())
+        patterns = segment.like_patterns[1]
+        for number, attribute in enumerate(segment.attributes):
+            type_ = types.get(attribute.name, pa.null())
+            tag = TAGS_OF_TYPES.get(type_.value_type if pa.types.is_dictionary(type_) else type_)
+            if tag is None:
+                continue
+            numbers = arrays.number[arrays.number_first[number] : arrays.number_first[number + 1]]
+            slots = arrays.string_slot[
+                arrays.string_slot_first[number] : arrays.string_slot_first[number + 1]
+            ]
+            compared = []
+            if tag in (t.STRING, t.BOOLEAN) and (len(numbers) or number in ranges):
+                compared.append("numbers")
+            if tag != t.STRING and (np.any(slots != t.EMPTY_SLOT) or patterns[number]):
+                compared.append("strings")
+            column = f"column {attribute.name!r} is {type_}, and selectors compare it with "
+            if compared:
+                yield f"{column}{' and '.join(compared)}: such a comparison {_FALSE}"
+            if tag == t.FLOAT and np.any(inexact := numbers[numbers.astype(np.float32) != numbers]):
+                yield (
+                    f"{column}{float(inexact[0])!r}, a double that no float equals: write "
+                    f"{float(inexact[0])!r}F in the JMS dialects, or make the column a double"
+                )
 
 
 def log_once(sentence: str) -> None:

@@ -150,12 +150,9 @@ def hex_headers(headers: Mapping[str, str], descriptor: Descriptor) -> dict[str,
     ``ID:``, and there is neither priority nor properties.
     """
     left_out = (PRIORITY, PROPERTIES, OMITTED, CORRELATION_ID, GROUP_ID)
+    ids = zip((MESSAGE_ID, CORRELATION_ID, GROUP_ID), descriptor[:3], strict=True)
     found = {name: value for name, value in headers.items() if name not in left_out}
-    found[MESSAGE_ID] = descriptor.msg_id.hex()
-    for header, octets in ((CORRELATION_ID, descriptor.correl_id), (GROUP_ID, descriptor.group_id)):
-        if octets != NO_ID:
-            found[header] = octets.hex()
-    return found
+    return found | {header: octets.hex() for header, octets in ids if octets != NO_ID}
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:

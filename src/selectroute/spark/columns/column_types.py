@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -35,7 +35,7 @@ from selectroute.kafka.binding import fixed_type
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import ColumnTypeError, check_column
 from selectroute.match.columns.from_messages import BODY, MIXED
-from selectroute.match.columns.missing import unlike_sentence
+from selectroute.match.columns.missing import unlike_constants, unlike_sentence
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed
 from selectroute.spark.columns.casts import casts_of
@@ -172,11 +172,11 @@ class ReadTypes:
         return name in self.no_bytes
 
 
-def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool = False) -> frozenset[str]:
+def check_types(snapshot: Snapshot | Reads, bound: Collection[Bound], strict: bool = False) -> frozenset[str]:
     """Return the identifiers whose columns have a type that no property has, before any job runs.
 
     Each is a warning with the number of subscriptions affected. Bytes are not returned, because dialects with
-    byte strings read them.
+    byte strings read them. A column that is compared with constants of another type is a warning, too.
 
     Raises:
         ColumnTypeError: ``strict`` and there is such a column; or the body, or the column of invalid names,
@@ -188,7 +188,15 @@ def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool
             raise error
         readers = snapshot.readers(name, byte_strings=not binary) if isinstance(snapshot, Snapshot) else None
         warnings.warn(unlike_sentence(str(error), readers), stacklevel=6)
+    for sentence in constants_unlike(snapshot, bound):
+        warnings.warn(sentence, stacklevel=6)
     return frozenset(name for name, (_, binary) in found.items() if not binary)
+
+
+def constants_unlike(snapshot: Snapshot | Reads, bound: Iterable[Bound]) -> list[str]:
+    """Return the warnings of `unlike_constants` about the columns of a frame."""
+    types = {one.identifier: found for one in bound if (found := _ARROW_TYPES.get(type(one.type)))}
+    return [*unlike_constants(snapshot.segments, types)] if isinstance(snapshot, Snapshot) else []
 
 
 def unlike_types(

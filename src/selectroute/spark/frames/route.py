@@ -573,7 +573,7 @@ def _match(
     batch = pa.RecordBatch.from_arrays(list(columns), names=names or ["@none"])
     if isinstance(snapshot, MappedPartitions):
         return snapshot.match(batch)
-    matches = snapshot.match(batch, missing="ignore")
+    matches = snapshot.match(batch, missing="ignore", unlike="ignore")
     return matches.offsets, matches.ordinals
 
 

@@ -263,7 +263,7 @@ class FileBatchInput:
             written += report["files"]
             _check_rows(batch, splits, report["rows"])
             unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
-            warnings |= report["missing"]
+            warnings |= report["warnings"]
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
             warnings[OUTSIDE] = (

@@ -29,7 +29,7 @@ from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import bind, by_position, columns_of
 from selectroute.spark.columns.casts import unlike_values
-from selectroute.spark.columns.column_types import can_be_property, unlike_types
+from selectroute.spark.columns.column_types import can_be_property, constants_unlike, unlike_types
 from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.columns.read_columns import by_identifier, invalid_names
 from selectroute.spark.columns.snapshot_ref import open_once
@@ -212,6 +212,7 @@ def _selected(
     every = (*chosen.values(), *more.values())
     narrow = exact.select(*(column.alias(f"c{number}") for number, column in enumerate(every)))
     warnings = _missing(input, schema, snapshot)
+    warnings |= {sentence: sentence for sentence in constants_unlike(snapshot, bound)}
     if tasks is not None:
         narrow = _spread(narrow, tasks, len(chosen), list(more))
     elif settings.row_digests is not None:

@@ -6,7 +6,7 @@ import os
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -98,8 +98,8 @@ def publish_partitions(
                 _publish_part(table, ordinals, own / name, revision) | {"folder": f"{own.name}/{name}"}
             )
         files = {
-            "keys": _written(own / "keys.npy", lambda file: np.save(file, _bitmap(keys))),
-            "ids": _written(own / "ids.arrow", lambda file: _write_ids(file, table["id"])),
+            "keys": _written(own / "keys.arrow", pa.array(_bitmap(keys))),
+            "ids": _written(own / "ids.arrow", table["id"]),
         }
         write_manifest(
             base,
@@ -240,11 +240,12 @@ def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     return bitmap
 
 
-def _write_ids(file: Any, ids: pa.ChunkedArray) -> None:
-    table = pa.table({"id": ids}).combine_chunks()
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+def _written(path: Path, values: pa.Array | pa.ChunkedArray) -> dict[str, str]:
+    """Write a file of one column."""
+    table = pa.table({"values": values}).combine_chunks()
 
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
 
-def _written(path: Path, write: Callable[[BinaryIO], object]) -> dict[str, str]:
     return {"file": f"{path.parent.name}/{path.name}", "sha256": disk.write_file(path, write)}

@@ -14,7 +14,7 @@ before any shuffle.
 
     folder/partitions-<revision>.json     manifest of the revision; appears atomically
     folder/<revision>-<x>/<p>/, …/rest/   snapshot folders: partition p, and the rest
-    folder/<revision>-<x>/keys.npy        the bitmap
+    folder/<revision>-<x>/keys.arrow      the bitmap
     folder/<revision>-<x>/ids.arrow       ordinal → id of the whole registry
 
 In a partition, a subscription's id is its ordinal in the whole registry.
@@ -38,6 +38,7 @@ import pyarrow as pa
 from selectroute.durable import disk
 from selectroute.durable.sealed_json import sealed
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
+from selectroute.index.folder.format import read_table
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.arguments import check_path
@@ -45,7 +46,6 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 from selectroute.storage import Location
-from selectroute.storage.cache import cached
 
 MAX_PARTITIONS = 4_096
 
@@ -122,23 +122,16 @@ class PartitionedSnapshot:
     @cached_property
     def ids(self) -> pa.Array:
         """Ids by ordinal of the whole registry, strings."""
-        mapped = pa.memory_map(str(self._checked("ids")))
-        return pa.ipc.open_file(mapped).read_all()["id"].combine_chunks()
+        return self._values("ids")
 
     @cached_property
     def _keys(self) -> npt.NDArray[np.uint8]:
-        return np.load(self._checked("keys"), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return self._values("keys").to_numpy()  # type: ignore[no-any-return]
 
-    def _checked(self, name: str) -> Path:
-        """Return the path of a private copy of a file, after a check of its digest."""
+    def _values(self, name: str) -> pa.Array:
         file = self.files[name]
-        path = Path(self.ref.folder) / file["file"]
-        try:
-            if disk.sha256(path) == file["sha256"]:
-                return cached(Location.of(path), file["sha256"])
-        except OSError as error:
-            raise SnapshotError(f"{path} can't be read: {error.strerror or error}") from error
-        raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
+        table = read_table(Location.of(self.ref.folder), file["file"], file["sha256"])
+        return table["values"].combine_chunks()
 
     def addresses(self, messages: AttributeLanes) -> tuple[Ints, Ints]:
         """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by
@@ -174,8 +167,7 @@ def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt
     """Return whether each key may be in use; for at most 1 of 16 unused keys the answer is wrong."""
     place = hashes & np.uint64(8 * len(bitmap) - 1)
     bits = bitmap[(place >> np.uint64(3)).astype(np.int64)] >> (place & np.uint64(7)).astype(np.uint8)
-    found: npt.NDArray[np.bool_] = (bits & 1).astype(np.bool_)
-    return found
+    return (bits & 1).astype(np.bool_)
 
 
 def whole_ordinals(part: Snapshot) -> npt.NDArray[np.int32]:

@@ -195,7 +195,7 @@ def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: b
     """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry, all
     marked as in ``merge`` or none: which ones are in other parts, no task knows.
     """
-    matches = part.match(messages, missing="ignore")
+    matches = part.match(messages, missing="ignore", unlike="ignore")
     ordinals = ordinals_of(ref)[matches.ordinals]
     return list_array(matches.offsets, ~ordinals if marked else ordinals)
 

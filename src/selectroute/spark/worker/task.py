@@ -28,7 +28,7 @@ from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.match.columns.batch import leaves
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.missing import MissingColumnError, missing_columns
+from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
 from selectroute.match.match import Matches
 from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
@@ -308,14 +308,15 @@ def judge(
         yield one
         return
     try:
-        yield one, snapshot.match(one.columns, missing="ignore")
+        yield one, snapshot.match(one.columns, missing="ignore", unlike="ignore")
     except ColumnTypeError as error:
         yield DeadLetterBatch("judge", "column-type", str(error), one.rows)
 
 
 class SplitReader:
     """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
-    a warning for each set of ``missing`` columns. ``bound`` has the columns of identifiers in Parquet.
+    ``warnings`` of columns that are missing or compared with constants of another type. ``bound`` has the
+    columns of identifiers in Parquet.
     """
 
     def __init__(
@@ -335,7 +336,7 @@ class SplitReader:
         self._types = ReadTypes(snapshot)
         self._rows: list[int] = []
         self._unlike: dict[str, tuple[str, bool]] = {}
-        self._missing: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
 
     def parts(self) -> Iterator[Part]:
         """Yield the rows of the splits."""
@@ -349,12 +350,15 @@ class SplitReader:
                     self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
                     self._look_for_casts(split)
                     self._look_for_missing(split, part.columns)
+                    types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
+                    unlike = unlike_constants(self._snapshot.segments, types)
+                    self._warnings |= {sentence: sentence for sentence in unlike}
                 yield Part(number, place, part)
             self._rows.append(rows)
 
     def report(self) -> dict[str, Any]:
         """Return the rows of each split, and the warnings about columns."""
-        return {"rows": self._rows, "unlike": self._unlike, "missing": self._missing}
+        return {"rows": self._rows, "unlike": self._unlike, "warnings": self._warnings}
 
     def _look_for_casts(self, split: Split) -> None:
         """Record the columns whose casts a Parquet file does not allow."""
@@ -369,10 +373,10 @@ class SplitReader:
         existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
         missing = missing_columns(self._snapshot.reads, existing)
         key = ", ".join(["missing", *missing])
-        if missing and key not in self._missing:
+        if missing and key not in self._warnings:
             with suppress(pa.ArrowException, OSError):  # the file is gone by now
                 present = [name for name, _ in leaves(_schema_of(split))]
-                self._missing[key] = str(MissingColumnError(missing, present, split.source))
+                self._warnings[key] = str(MissingColumnError(missing, present, split.source))
 
 
 class RecordReader:
