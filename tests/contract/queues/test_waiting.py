@@ -99,6 +99,17 @@ def test_specific_waits_come_before_general_ones_and_older_before_younger():
     assert getters.join() == {3: b"first", 4: b"second", 2: b"third", 1: b"fourth"}
 
 
+def test_the_most_properties_are_put_while_somebody_waits_with_a_selector():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    getters.start("all", selector="p0 = 1 AND JMSXGroupID = 'g' AND JMSXGroupSeq = 2")
+    until_waiting(queue, 1)
+    most = {"JMSXGroupID": "g", **{f"p{number}": 1 for number in range(996)}}
+    queue.put(b"a", msg_seq_number=2, properties=most)
+    assert getters.join() == {"all": b"a"}
+    assert reason_of(queue.put, properties={**most, "p": 1}) == 2478
+
+
 def test_all_who_browse_and_one_who_gets_are_woken():
     queue = MemoryQueue()
     getters = Getters(queue)

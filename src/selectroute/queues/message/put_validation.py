@@ -24,7 +24,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.message.field_checks import bytes_of, id_of, number_of, offset_of, sequence_of
 from selectroute.queues.message.message import NO_ID, UNLIMITED
-from selectroute.queues.message.selector_view import CORRELATION, FIELDS, GROUP, SEQUENCE
+from selectroute.queues.message.selector_view import CORRELATION, FIELDS, GROUP, OWN_PROPERTIES, SEQUENCE
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import id_from_any_text
 from selectroute.selector.message import (
@@ -55,6 +55,9 @@ class ValidatedPut(NamedTuple):
     properties: Mapping[str, Value] | None
     """None for none."""
 
+
+MOST_PROPERTIES: Final = MAX_PROPERTIES - len(OWN_PROPERTIES)
+"""Properties, with headers, that an application may set: selectors see no more than `MAX_PROPERTIES`."""
 
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
@@ -133,8 +136,8 @@ def _checked(given: Mapping[str, object]) -> dict[str, Value]:
     """Check the properties of a message, including headers; return them without NULL ones."""
     if not isinstance(given, Mapping):
         raise failed(MQRC_PROPERTY_TYPE_ERROR, f"properties must be a mapping, not a {type(given).__name__}")
-    if len(given) > MAX_PROPERTIES:
-        raise failed(MQRC_PROPERTIES_TOO_BIG, f"a message has at most {MAX_PROPERTIES:,} properties")
+    if len(given) > MOST_PROPERTIES:
+        raise failed(MQRC_PROPERTIES_TOO_BIG, f"a message has at most {MOST_PROPERTIES:,} properties")
     headers: dict[str, object] = {}
     others: dict[str, object] = {}
     for name, thing in given.items():

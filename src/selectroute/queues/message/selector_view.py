@@ -64,6 +64,9 @@ _TEXTS: Final[Mapping[str, Callable[[_Fields], Value | None]]] = {
 }
 _OWN: Final = {**_HEADERS, **_PROPERTIES}
 
+OWN_PROPERTIES: Final = (*_PROPERTIES, GROUP)
+"""Properties that selectors see beside those that an application set."""
+
 
 def _names_of_fields() -> frozenset[str]:
     """Return every name of a descriptor field, including synonyms."""
