@@ -77,7 +77,9 @@ class Snapshot(SnapshotState):
 
         A column of a type that no property has, such as a timestamp, is unlike every type, and only affects
         the subscriptions that read it: ``NOT (at > 5)`` is true for all its values. ``unlike`` is the action
-        for such columns: ``warn`` logs each once, ``error`` raises `ColumnTypeError`.
+        for such columns: ``warn`` logs each once, ``error`` raises `ColumnTypeError`. Unless
+        ``ignore``, a column that selectors compare with constants of another type is logged, too: strings
+        with numbers, a float with 0.23, which is a double (0.23F is a float).
 
         Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are not an Arrow
         batch or table.

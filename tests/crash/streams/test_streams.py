@@ -221,13 +221,20 @@ def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_nex
     world = World(tmp_path)
     world.input.mkdir()
     world.publish(1, all="n >= 0")
-    for number in range(4):
-        world.drop_json(f"{number}.jsonl", *({"properties": {"n": n}} for n in range(2_000)))
-    job = world.job(max_files=2)
+    files = 0
+
+    def drop():
+        nonlocal files
+        world.drop_json(f"{files:04}.jsonl", *({"properties": {"n": n}} for n in range(2_000)))
+        files += 1
+
+    job = world.job(max_files=1)
     jvm = spark.sparkContext._gateway.proc.pid
     fan = start_fanout(spark, job)
-    # As long as it takes: one that waits for its next task may be killed without harm.
+    # As long as it takes, always with a task to come: one that waits for it may be killed without harm.
     while fan.query.isActive:
+        if len([*(world.output / "_commits").glob("*.json")]) > files - 2:
+            drop()
         for worker in workers_of({jvm}):
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
@@ -237,4 +244,4 @@ def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_nex
     assert "\n" not in str(error.value) and "Traceback" not in str(error.value)
     start_fanout(spark, job, available_now=True).wait()
     delivered = world.deliveries()
-    assert len(delivered) == 8_000 and set(delivered.values()) == {1}
+    assert len(delivered) == 2_000 * files and set(delivered.values()) == {1}
