@@ -55,8 +55,8 @@ def test_a_worker_opens_only_what_a_revision_adds(world, monkeypatch):
         refs.append(snapshot_ref.refer(publisher.snapshot))
     del publisher
     read = []
-    real = file_format._read
-    monkeypatch.setattr(file_format, "_read", lambda *given: (read.append(given[1]), real(*given))[1])
+    real = file_format.read_table
+    monkeypatch.setattr(file_format, "read_table", lambda *given: (read.append(given[1]), real(*given))[1])
     opened = [snapshot_ref.open_once(ref) for ref in refs]
     assert [len(one.segments) for one in opened] == [1, 2, 3]
     assert opened[2].segments[:2] == opened[1].segments

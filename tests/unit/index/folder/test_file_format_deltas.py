@@ -57,8 +57,8 @@ def test_what_was_opened_once_is_neither_read_nor_mapped_again(folder, monkeypat
     held = sr.Snapshot.open(folder)
     changed_three_times(folder)
     read = []
-    real = file_format._read
-    monkeypatch.setattr(file_format, "_read", lambda *a: (read.append(a[1]), real(*a))[1])
+    real = file_format.read_table
+    monkeypatch.setattr(file_format, "read_table", lambda *a: (read.append(a[1]), real(*a))[1])
     newest = sr.Snapshot.open(folder)
     assert newest.segments[0] is held.segments[0]
     assert len(read) == 6, "three deltas with their ids"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+import selectroute as sr
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.app import QUEUE_MANAGER, create_app
@@ -76,6 +77,7 @@ def chromium():
     found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if found is None:
         missing("there is no Chromium on this machine")
+    sr.warm()  # no page waits for the compiler
     with playwright.sync_playwright() as driver:
         # Without its sandbox, which the root of a container cannot have; it opens pages of ours alone.
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
