@@ -229,6 +229,16 @@ def test_a_column_that_is_no_property_concerns_only_those_who_read_it(spark):
     }
 
 
+def test_a_column_that_selectors_compare_with_constants_of_another_type_is_warned_of(spark):
+    snapshot = index_of({"number": "color = 5", "text": "color = 'red'", "double": "carat = 0.23"}).freeze()
+    df = spark.sql("SELECT 'red' AS color, CAST(0.23 AS FLOAT) AS carat")
+    with pytest.warns(UserWarning) as warned:
+        (row,) = route(df, snapshot).collect()
+    said = sorted(str(one.message) for one in warned)
+    assert ["write 0.23F" in said[0], "with numbers" in said[1], len(said)] == [True, True, 2]
+    assert named(snapshot, row.subscriptions) == {"text"}
+
+
 # A call of `F`, perhaps with others behind it.
 ADVICE = re.compile(r"F(?:\.\w+\((?:[^()]|\([^()]*\))*\))+")
 

@@ -180,6 +180,15 @@ def test_a_file_whose_column_has_no_such_cast_is_warned_of_and_unlike(world):
     assert [row["subscription"] for row in world.rows("deliveries")] == ["any"]
 
 
+def test_a_column_that_selectors_compare_with_constants_of_another_type_is_warned_of(world):
+    world.publish(1, double="carat = 0.23", float="carat = 0.23F", number="color = 5", text="color = 'red'")
+    carat = pa.array([0.23], pa.float32())
+    world.drop_parquet("a.parquet", pa.table({"carat": carat, "color": ["red"]}))
+    first, second = sorted(warnings_of(world))
+    assert "0.23, a double that no float equals: write 0.23F" in first and "with numbers" in second
+    assert {row["subscription"] for row in world.rows("deliveries")} == {"float", "text"}
+
+
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [
