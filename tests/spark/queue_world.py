@@ -10,12 +10,12 @@ from typing import Any
 
 import selectroute as sr
 from selectroute.index.build.build import built
-from selectroute.index.jsonl import read_subscriptions
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
 from selectroute.spark.senders.queues import JobQueues
+from tests.support.subscription_lines import read_subscriptions
 from tests.support.world import World
 
 A, B = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}

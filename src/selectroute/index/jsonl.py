@@ -82,24 +82,6 @@ class Subscriptions(NamedTuple):
     lines: t.Array
 
 
-def read_subscriptions(
-    lines: Iterable[str],
-    revision: int | None = None,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Subscriptions:
-    """Return the subscriptions that are valid at a revision, or without one, those that are still valid.
-
-    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field. ``progress`` is
-    called with the number of lines read so far. O(lines); Arrow reads plain lines, and a block of others is
-    read line by line.
-    """
-    reading = _Reading(revision)
-    reading.read(lines, progress)
-    if reading.problems:
-        raise InvalidLinesError(reading.problems, reading.wrong)
-    return reading.subscriptions()
-
-
 def stored_subscriptions(lines: Iterable[str], progress: Callable[[int], None] = lambda _: None) -> pa.Table:
     """Return the subscriptions in lines that a registry wrote, which are not checked again. O(lines).
     ``progress`` is called with the number of lines read so far.
@@ -127,11 +109,14 @@ def build_from_lines(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Snapshot:
-    """Return a snapshot of the subscriptions of `read_subscriptions`, with selectors within `limits`.
+    """Return a snapshot of the subscriptions that are valid at a revision, or without one, of those that are
+    still valid, with selectors within `limits`.
 
-    Raises `InvalidLinesError` naming the invalid lines.
+    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field. ``progress`` is
+    called with the number of lines read so far. O(lines); Arrow reads plain lines, and a block of others is
+    read line by line.
     """
-    reading = _Reading(revision)
+    reading = Reading(revision)
     reading.read(lines, progress)
     found = reading.subscriptions()
     problems, count = reading.problems, reading.wrong
@@ -147,7 +132,7 @@ def build_from_lines(
     return snapshot
 
 
-class _Reading:
+class Reading:
     """State of reading: the tables read so far, and the first invalid lines."""
 
     def __init__(self, revision: int | None) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from selectroute.index import jsonl
 from selectroute.index.errors import InvalidLinesError, RegistrationError
-from selectroute.index.jsonl import build_from_lines, read_subscriptions
+from selectroute.index.jsonl import build_from_lines
+from tests.support.subscription_lines import read_subscriptions
 
 TEXT = st.none() | st.text("a\0\n\x7fé}", max_size=3) | st.sampled_from(["a = 'é'", "cars/+"])
 REVISION = st.none() | st.integers(-1, 4)

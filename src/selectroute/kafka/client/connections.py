@@ -117,14 +117,20 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
         return transport
 
 
-def is_metadata(response: Any) -> bool:
-    """Return whether a response has what metadata always have: kafka-python decodes any null as None."""
-    return (
-        response.brokers is not None
-        and all(broker.host is not None for broker in response.brokers)
-        and response.topics is not None
-        and all(topic.name is not None and topic.partitions is not None for topic in response.topics)
-    )
+def is_whole(answer: Any, version: int) -> bool:
+    """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
+    any null as None, also a UUID of zeros and a set of rights that is not told.
+    """
+    for name, field in getattr(answer, "fields", {}).items():
+        value = getattr(answer, name)
+        if value is None:
+            may_lack = field.tag is not None or field.type_str in ("uuid", "bitfield")
+            may_lack |= field.nullable_for_version_q(version) or not field.for_version_q(version)
+            if not may_lack:
+                return False
+        elif isinstance(value, list) and not all(is_whole(part, version) for part in value):
+            return False
+    return True
 
 
 def _received(connected: Any, parser: Any) -> tuple[bytes, Exception | None]:

@@ -29,7 +29,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForL
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from selectroute.kafka.client.connections import Manager, is_metadata
+from selectroute.kafka.client.connections import Manager, is_whole
 from selectroute.kafka.client.errors import (
     GO_ON,
     KafkaClientError,
@@ -613,8 +613,12 @@ class Wire:
     def _answer(self, future: Future) -> Any:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()
         if error is None:
-            return future.value
+            answer = future.value
+            return answer if is_whole(answer, getattr(answer, "version", 0)) else self._not_kafka()
         return self._error(error)
+
+    def _not_kafka(self) -> KafkaClientError:
+        return UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's")
 
     def _error(self, error: Exception) -> KafkaClientError:
         """Return an error of kafka-python as one of ours."""
@@ -674,8 +678,8 @@ class Wire:
                 include_topic_authorized_operations=with_rights,
             )
         )
-        if not is_metadata(response):
-            raise UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's metadata")
+        if any(topic.name is None for topic in response.topics):
+            raise self._not_kafka()
         self._manager.cluster.update_metadata(response)
         for topic in response.topics:
             self._learn(topic)

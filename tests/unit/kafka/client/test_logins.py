@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
 
 from kafka.errors import SaslAuthenticationFailedError
+from kafka.future import Future
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeConfigsResponse
+from kafka.protocol.metadata import MetadataResponse
 
 from selectroute.kafka.client import connections
 from selectroute.kafka.client.errors import RefusedError, UnreachableError
@@ -84,28 +85,45 @@ def test_a_proof_with_few_iterations_is_refused(mechanism, iterations, is_enough
             login.receive(first)
 
 
-BROKER = SimpleNamespace(node_id=1, host="localhost", port=9, rack=None)
+V = {"version": 12}
+BROKER = MetadataResponse.MetadataResponseBroker(**V, node_id=1, host="localhost", port=9)
+TOPIC = MetadataResponse.MetadataResponseTopic
 
 
-def topic(**given):
-    return SimpleNamespace(**{"name": "t", "partitions": [], "error_code": 0, "is_internal": False, **given})
+def metadata(**given):
+    own = TOPIC(**V, name="t", partitions=[])
+    return MetadataResponse(**V, **{"brokers": [BROKER], "topics": [own], **given})
+
+
+NOBODY = MetadataResponse.MetadataResponseBroker(**V, node_id=1, host=None, port=9)
+UNNAMED = TOPIC(**V, name=None, partitions=[])
+EMPTY = TOPIC(**V, name="t", partitions=None)
+SETTINGS = DescribeConfigsResponse.DescribeConfigsResult(
+    version=4, error_code=0, resource_type=2, resource_name="t", configs=None
+)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "answer",
     [
-        {"brokers": None},
-        {"brokers": [SimpleNamespace(node_id=1, host=None, port=9, rack=None)]},
-        {"topics": None},
-        {"topics": [topic(name=None)]},
-        {"topics": [topic(partitions=None)]},
+        metadata(),
+        metadata(brokers=None),
+        metadata(brokers=[NOBODY]),
+        metadata(topics=None),
+        metadata(topics=[UNNAMED]),
+        metadata(topics=[EMPTY]),
+        DescribeConfigsResponse(version=4, results=None),
+        DescribeConfigsResponse(version=4, results=[SETTINGS]),
     ],
 )
-def test_a_null_in_metadata_is_an_error_in_a_sentence(monkeypatch, given):
-    answer = SimpleNamespace(**{"brokers": [BROKER], "topics": [topic()], **given})
-    monkeypatch.setattr(Wire, "ask", lambda *_: answer)
-    with (
-        Wire("localhost:9") as wire,
-        pytest.raises(UnreachableError, match="the broker's answer is not Kafka's metadata"),
-    ):
-        wire.topics()
+def test_a_null_in_an_answer_is_an_error_in_a_sentence(monkeypatch, answer):
+    kind = type(answer)
+    received = kind.decode(answer.encode(version=answer.version), version=answer.version)
+    monkeypatch.setattr(Wire, "_send", lambda *_: Future().success(received))
+    with Wire("localhost:9", seconds=0.01) as wire:
+        call = wire.topics if kind is MetadataResponse else lambda: wire.topic_settings(["t"], "a")
+        if answer == metadata():
+            assert call() == {"t"}
+            return
+        with pytest.raises(UnreachableError, match="the broker's answer is not Kafka's"):
+            call()

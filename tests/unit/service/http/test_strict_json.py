@@ -7,7 +7,6 @@ import json
 import pytest
 
 from selectroute.index.errors import InvalidLinesError
-from selectroute.index.jsonl import read_subscriptions
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.json_body import parsed
 from selectroute.registry.authorization.permission import EVERYTHING
@@ -18,6 +17,7 @@ from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.spark.inputs.files import plan
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
 from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8
+from tests.support.subscription_lines import read_subscriptions
 
 PATH = "/v1/subscriptions"
 CALLS = [("PUT", f"{PATH}/a"), ("POST", PATH), ("POST", f"{PATH}:batch"), ("POST", "/v1/messages:match")]
