@@ -324,7 +324,8 @@ def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
         # An upgrade, whose body would be read as the next request.
         b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Connection: Upgrade\r\nUpgrade: foo\r\nContent-Length: 45\r\n\r\n",
-        b"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\nUpgrade: h2c\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_a_problem_too(registry, request_):
@@ -342,6 +343,28 @@ def test_what_is_no_http_is_a_problem_too(registry, request_):
     found = json.loads(body)
     assert (found["type"], found["status"]) == ("urn:selectroute:problem:invalid-request", 400)
     assert len(registry) == 0
+
+
+def test_an_offer_of_http_2_is_ignored_and_is_none_in_a_body(registry):
+    """As Java's HttpClient makes it with each request, unless told otherwise."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AA\r\nUpgrade: h2c\r\n"
+    json_body = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n"
+    post = b"POST /v1/subscriptions HTTP/1.1\r\n" + json_body
+    requests = [
+        [b"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n"],
+        [post + offer + b'\r\n{"selector": "a=1"}'],
+        [post + b"\r\n", b"\r\nUpgrade: h2c\r\n\r\n "],  # it would be cut, and waited for
+    ]
+    answers = []
+    with running(registry) as (url, _):
+        host, _, port = url.removeprefix("http://").partition(":")
+        for parts in requests:
+            with socket.create_connection((host, int(port)), timeout=20) as connection:
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(0.1)
+                answers.append(connection.recv(65_536)[:12])
+    assert answers == [b"HTTP/1.1 200", b"HTTP/1.1 201", b"HTTP/1.1 400"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])

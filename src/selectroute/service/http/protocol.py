@@ -14,6 +14,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 
+_OFFER: Final = b"\r\nUpgrade: h2c\r\n"
+"""Offer of HTTP/2 as Java's HttpClient and curl make it; a server may ignore it (RFC 9110, 7.8)."""
+
 MOST_HEAD: Final = 16_384
 """Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
 
@@ -30,6 +33,9 @@ class Protocol(HttpToolsProtocol):
 
     _timeout: asyncio.TimerHandle | None = None
     _in_head = False
+    _is_between = True
+    """True before the first byte of a request."""
+
     _received = 0
     """Bytes received since the read in which the head of the newest request began."""
 
@@ -53,13 +59,17 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._received += len(data)
+        if self._is_between:
+            offer = data.find(_OFFER)
+            if 0 <= offer < data.find(b"\r\n\r\n"):
+                data = data[:offer] + data[offer + len(_OFFER) - 2 :]
         super().data_received(data)
         if self._in_head and self._received > MOST_HEAD:
             self._refuse(ProblemError("invalid-request", f"a head has at most {MOST_HEAD:,} bytes"))
 
     def on_message_begin(self) -> None:
         """Begin to count the bytes of a head."""
-        self._in_head, self._received = True, 0
+        self._in_head, self._is_between, self._received = True, False, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -86,6 +96,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note that a body is complete: a small one is before the application gets the request."""
         super().on_message_complete()
+        self._is_between = True
         self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
