@@ -121,8 +121,8 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    from bench.kafka.connector import ConnectorError, find_connector
     from selectroute.spark import JavaError, local_session
-    from selectroute.testing.jars import ConnectorError, find_connector
 
     # A job has the 2 GB by itself. This one holds what hundreds of jobs left when a record of 100 MB comes.
     conf: dict[str, str] = {"spark.driver.memory": "4g"}
@@ -185,9 +185,10 @@ def kafka() -> Iterator[Any]:
     """A broker, and a connector for it in the session of `spark`."""
     pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches a broker, is not installed")
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
+    from bench.kafka.connector import ConnectorError, find_connector
     from selectroute.spark import JavaError
     from selectroute.testing.broker import Broker, BrokerError
-    from selectroute.testing.jars import ConnectorError, JarError, find_connector
+    from selectroute.testing.jars import JarError
 
     with tempfile.TemporaryDirectory(prefix="selectroute-kafka-", ignore_cleanup_errors=True) as folder:
         try:

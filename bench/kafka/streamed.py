@@ -47,7 +47,7 @@ _PIECES: Final = {"segment.bytes": str(32 << 20), "file.delete.delay.ms": "1000"
 
 def connector() -> dict[str, str]:
     """Return what a Spark session needs for Kafka. Raises `SkippedError` where that can't be had."""
-    from selectroute.testing.jars import ConnectorError, find_connector
+    from bench.kafka.connector import ConnectorError, find_connector
 
     try:
         return find_connector().conf()

@@ -16,6 +16,7 @@ from selectroute.arrays.tables import (
     NOT_LIKE,
     REPEATED,
     RESIDUAL,
+    SORTED,
     Array,
     Tables,
     as_array,
@@ -121,6 +122,13 @@ class Segment:
     def repeats(self) -> bool:
         """True if a subscription has several clauses. O(groups), once."""
         return bool(np.any(self.tables.group_flags & REPEATED))
+
+    @cached_property
+    def ranged(self) -> Array:
+        """Mask of the attributes whose ranges sort a group, bool[attributes]. O(groups), once."""
+        mask = np.zeros(len(self.attributes), np.bool_)
+        mask[self.tables.group_attribute[self.tables.group_flags & SORTED != 0]] = True
+        return mask
 
     @cached_property
     def like_patterns(self) -> tuple[Array, Array]:

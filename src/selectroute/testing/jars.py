@@ -7,10 +7,7 @@ A folder of the cache has a list of its jars with the SHA-256 of each as fetched
 and each is compared with the list every time: if a jar was changed, or is missing, the folder is fetched
 again.
 
-A job needs no jars. Tests and benchmarks do: a broker, and Spark's own Kafka connector to compare with. The
-connector of PySpark's own version is fetched by name, with those of its dependencies that PySpark lacks.
-Registries lag behind releases: if that version is not available, the jars of `STAND_IN` take its place, which
-were seen to run on PySpark 4.2.1 and 4.3.0.
+A job needs no jars. Tests and benchmarks do: a broker, and Spark's own Kafka connector to compare with.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -33,8 +29,6 @@ from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.runtime import java
-
-SPARK_VERSION: Final = version("pyspark")
 
 IVY_SETTINGS: Final = "SELECTROUTE_IVY_SETTINGS"
 """Environment variable that names an ``ivysettings.xml``, for fetching from a private registry."""
@@ -96,7 +90,7 @@ def kept(name: str) -> tuple[Path, ...]:
     try:
         lines = (folder / _LIST).read_text().splitlines()
         listed = [match for line in lines if (match := _LINE.fullmatch(line))]
-        whole = len(listed) == len(lines) and all(_digest(folder / one[2]) == one[1] for one in listed)
+        whole = len(listed) == len(lines) and all(digest(folder / one[2]) == one[1] for one in listed)
     except (OSError, UnicodeDecodeError):
         return ()
     return tuple(sorted(folder / one[2] for one in listed)) if whole else ()
@@ -133,14 +127,15 @@ def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tup
 
 def _write_list(folder: Path) -> None:
     """Write the list of the jars in a folder, atomically."""
-    lines = [f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
+    lines = [f"{digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
     descriptor, name = tempfile.mkstemp(dir=folder)
     with os.fdopen(descriptor, "w") as file:
         file.writelines(lines)
     os.replace(name, folder / _LIST)
 
 
-def _digest(file: Path) -> str:
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a file, as hexadecimal digits."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -182,84 +177,3 @@ def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
         time.sleep(pause)
     why = "the registry does not have it" if reached else "no network, or a registry that does not answer"
     raise JarError(f"{module} could not be fetched: {why}")
-
-
-_NAME: Final = "spark-sql-kafka-0-10_2.13"
-_OWN: Final = Module("org.apache.spark", _NAME, SPARK_VERSION)
-_STAND_IN_FOLDER: Final = "kafka-connector-stand-in"
-
-STAND_IN: Final = {
-    Module("org.apache.spark", _NAME, "4.2.0"): (
-        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"
-    ),
-    Module("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"): (
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767"
-    ),
-    Module("org.apache.kafka", "kafka-clients", "3.9.1"): (
-        "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9"
-    ),
-    Module("org.apache.commons", "commons-pool2", "2.12.1"): (
-        "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef"
-    ),
-    Module("org.scala-lang.modules", "scala-parallel-collections_2.13", "1.2.0"): (
-        "4eae6e68cf44e9f709970355590ae981883edf6484608d747376a56cbb285432"
-    ),
-}
-"""Jars for a PySpark whose own connector is not available, each with its SHA-256."""
-
-
-class ConnectorError(SelectRouteError):
-    """Missing Kafka connector of Spark. The text has the reason and the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """Jars that Spark needs for Kafka, and the connector's version, which may differ from PySpark's."""
-
-    jars: tuple[Path, ...]
-    version: str
-
-    def conf(self) -> dict[str, str]:
-        """Return the setting for a new session, for `local_session`."""
-        return {"spark.jars": ",".join(str(jar) for jar in self.jars)}
-
-
-def find_connector() -> Connector:
-    """Return the connector for this PySpark: from the cache, or fetched (some seconds, once).
-
-    Raises:
-        ConnectorError: the connector is neither cached nor available; one sentence.
-        JavaError: there is no Java to fetch it with.
-    """
-    name = f"kafka-connector-{SPARK_VERSION}"
-    shipped = {_artifact(jar) for jar in spark_jars().glob("*.jar")}
-    lacking = {module: digest for module, digest in STAND_IN.items() if module.name not in shipped}
-    if not kept(name) and kept(_STAND_IN_FOLDER):
-        return _stand_in(lacking)
-    try:
-        jars = fetch(name, [_OWN], transitive=True)
-    except JarError:
-        return _stand_in(lacking)
-    return Connector(tuple(jar for jar in jars if _artifact(jar) not in shipped), SPARK_VERSION)
-
-
-def _stand_in(lacking: Mapping[Module, str]) -> Connector:
-    try:
-        jars = fetch(_STAND_IN_FOLDER, lacking)
-    except JarError as error:
-        raise ConnectorError(
-            f"Spark's Kafka connector is missing: neither {_OWN} nor its substitute was found: {error}"
-        ) from error
-    wanted = {module.file: digest for module, digest in lacking.items()}
-    for jar in jars:
-        if _digest(jar) != wanted.get(jar.name):
-            forget(_STAND_IN_FOLDER)
-            raise ConnectorError(
-                f"{jar.name} does not have the SHA-256 of the published file, and was removed: start again"
-            )
-    return Connector(jars, next(iter(STAND_IN)).version)
-
-
-def _artifact(jar: Path) -> str:
-    """Return the name of a jar without version and classifier."""
-    return re.sub(r"-\d[^-]*(-[A-Za-z].*)?$", "", jar.stem)

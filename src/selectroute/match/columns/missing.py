@@ -102,11 +102,10 @@ def unlike_constants(segments: Iterable[Segment], types: Mapping[str, pa.DataTyp
     compare it with: a string with numbers, a number with strings, a float with doubles that no float equals.
 
     The constants are those of `types` that keys, IN lists, LIKE and the first range of a clause compare.
-    O(attributes + groups + steps + constants of these columns).
+    O(attributes + constants of columns of floats), and O(groups + steps) once for a segment.
     """
     for segment in segments:
         arrays = segment.tables
-        ranges = set(np.unique(arrays.group_attribute[arrays.group_flags & t.SORTED != 0]).tolist())
         patterns = segment.like_patterns[1]
         for number, attribute in enumerate(segment.attributes):
             type_ = types.get(attribute.name, pa.null())
@@ -114,13 +113,11 @@ def unlike_constants(segments: Iterable[Segment], types: Mapping[str, pa.DataTyp
             if tag is None:
                 continue
             numbers = arrays.number[arrays.number_first[number] : arrays.number_first[number + 1]]
-            slots = arrays.string_slot[
-                arrays.string_slot_first[number] : arrays.string_slot_first[number + 1]
-            ]
+            has_strings = arrays.string_slot_first[number] < arrays.string_slot_first[number + 1]
             compared = []
-            if tag in (t.STRING, t.BOOLEAN) and (len(numbers) or number in ranges):
+            if tag in (t.STRING, t.BOOLEAN) and (len(numbers) or segment.ranged[number]):
                 compared.append("numbers")
-            if tag != t.STRING and (np.any(slots != t.EMPTY_SLOT) or patterns[number]):
+            if tag != t.STRING and (has_strings or patterns[number]):
                 compared.append("strings")
             column = f"column {attribute.name!r} is {type_}, and selectors compare it with "
             if compared:

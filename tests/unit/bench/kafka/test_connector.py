@@ -7,14 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.testing import jars
-from selectroute.testing.jars import (
-    SPARK_VERSION,
-    STAND_IN,
-    ConnectorError,
-    JarError,
-    find_connector,
-)
+from bench.kafka import connector
+from bench.kafka.connector import SPARK_VERSION, STAND_IN, ConnectorError, find_connector
+from selectroute.testing.jars import JarError
 
 OWN = f"kafka-connector-{SPARK_VERSION}"
 
@@ -60,14 +55,14 @@ def registry(monkeypatch, tmp_path):
         "scala-parallel-collections_2.13-1.2.0.jar",
     ):
         (tmp_path / "pyspark" / name).touch()
-    monkeypatch.setattr(jars, "spark_jars", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(connector, "spark_jars", lambda: tmp_path / "pyspark")
     digests = {module: hashlib.sha256(module.file.encode()).hexdigest() for module in STAND_IN}
-    monkeypatch.setattr(jars, "STAND_IN", digests)
+    monkeypatch.setattr(connector, "STAND_IN", digests)
 
     def made(*names: str) -> Registry:
         found = Registry(tmp_path, *names)
         for verb in ("kept", "fetch", "forget"):
-            monkeypatch.setattr(jars, verb, getattr(found, verb))
+            monkeypatch.setattr(connector, verb, getattr(found, verb))
         return found
 
     return made
