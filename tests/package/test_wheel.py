@@ -61,7 +61,7 @@ class Environment(NamedTuple):
 def build(*arguments):
     """Build by what is installed here, without a network."""
     command = [sys.executable, "-m", "build", "--no-isolation", *map(str, arguments)]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
 
 
@@ -92,9 +92,8 @@ def base(tmp_path_factory, wheel):
     python = made.root / "bin" / "python"
     # What is imported is compiled then: that is little of the dependencies.
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile"]
-    ran = subprocess.run(
-        [*command, "-c", ROOT / "constraints.txt", wheel], cwd=made.folder, capture_output=True, text=True
-    )
+    command += ["-c", ROOT / "constraints.txt", wheel]
+    ran = subprocess.run(command, cwd=made.folder, capture_output=True, text=True, timeout=600)
     if ran.returncode:
         missing(f"the wheel can't be installed here: {ran.stderr[-1000:]}")
     return made
@@ -288,7 +287,7 @@ def checked(module, base, *arguments):
     if find_spec(module) is None:
         missing(f"{module} is not installed (the extra `ci`)")
     command = [sys.executable, "-m", module, *map(str, arguments), "typed.py"]
-    return subprocess.run(command, cwd=base.folder, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=base.folder, capture_output=True, text=True, timeout=600).stdout
 
 
 @pytest.mark.usefixtures("typed")

@@ -101,7 +101,7 @@ def test_each_thread_is_in_a_group_of_its_own(queue):
     for group in "YZ":
         put(queue, f"{group}2".encode(), group, 2, last=True)
     got = {}
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=60)
 
     def work(name):
         first = queue.get(logical_order=True).body

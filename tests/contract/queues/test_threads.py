@@ -14,7 +14,7 @@ from tests.support.queue_calls import EVERY_KIND, id_of
 
 def run(count, work):
     """Run `work(number)` in so many threads at once, and raise what any of them raised."""
-    barrier, errors = threading.Barrier(count), []
+    barrier, errors = threading.Barrier(count, timeout=60), []
 
     def body(number):
         try:
@@ -55,7 +55,7 @@ def test_64_threads_on_one_id_have_one_winner(queue):
 
 def test_64_waiting_threads_on_one_id_have_one_winner(queue):
     winners, losers = [], []
-    ready = threading.Barrier(65)
+    ready = threading.Barrier(65, timeout=60)
 
     def work():
         ready.wait()

@@ -15,6 +15,7 @@ from selectroute.queues.lookup.request import request_of
 from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.waiting import Waiter
 from tests.support.queue_calls import id_of, reason_of
+from tests.support.waiting import wait_until
 
 
 class Getters:
@@ -44,8 +45,7 @@ class Getters:
 
 def until_waiting(queue, count):
     """Wait until so many calls wait."""
-    while queue._store._waiters.count != count:
-        time.sleep(0.001)
+    wait_until(lambda: queue._store._waiters.count == count, 60, "the calls wait", 0.001)
 
 
 def get_later(queue, deliver, match=M.MSG_ID | M.CORREL_ID, **request):
@@ -57,8 +57,11 @@ def get_later(queue, deliver, match=M.MSG_ID | M.CORREL_ID, **request):
 
 
 def test_who_waits_gets_the_message_that_is_put(queue):
-    threading.Timer(0.05, queue.put, (b"late",)).start()
-    assert queue.get(wait=math.inf).body == b"late"
+    getters = Getters(queue)
+    getters.start("a", wait=math.inf)
+    time.sleep(0.05)
+    queue.put(b"late")
+    assert getters.join() == {"a": b"late"}
 
 
 def test_a_wait_ends_when_its_time_is_over(queue):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -18,6 +17,7 @@ from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -194,8 +194,7 @@ def test_following_publishes_each_change_as_it_comes(registry, folder):
         try:
             for number in range(5):
                 made = registry.register(SubscriptionSpec(f"a = {number}"))
-                while publisher.folder and made.revision not in revisions(folder):
-                    time.sleep(0.001)
+                wait_until(lambda made=made: made.revision in revisions(folder), 60, "it is published", 0.001)
         finally:
             stop.set()
             follower.join()

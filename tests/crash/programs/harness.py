@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, Protocol
 
 from selectroute.selector.errors import SelectRouteError
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 MODULES = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -163,14 +164,6 @@ def end_of(log: Path) -> str:
 
 
 # ---- what is waited for
-
-
-def wait_until(holds: Callable[[], object], seconds: float, what: str, every: float = 0.01) -> None:
-    """Wait for something that must come. Raises AssertionError if it does not."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(every)
 
 
 def let_work(done: Callable[[], int], most: int, runs: Callable[[], bool], chance: Random) -> None:

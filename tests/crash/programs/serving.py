@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.testing.server import free_ports
-from tests.crash.programs.harness import kill, start, wait_until
+from tests.crash.programs.harness import kill, start
+from tests.support.waiting import wait_until
 
 SUBSCRIPTIONS = "/v1/subscriptions"
 LOST = (http.client.HTTPException, OSError)
@@ -179,9 +180,11 @@ class Service:
     def stop(self) -> None:
         """End the service as its user does."""
         self._process.terminate()
-        self._process.join()
+        self._process.join(_SECONDS)
         code = self._process.exitcode
-        assert code == 0, f"the service ended with {code}: see {self.log}"
+        if code is None:
+            kill(self._process)
+        assert code == 0, f"the service ended with {code}, or did not end: see {self.log}"
 
     def _answers(self) -> bool:
         connection = Connection(self.url)
@@ -197,7 +200,8 @@ def _serve(options: Sequence[str], log: Path) -> None:
     """The command itself, in a process that need not import everything first, without what somebody told the
     commands on this machine.
     """
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), sys.stderr.fileno())
+    for stream in (sys.stdout, sys.stderr):  # one that is left behind keeps no pipe open
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), stream.fileno())
     for name in [name for name in os.environ if name.startswith("SELECTROUTE_")]:
         del os.environ[name]
     os.environ["XDG_CONFIG_HOME"] = str(log.parent)

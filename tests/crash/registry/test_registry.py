@@ -81,7 +81,7 @@ def test_a_lost_update_is_found(tmp_path):
 
 def test_what_fails_leaves_nothing_and_is_done_when_the_disk_works():
     command = [sys.executable, "-m", faults.__name__, "--step", "31"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_800)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     refused = {side: int(number) for number, side in re.findall(r"(\d+) (\S[a-z ]*), refused", ended.stdout)}
     assert refused["in process"] > 10 and refused["service"] > 10, ended.stdout

@@ -67,7 +67,7 @@ def test_a_fault_is_found(tmp_path, monkeypatch, fault):
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
     program = [sys.executable, "-m", "tests.crash.programs.streams.stream_faults"]
     command = [*program, "--step", "43", "--table-format", table_format]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_800)
     if ended.stderr.startswith("nothing was tried"):
         missing(ended.stderr)
     assert ended.returncode == 0, ended.stdout + ended.stderr

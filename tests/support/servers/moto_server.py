@@ -1,4 +1,4 @@
-"""Program that serves moto's S3 on loopback: ``python moto_server.py PORT``.
+"""Program that serves moto's S3 on loopback: ``python moto_server.py DESCRIPTOR``, of a socket that listens.
 
 Conditional writes are one after another here. moto compares the condition and writes in two steps, on a
 thread for each request, so that two writers of one new object may both be told that they made it. S3 tells
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 
 class ConditionsInTurn:
@@ -33,10 +33,11 @@ class ConditionsInTurn:
 
 
 if __name__ == "__main__":
-    run_simple(
+    make_server(
         "127.0.0.1",
-        int(sys.argv[1]),
+        0,
         ConditionsInTurn(DomainDispatcherApplication(create_backend_app)),
         threaded=True,
         request_handler=MotoRequestHandler,
-    )
+        fd=int(sys.argv[1]),
+    ).serve_forever()

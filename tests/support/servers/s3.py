@@ -36,15 +36,14 @@ def environment(endpoint: str) -> dict[str, str]:
 def s3_server() -> Iterator[str]:
     """The URL of a server with the bucket `BUCKET`; its content is gone at the end."""
     pytest.importorskip("moto", reason="moto[server] is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # which no other process can take meanwhile
+        url, descriptor = f"http://127.0.0.1:{listening.getsockname()[1]}", listening.fileno()
+        server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(descriptor)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+        )
     try:
         make_bucket(url)
         yield url
@@ -72,7 +71,9 @@ def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
     until = time.monotonic() + seconds
     while True:
         try:
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                request, timeout=seconds
+            ).close()
             return
         except (urllib.error.URLError, OSError):
             if time.monotonic() > until:

@@ -48,7 +48,7 @@ def start(code, cache):
 
 
 def ended(process):
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return out, err
 

@@ -20,9 +20,13 @@ from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.server import ServeError, bound
+from tests.support.waiting import wait_until
 from tests.unit.service.conftest import problem
 
 pytestmark = pytest.mark.slow
+
+MANY = httpx.Limits(max_connections=None)
+"""For one client of many threads: to make one each takes longer than the first may wait."""
 
 
 @contextmanager
@@ -47,9 +51,7 @@ def running(registry, **options):
 
 
 def test_many_wait_for_one_change_without_holding_a_thread_each(registry):
-    # One client for all: to make one each takes longer than the first may wait.
-    limits = httpx.Limits(max_connections=None)
-    with running(registry) as (url, _), httpx.Client(timeout=60, trust_env=False, limits=limits) as client:
+    with running(registry) as (url, _), httpx.Client(timeout=60, trust_env=False, limits=MANY) as client:
         found = []
 
         def wait():
@@ -72,12 +74,8 @@ def test_who_hangs_up_while_he_waits_takes_nobodys_place(registry):
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(b"GET /v1/changes?wait=30 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            while not len(watch):
-                time.sleep(0.01)
-        gone = time.monotonic()
-        while len(watch):
-            assert time.monotonic() - gone < 28, "he is waited for though he is gone"
-            time.sleep(0.01)
+            wait_until(lambda: len(watch), 60, "the request waits")
+        wait_until(lambda: not len(watch), 28, "nobody waits for who is gone")
 
 
 def test_a_token_that_is_revoked_while_it_waits_gets_no_change(registry):
@@ -92,8 +90,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_change(registry):
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not len(watch):
-            time.sleep(0.01)
+        wait_until(lambda: len(watch), 60, "the request waits")
         registry.revoke_token(token.id)
         registry.register(SubscriptionSpec("canary = 1"))
         waiting.join()
@@ -141,8 +138,7 @@ def test_who_waits_is_answered_when_the_server_stops(registry):
         waiting = threading.Thread(target=wait)
         waiting.start()
         watch = server.config.app.state.service.watch
-        while not len(watch):
-            time.sleep(0.01)
+        wait_until(lambda: len(watch), 60, "the request waits")
         stopped = time.monotonic()
         server.should_exit = True
         waiting.join()
@@ -156,8 +152,7 @@ def test_what_is_under_way_is_completed_when_the_server_stops(registry):
 
         def parts():
             yield b'{"id": "a"}\n'
-            while not server.config.app.state.service.importers:
-                time.sleep(0.01)
+            wait_until(lambda: server.config.app.state.service.importers, 60, "the import is begun")
             entered.set()
             server.should_exit = True
             time.sleep(0.5)
@@ -209,8 +204,7 @@ def test_imports_that_come_slowly_take_no_thread_of_others(registry):
     with running(registry, limits=ServiceLimits(imports=50, imports_of_one=50)) as (url, server):
         importing = server.config.app.state.service.importing
         with unfinished(url, 45):  # more than the threads of the pool
-            while importing.statistics().borrowed_tokens < 45:
-                time.sleep(0.01)
+            wait_until(lambda: importing.statistics().borrowed_tokens >= 45, 60, "45 imports")
             for path in ("/healthz", "/v1/subscriptions"):
                 assert httpx.get(f"{url}{path}", timeout=60, trust_env=False).status_code == 200
     assert len(registry) == 0
@@ -221,15 +215,13 @@ def test_so_many_imports_and_no_more(registry):
         importing = server.config.app.state.service.importing
         headers = {"Content-Type": "application/x-ndjson"}
         with unfinished(url, 2):
-            while importing.available_tokens:
-                time.sleep(0.01)
+            wait_until(lambda: not importing.available_tokens, 60, "two imports")
             answer = httpx.post(
                 f"{url}/v1/subscriptions:import", headers=headers, timeout=60, trust_env=False
             )
             problem(answer, 429, "too-many-requests")
             assert answer.headers["retry-after"]
-        while importing.available_tokens < 2:  # they hung up
-            time.sleep(0.01)
+        wait_until(lambda: importing.available_tokens == 2, 60, "they hung up")
         answer = httpx.post(f"{url}/v1/subscriptions:import", headers=headers, timeout=60, trust_env=False)
         assert answer.json()["rows"] == 0
 
@@ -250,12 +242,10 @@ def test_one_token_has_no_more_imports_than_its_own(registry):
             slow.sendall(
                 f"{head}Content-Type: application/x-ndjson\r\nAuthorization: Bearer {mine}\r\n\r\n{{".encode()
             )
-            while not importers:
-                time.sleep(0.01)
+            wait_until(lambda: importers, 60, "the import is begun")
             problem(import_(mine), 429, "too-many-requests")
             assert import_(other).json()["rows"] == 1
-        while importers:
-            time.sleep(0.01)
+        wait_until(lambda: not importers, 60, "the import is over")
         assert import_(mine).json()["rows"] == 1
 
 
@@ -292,20 +282,18 @@ def test_lines_are_whole_wherever_the_parts_of_a_long_import_end(registry):
 
 
 def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
-    with running(registry) as (url, server):
+    with running(registry) as (url, server), httpx.Client(timeout=60, trust_env=False, limits=MANY) as client:
         commits = server.config.app.state.service.commits
         found = []
 
         def write():
-            answer = httpx.post(f"{url}/v1/subscriptions", json={}, timeout=60, trust_env=False)
-            found.append(answer.status_code)
+            found.append(client.post(f"{url}/v1/subscriptions", json={}).status_code)
 
         waiting = [threading.Thread(target=write) for _ in range(60)]  # more than the threads of the pool
         with registry._store.writing():  # as a large import does
             for one in waiting:
                 one.start()
-            while len(commits) < 60:
-                time.sleep(0.01)
+            wait_until(lambda: len(commits) == 60, 60, "all wait to write")
             answer = httpx.get(f"{url}/v1/subscriptions", timeout=20, trust_env=False)
             assert answer.json()["items"] == []
         for one in waiting:
@@ -390,9 +378,7 @@ def test_with_a_token_others_are_answered_and_need_it(registry):
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not urls:
-            assert thread.is_alive()
-            time.sleep(0.01)
+        wait_until(lambda: urls or not thread.is_alive(), 60, "the server has started")
         port = urls[0].rpartition(":")[2]
         url = f"http://127.0.0.1:{port}/v1/subscriptions"
         assert httpx.get(url, timeout=60, trust_env=False).status_code == 401
@@ -401,6 +387,16 @@ def test_with_a_token_others_are_answered_and_need_it(registry):
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def killed_at_last(command, **options):
+    """A process that also ends when the test fails, so that the test does."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_the_command_ends_well_while_it_publishes(tmp_path):
@@ -420,14 +416,13 @@ from selectroute.__main__ import main
 main()
 """
     given = f"serve --port 0 --registry sqlite:///{tmp_path}/r.db".split()
-    with subprocess.Popen(
-        [sys.executable, "-c", program, *given], stderr=subprocess.PIPE, text=True
-    ) as process:
-        lines = {process.stderr.readline() for _ in range(2)}
-        assert "publishing\n" in lines, lines
+    command = [sys.executable, "-c", program, *given]
+    with killed_at_last(command) as process:
+        said = process.stderr.readline() + process.stderr.readline()
+        assert "publishing" in said, said  # of two threads, so perhaps on one line
         process.send_signal(signal.SIGTERM)
-        log = process.stderr.read()
         assert process.wait(60) == 0
+        log = process.stderr.read()
     assert "a publication is abandoned" in log
     assert "the interpreter ends" not in log
 
@@ -437,12 +432,14 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path, stop):
     url = f"sqlite:///{tmp_path}/r.db"
     environment = {**os.environ, "SELECTROUTE_LIMITS__PAGE": "7", "XDG_CONFIG_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "selectroute", "serve", "--registry", url, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with killed_at_last(command, env=environment) as process:
         said = process.stderr.readline()
         found = re.fullmatch(
             r"selectroute: (http://127\.0\.0\.1:\d+) serves (.*), tokens: none; Ctrl-C ends it\n", said
         )
-        assert found and found[2] == url, said + process.stderr.read()
+        if not found or found[2] != url:
+            process.kill()
+            pytest.fail(said + process.stderr.read())
         service = found[1]
         made = httpx.post(
             f"{service}/v1/subscriptions", json={"selector": "a = 1"}, timeout=60, trust_env=False
@@ -450,8 +447,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path, stop):
         assert made.status_code == 201
         assert httpx.get(f"{service}/v1/limits", timeout=60, trust_env=False).json()["page"] == 7
         process.send_signal(stop)
-        log = process.stderr.read()
         assert process.wait(60) == 0
+        log = process.stderr.read()
     lines = [json.loads(line) for line in log.splitlines()]
     assert [(one["event"], one["status"]) for one in lines] == [("request", 201), ("request", 200)]
     with Registry.open(url) as registry:

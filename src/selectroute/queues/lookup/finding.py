@@ -29,11 +29,11 @@ class ScanBudget:
 
     def __init__(self) -> None:
         self._until = math.inf
+        self._is_cancelled = False
 
     def run(self, seconds: float, function: Callable[[], _T]) -> _T:
         """Call a function, the lookups of which raise ScanLimitError after `seconds` or `cancel`."""
-        if self._until > 0:
-            self._until = time.monotonic() + seconds
+        self._until = time.monotonic() + seconds
         token = _BUDGET.set(self)
         try:
             return function()
@@ -42,11 +42,11 @@ class ScanBudget:
 
     def cancel(self) -> None:
         """End the running lookup at its next message; called by any thread."""
-        self._until = 0.0
+        self._is_cancelled = True  # and not the time, which `run` may be about to set
 
     def check(self) -> None:
-        """Raise ScanLimitError if the time is over."""
-        if time.monotonic() > self._until:
+        """Raise ScanLimitError if the time is over, or the lookup is cancelled."""
+        if self._is_cancelled or time.monotonic() > self._until:
             raise ScanLimitError
 
 

@@ -253,7 +253,7 @@ def test_an_attempt_that_was_taken_over_puts_nothing_more(url, open_database, cl
 def test_only_one_of_two_first_attempts_puts(url, open_database, clock):
     open_database("A")
     puts = [TaskPuts(open_database(), TASK) for _ in range(4)]
-    barrier = Barrier(len(puts))
+    barrier = Barrier(len(puts), timeout=60)
 
     def first(one):
         barrier.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sqlite3
 import threading
 import time
@@ -155,16 +156,17 @@ def test_a_fork_does_not_keep_the_units_of_its_parent_alive(tmp_path):
         queue = SqlQueue(url, "A")
         unit = queue.unit()
         queue.get(syncpoint=unit)
-        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            os.read(reading, 1)
+            time.sleep(600)
             os._exit(0)
-        queue._store._owner._let_go()  # what the system does when the parent dies
-        # The child closes what it inherited as soon as it runs: until then the owner seems alive.
-        assert watching.get(wait=60).descriptor.backout_count == 1
-        os.write(writing, b"x")
-        os.waitpid(child, 0)
+        try:
+            queue._store._owner._let_go()  # what the system does when the parent dies
+            # The child closes what it inherited as soon as it runs: until then the owner seems alive.
+            assert watching.get(wait=60).descriptor.backout_count == 1
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         assert reason_of(unit.commit) == 2003
         queue.close()
 

@@ -25,6 +25,7 @@ from selectroute.registry.specification import Checks
 from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.store.errors import ReadOnlyError, StoreError
 from tests.support.components import NIGHTLY
+from tests.support.waiting import wait_until
 
 _numbers = itertools.count()
 
@@ -143,8 +144,7 @@ def test_what_waits_during_a_commit_is_committed_together(registry, monkeypatch)
         leader = pool.submit(registry.register, SubscriptionSpec("a = 0"), id="first")
         assert first.wait(60)
         others = [pool.submit(registry.register, SubscriptionSpec("a = 1"), id=f"s{i}") for i in range(20)]
-        while len(registry._commits._waiting) < 20:
-            pass
+        wait_until(lambda: len(registry._commits._waiting) == 20, 60, "all others wait")
         go_on.set()
         revisions = sorted(one.result().revision for one in [leader, *others])
     assert revisions == list(range(1, 22))
@@ -256,8 +256,7 @@ def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
     units = [unit_of([("add", id, None, 0)], "") for id in "abc"]
 
     def interrupted() -> None:
-        while len(commits._waiting) < 2:  # itself, and the one behind it
-            pass
+        wait_until(lambda: len(commits._waiting) == 2, 60, "itself, and the one behind it")
         go_on.set()
         assert units[1].woken is not None and units[1].woken.wait(60)  # it is to lead the next group
         raise _Interrupted
@@ -266,8 +265,7 @@ def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
     first = _waiting(commits, [units[0]])
     assert busy.wait(60)
     second = _waiting(commits, [units[1]])
-    while not commits._waiting:
-        pass
+    wait_until(lambda: commits._waiting, 60, "the second one waits")
     third = _waiting(commits, [units[2]])
     assert first() is None
     assert isinstance(second(), _Interrupted)
@@ -307,8 +305,7 @@ def test_an_interrupted_commit_is_an_error_for_the_others():
     first = _waiting(commits, units[:1])
     assert leader_is_in.wait(60)
     others = [_waiting(commits, [one]) for one in units[1:3]]
-    while len(commits._waiting) < 2:
-        pass
+    wait_until(lambda: len(commits._waiting) == 2, 60, "both others wait")
     go_on.set()
     assert first() is None
     found = [one() for one in others]

@@ -258,6 +258,8 @@ def tried(folders: list[Path], use: Callable[[Path], str] = use) -> list[str]:
         there.close()
         try:
             while True:
+                if not here.poll(_SECONDS + 10):  # it hangs before its alarm is set
+                    child.kill()
                 outcomes.append(here.recv())
         except EOFError:
             child.join()

@@ -29,9 +29,10 @@ from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.programs.failing import Fault, FileSizeLimit, armed, compiled, in_turn, run_again, shims
-from tests.crash.programs.harness import CLEAN, counted, program, wait_until
+from tests.crash.programs.harness import CLEAN, counted, program
 from tests.crash.programs.registry.sides import InProcess, OverHttp, live, selectors_of, spec
 from tests.crash.programs.serving import PRELOADED, Service
+from tests.support.waiting import wait_until
 
 ROWS = {"register": 1, "replace": 1, "import": 60}
 """The operations, and how many subscriptions they make or change."""

@@ -21,11 +21,12 @@ from random import Random
 from urllib.request import urlopen
 
 from selectroute.registry.registry import Registry
-from tests.crash.programs.harness import CLEAN, POSTGRESQL, let_work, program, sqlite_in, wait_until
+from tests.crash.programs.harness import CLEAN, POSTGRESQL, let_work, program, sqlite_in
 from tests.crash.programs.registry.registry import CLIENTS
 from tests.crash.programs.registry.service import start_clients
 from tests.crash.programs.registry.sides import check_log, check_published
 from tests.crash.programs.serving import LOST, PRELOADED, Connection, Service
+from tests.support.waiting import wait_until
 
 SERVICES = 3
 MOST = 40  # lines that all clients note between two kills

@@ -39,6 +39,7 @@ from tests.crash.programs.harness import (
     start,
 )
 from tests.spark.queue_world import A, B, Queues, numbered
+from tests.support.waiting import wait_until
 from tests.support.world import World
 
 FILES = 12
@@ -49,11 +50,12 @@ SHORT = 40
 CHUNK = 25
 
 
-def deliver(queues: Queues, begun: Any, done: Any, resumed: Any, wait: float) -> None:
+def deliver(queues: Queues, begun: Any, path: Path, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
+    journal = Journal(path)  # and no shared Value, whose lock a killed job would keep
     begun.set()
     task_puts._CHUNK = CHUNK  # type: ignore[misc]
-    resumed.value += len(begun_batches(Location.of(queues.world.output / "pins")))
+    journal.write(resumed=len(begun_batches(Location.of(queues.world.output / "pins"))))
 
     def pause() -> bool:
         time.sleep(0.005)
@@ -63,7 +65,7 @@ def deliver(queues: Queues, begun: Any, done: Any, resumed: Any, wait: float) ->
     for batch in range(FILES):
         router.commits.tables.maintain(lambda: False)
         router.route(batch, [queues.world.input / f"{batch:02}.jsonl"], "q")
-    done.set()
+    journal.write(resumed=0, done=True)
 
 
 def consume(url: str, name: str, path: Path, ending: Any) -> None:
@@ -140,19 +142,31 @@ def check(queues: Queues, journals: list[Path], expected: Counter[str] | None = 
     return Counter({"deliveries": got.total() - dead.total(), "dead letters of a full queue": dead.total()})
 
 
-def until_done(queues: Queues, chance: Random, kills: int, longest: float, wait: float) -> Counter[str]:
+def until_done(
+    queues: Queues, chance: Random, kills: int, longest: float, wait: float, consumers: list[Any]
+) -> Counter[str]:
     """Start the job and kill it, so many times at most, until it is done; returns how often it was killed,
     and how often that was between the plan of a batch and its end.
     """
-    killed, done, resumed = 0, CLEAN.Event(), CLEAN.Value("i")
+    killed, path = 0, queues.world.root / "job.journal"
+
+    def ended() -> bool:
+        assert all(consumer.is_alive() for consumer in consumers), "a consumer failed: see above"
+        return not job.is_alive()
+
     while True:
         begun = CLEAN.Event()
-        job = start(deliver, queues, begun, done, resumed, wait)
+        job = start(deliver, queues, begun, path, wait)
         begun.wait(60)
-        job.join(chance.random() * longest if killed < kills else None)
-        if not job.is_alive():
-            assert done.is_set() and job.exitcode == 0, "the job ended by itself: see above"
-            return Counter({"kills": killed, "of batches that were being put": resumed.value})
+        if killed < kills:
+            job.join(chance.random() * longest)
+        else:
+            wait_until(ended, 600, "the job delivers what is left")
+        if ended():
+            lines = lines_of(path)
+            assert job.exitcode == 0 and "done" in lines[-1], "the job ended by itself: see above"
+            resumed = sum(line["resumed"] for line in lines)
+            return Counter({"kills": killed, "of batches that were being put": resumed})
         kill(job)
         killed += 1
 
@@ -177,7 +191,7 @@ def run(
         journals = {name: home / f"{name}.journal" for name in "AB"}
         consumers = [start(consume, queues.url, name, path, ending) for name, path in journals.items()]
         wait = waits[number % len(waits)]
-        counts += until_done(queues, chance, kills - counts["kills"], longest, wait)
+        counts += until_done(queues, chance, kills - counts["kills"], longest, wait, consumers)
         ending.set()
         for consumer in consumers:
             consumer.join()

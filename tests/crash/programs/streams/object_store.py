@@ -29,13 +29,14 @@ import selectroute as sr
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
-from tests.crash.programs.harness import end_of, kill, launch, program, wait_until
+from tests.crash.programs.harness import end_of, kill, launch, program
 from tests.support.remote_world import numba_cache
 from tests.support.servers.azure import azure_server
 from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
 from tests.support.servers.gcs import gcs_server
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.servers.s3 import s3_store
+from tests.support.waiting import wait_until
 
 STORES = {"s3": s3_store, "azure": azure_server, "gcs": gcs_server}
 COLORS = ("red", "blue", "green", "grey")

@@ -46,10 +46,10 @@ from tests.crash.programs.harness import (
     program,
     sqlite_in,
     start,
-    wait_until,
 )
 from tests.crash.programs.serving import Threads
 from tests.support.outcomes import published_files
+from tests.support.waiting import wait_until
 
 KINDS = 2_000
 """Different messages: each selector is judged by the reference on each of them once."""

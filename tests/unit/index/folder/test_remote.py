@@ -102,7 +102,7 @@ def test_processes_that_share_a_cache_which_is_too_small_for_them_read_all_the_s
     commands = [[sys.executable, "-c", READER, folder, str(seed)] for seed in range(4)]
     readers = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in commands]
     for one in readers:
-        _, said = one.communicate()
+        _, said = one.communicate(timeout=600)
         assert one.returncode == 0, said
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
+from tests.support.waiting import wait_until
 from tests.unit.service.conftest import problem
 from tests.unit.service.test_server import running
 
@@ -43,13 +44,6 @@ def is_given_back(registry):
     return False
 
 
-def until(condition):
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60
-        time.sleep(0.001)
-
-
 @contextmanager
 def taking_nothing(url):
     """A client that asked for an export and reads none of it."""
@@ -67,8 +61,8 @@ def test_more_exports_than_connections_that_hang_up_leave_none_in_use(large):
         for _ in range(CONNECTIONS + 1):
             with taking_nothing(url) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                until(lambda: exporting.borrowed_tokens)
-            until(lambda: not exporting.borrowed_tokens)
+                wait_until(lambda: exporting.borrowed_tokens, 60, "an export is begun", 0.001)
+            wait_until(lambda: not exporting.borrowed_tokens, 60, "the export is over", 0.001)
         assert is_given_back(large)
         answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
         assert answer.text.count("\n") == 3_000
@@ -78,8 +72,8 @@ def test_who_takes_nothing_is_left(large):
     with running(large, limits=ServiceLimits(stall_seconds=1)) as (url, server):
         exporting = server.config.app.state.service.exporting
         with taking_nothing(url):
-            until(lambda: exporting.borrowed_tokens)
-            until(lambda: not exporting.borrowed_tokens)
+            wait_until(lambda: exporting.borrowed_tokens, 60, "an export is begun", 0.001)
+            wait_until(lambda: not exporting.borrowed_tokens, 60, "the export is over", 0.001)
             assert is_given_back(large)
 
 
@@ -87,9 +81,9 @@ def test_so_many_exports_and_no_more(large):
     with running(large, limits=ServiceLimits(exports=1)) as (url, server):
         exporting = server.config.app.state.service.exporting
         with taking_nothing(url):
-            until(lambda: not exporting.available_tokens)
+            wait_until(lambda: not exporting.available_tokens, 60, "an export is begun", 0.001)
             answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
             problem(answer, 429, "too-many-requests")
             assert answer.headers["retry-after"]
-        until(lambda: exporting.available_tokens)
+        wait_until(lambda: exporting.available_tokens, 60, "the export is over", 0.001)
         assert httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False).status_code == 200

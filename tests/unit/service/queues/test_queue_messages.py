@@ -17,12 +17,14 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 import selectroute as sr
+from selectroute.queues.errors import ScanLimitError
 from selectroute.queues.lookup import finding
 from selectroute.queues.rest.properties import header_of
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.queues import bulk, messages
 from tests.support.queue_calls import hex_of, id_of
+from tests.support.waiting import wait_until
 from tests.unit.service.conftest import problem, service
 from tests.unit.service.http.test_secrets import HOSTILE
 
@@ -447,11 +449,8 @@ def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
 def wait_for(client, count):
     """Return when so many requests wait and have looked in vain."""
     waiting = client.app.state.service.queue_waiting
-    until = time.monotonic() + 60
-    queue = client.app.state.service.queues.open("Q")
-    while len(waiting) < count or queue._store._watch.count < count:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    watch = client.app.state.service.queues.open("Q")._store._watch
+    wait_until(lambda: min(len(waiting), watch.count) >= count, 60, "the requests wait")
 
 
 def test_a_wait_ends_in_vain_when_its_time_is_over(client, queue):
@@ -633,19 +632,29 @@ def test_a_long_purge_goes_on_where_its_budget_ended(registry, monkeypatch):
 
 
 def test_a_scan_ends_with_its_client():
-    budget = finding.ScanBudget()
+    budget, begun = finding.ScanBudget(), threading.Event()
 
     class Gone:
         async def receive(self):
+            await anyio.to_thread.run_sync(begun.wait, 60)
             return {"type": "http.disconnect"}
 
     def scan():
+        begun.set()
         while True:
             finding.check_budget()
 
     async def asked():
         async with while_connected(Gone(), budget.cancel):
-            await anyio.to_thread.run_sync(budget.run, 3_600, scan)
+            await anyio.to_thread.run_sync(budget.run, 60, scan)
 
     with pytest.raises(ClientDisconnect):
         anyio.run(asked)
+    assert begun.is_set() and time.monotonic() < budget._until  # it did not end by itself
+
+
+def test_a_scan_is_cancelled_although_it_was_about_to_begin(monkeypatch):
+    budget = finding.ScanBudget()
+    monkeypatch.setattr(finding, "time", SimpleNamespace(monotonic=lambda: budget.cancel() or 0.0))
+    with pytest.raises(ScanLimitError):
+        budget.run(60, finding.check_budget)

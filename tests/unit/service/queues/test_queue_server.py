@@ -15,7 +15,8 @@ from selectroute.queues.unit import UnitOfWork
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
 from tests.support.queue_calls import hex_of, id_of
-from tests.unit.service.test_server import running
+from tests.support.waiting import wait_until
+from tests.unit.service.test_server import MANY, running
 
 pytestmark = pytest.mark.slow
 
@@ -33,17 +34,6 @@ def asked(url, method="DELETE", **params):
     return httpx.request(method, f"{url}{PATH}", params=params, timeout=60, trust_env=False)
 
 
-MANY = httpx.Limits(max_connections=None)
-"""For one client of many threads: to make one each takes longer than the first may wait."""
-
-
-def until(condition):
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60
-        time.sleep(0.01)
-
-
 def test_many_wait_without_holding_a_thread_each_and_each_gets_its_own(registry, queue):
     with running(registry) as (url, server), httpx.Client(timeout=60, trust_env=False, limits=MANY) as client:
         waiting = server.config.app.state.service.queue_waiting
@@ -56,7 +46,7 @@ def test_many_wait_without_holding_a_thread_each_and_each_gets_its_own(registry,
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(80)]
         for one in threads:
             one.start()
-        until(lambda: len(waiting) == 80)
+        wait_until(lambda: len(waiting) == 80, 60, "all wait")
         assert httpx.get(f"{url}/v1/subscriptions", timeout=60, trust_env=False).status_code == 200
         for number in reversed(range(80)):  # by another process, as far as the service knows
             queue.put(str(number).encode(), correl_id=id_of(str(number)))
@@ -75,8 +65,8 @@ def test_who_hangs_up_while_he_waits_takes_no_message_and_nobodys_place(registry
             with socket.create_connection((host, int(port))) as connection:
                 head = f"{method} {PATH}?wait=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 connection.sendall(head.encode())
-                until(lambda: len(service.queue_waiting) == 1)
-            until(lambda: not len(service.queue_waiting))
+                wait_until(lambda: len(service.queue_waiting) == 1, 60, "all wait")
+            wait_until(lambda: not len(service.queue_waiting), 60, "nobody waits")
         service.queues.open("Q").put(b"kept")
         assert asked(url).content == b"kept"
 
@@ -99,7 +89,7 @@ def test_a_message_is_lost_by_hanging_up_only_while_it_is_taken_off_its_queue(re
             with socket.create_connection((host, int(port)), timeout=60) as connection:
                 head = f"DELETE {PATH}?wait=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 connection.sendall(head.encode())
-                until(lambda: len(service.queue_waiting) == 1)
+                wait_until(lambda: len(service.queue_waiting) == 1, 60, "all wait")
                 putting = threading.Thread(target=own.put, args=(str(number).encode(),))
                 putting.start()
                 if number % 2:
@@ -109,7 +99,7 @@ def test_a_message_is_lost_by_hanging_up_only_while_it_is_taken_off_its_queue(re
                 while part := connection.recv(65_536):
                     answer += part
                 putting.join()
-            until(lambda: not server.server_state.tasks)  # it has seen to his message
+            wait_until(lambda: not server.server_state.tasks, 60, "the server has seen to his message")
             is_sent = answer.startswith(b"HTTP/1.1 200 ")
             assert is_sent or not answer
             is_taken = bool(begun)
@@ -129,7 +119,7 @@ def test_who_waits_is_answered_when_the_server_stops(registry, queue):
         ]
         for one in threads:
             one.start()
-        until(lambda: len(server.config.app.state.service.queue_waiting) == 2)
+        wait_until(lambda: len(server.config.app.state.service.queue_waiting) == 2, 60, "all wait")
         stopped = time.monotonic()
         server.should_exit = True
         for one in threads:
@@ -143,7 +133,7 @@ def test_of_many_who_get_the_same_one_is_the_winner(registry, queue):
         for number in range(5):
             queue.put(str(number).encode(), correl_id=id_of("c"))
             codes = []
-            barrier = threading.Barrier(32)
+            barrier = threading.Barrier(32, timeout=60)
 
             def ask(codes=codes, barrier=barrier):
                 barrier.wait()
@@ -222,7 +212,7 @@ def test_queues_in_postgresql_are_the_same_over_http(postgres, tmp_path):
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
         for one in threads:
             one.start()
-        until(lambda: len(service.queue_waiting) == 20)
+        wait_until(lambda: len(service.queue_waiting) == 20, 60, "all wait")
         with SqlQueue(registry.url, "Q") as other:
             for number in range(20):
                 other.put(str(number).encode(), correl_id=id_of(f"c{number}"))
@@ -233,8 +223,8 @@ def test_queues_in_postgresql_are_the_same_over_http(postgres, tmp_path):
             with socket.create_connection((host, int(port))) as connection:
                 head = f"DELETE {PATH}?wait=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 connection.sendall(head.encode())
-                until(lambda: len(service.queue_waiting) == 1)
-            until(lambda: not len(service.queue_waiting))
+                wait_until(lambda: len(service.queue_waiting) == 1, 60, "all wait")
+            wait_until(lambda: not len(service.queue_waiting), 60, "nobody waits")
             other.put(b"kept", properties={"weight": sr.Int(3000)})
             codes = []
             threads = [

@@ -9,6 +9,7 @@ import pytest
 
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.service.limits import ServiceLimits
+from tests.support.waiting import wait_until
 from tests.unit.service.conftest import problem, service
 
 PATH = "/v1/changes"
@@ -88,8 +89,7 @@ def test_so_many_wait_and_no_more(registry):
         waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 20}})
         waiting.start()
         watch = client.app.state.service.watch
-        while not len(watch):
-            time.sleep(0.01)
+        wait_until(lambda: len(watch), 60, "the request waits")
         answer = client.get(PATH, params={"wait": 5})
         problem(answer, 429, "too-many-requests")
         assert answer.headers["retry-after"] == "1"
