@@ -212,6 +212,7 @@ class Broker:
                 "bootstrap.servers": self.address,
                 "group.id": "tests",
                 "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",  # a busy broker may not know a new topic at first
                 "enable.partition.eof": True,  # an offset at the end may be that of a transaction's marker
                 "isolation.level": isolation,
                 "fetch.message.max.bytes": LARGEST_MESSAGE,

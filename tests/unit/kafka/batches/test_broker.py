@@ -134,7 +134,12 @@ def consumed(kafka, topic):
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
-        {"bootstrap.servers": kafka.address, "group.id": "tests", "enable.partition.eof": True}
+        {
+            "bootstrap.servers": kafka.address,
+            "group.id": "tests",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",  # a busy broker may not know a new topic at first
+        }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
