@@ -14,6 +14,12 @@ from selectroute.match.columns import missing as module
 from selectroute.match.columns.missing import MissingColumnError, missing_columns, report_missing
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _compiled():
+    """Nothing is logged of the compiler."""
+    sr.warm()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_was_said(monkeypatch):
     monkeypatch.setattr(module, "_logged", {})
