@@ -12,7 +12,6 @@ A job needs no jars. Tests and benchmarks do: a broker, and Spark's own Kafka co
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from selectroute.durable import disk
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
@@ -90,7 +90,7 @@ def kept(name: str) -> tuple[Path, ...]:
     try:
         lines = (folder / _LIST).read_text().splitlines()
         listed = [match for line in lines if (match := _LINE.fullmatch(line))]
-        whole = len(listed) == len(lines) and all(digest(folder / one[2]) == one[1] for one in listed)
+        whole = len(listed) == len(lines) and all(disk.sha256(folder / one[2]) == one[1] for one in listed)
     except (OSError, UnicodeDecodeError):
         return ()
     return tuple(sorted(folder / one[2] for one in listed)) if whole else ()
@@ -127,17 +127,11 @@ def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tup
 
 def _write_list(folder: Path) -> None:
     """Write the list of the jars in a folder, atomically."""
-    lines = [f"{digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
+    lines = [f"{disk.sha256(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
     descriptor, name = tempfile.mkstemp(dir=folder)
     with os.fdopen(descriptor, "w") as file:
         file.writelines(lines)
     os.replace(name, folder / _LIST)
-
-
-def digest(file: Path) -> str:
-    """Return the SHA-256 of a file, as hexadecimal digits."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def forget(name: str) -> None:
