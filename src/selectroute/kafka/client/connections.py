@@ -121,14 +121,14 @@ def is_whole(answer: Any, version: int) -> bool:
     """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
     any null as None, also a UUID of zeros and a set of rights that is not told.
     """
-    for name, field in getattr(answer, "fields", {}).items():
+    for name, field in answer.fields.items():
         value = getattr(answer, name)
         if value is None:
             may_lack = field.tag is not None or field.type_str in ("uuid", "bitfield")
             may_lack |= field.nullable_for_version_q(version) or not field.for_version_q(version)
             if not may_lack:
                 return False
-        elif isinstance(value, list) and not all(is_whole(part, version) for part in value):
+        elif field.is_struct_array() and not all(is_whole(part, version) for part in value):
             return False
     return True
 

@@ -614,7 +614,7 @@ class Wire:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()
         if error is None:
             answer = future.value
-            return answer if is_whole(answer, getattr(answer, "version", 0)) else self._not_kafka()
+            return answer if is_whole(answer, answer.version) else self._not_kafka()
         return self._error(error)
 
     def _not_kafka(self) -> KafkaClientError:

@@ -43,9 +43,9 @@ class TwoLeaders(Wire):
 
     def _send(self, node, request, deadline):
         kind = type(request).__name__.removesuffix("Request")
-        return Future().success(
-            self._metadata_of(node) if kind == "Metadata" else self._of(node, kind, request)
-        )
+        answer = self._metadata_of(node) if kind == "Metadata" else self._of(node, kind, request)
+        answer.version, answer.fields = 0, {}
+        return Future().success(answer)
 
     def _metadata_of(self, node):
         one = Answer(partition_index=0, leader_id=node, leader_epoch=node)
