@@ -79,6 +79,7 @@ def test_a_column_of_an_unlike_type_is_named_once_or_an_error(caplog):
     [
         (pa.array([0.23], pa.float32()), ["a = 0.23"], "compare it with 0.23, a double .*write 0.23F"),
         (pa.array([0.23], pa.float32()), ["a = 1 OR a = 0.1"], "compare it with 0.1, a double"),
+        (pa.array([0.23], pa.float32()), ["a = 1E300"], r"compare it with 1e\+300, a double"),
         (pa.array([0.23], pa.float32()), ["a = 0.23F", "a = 0.5", "a > 0.23", "a = 3"], None),
         (pa.array([0.23]), ["a = 0.23", "a BETWEEN 1 AND 2", "a IS NULL", "a <> b"], None),
         (pa.array(["red"]), ["a = 'red'", "a = 5"], "column 'a' is string, .* compare it with numbers: "),
@@ -92,6 +93,7 @@ def test_a_column_of_an_unlike_type_is_named_once_or_an_error(caplog):
         (pa.array([["red"]]), ["a = 5"], "column 'a' has type list"),  # of no property: said once
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_constants_that_no_value_of_a_column_can_equal_are_said_once(caplog, column, selectors, said):
     made = sr.build_snapshot((f"s{number}", text) for number, text in enumerate(selectors))
     for _ in range(2):
