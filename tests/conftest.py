@@ -44,6 +44,9 @@ WITHOUT_KERNEL = tuple(
 )
 """Rooms whose tests go first, because few of them wait for the compiled kernel."""
 
+WITH_KERNEL = tuple(f"tests/unit/cli/test_{name}.py" for name in ("index", "message"))
+"""What of these rooms waits for it."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts: all that they start inherits it. A user's own options stay."""
@@ -85,7 +88,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         selected[(_tier(item) or "") in config.option.markexpr].append(item)
     config.hook.pytest_deselected(items=selected[False])
-    items[:] = sorted(selected[True], key=lambda item: not item.nodeid.startswith(WITHOUT_KERNEL))
+    items[:] = sorted(
+        selected[True],
+        key=lambda item: not item.nodeid.startswith(WITHOUT_KERNEL) or item.nodeid.startswith(WITH_KERNEL),
+    )
     for item in items:
         for name in ("spark", "application"):
             if item.get_closest_marker(name) or name in getattr(item, "fixturenames", ()):

@@ -195,8 +195,9 @@ def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refuse
     assert ["it read other offsets" in one.sentence for one in audit(world.output).findings] == [True]
 
 
+@pytest.mark.slow
 @ON_EVERY_STORAGE
-@pytest.mark.parametrize("shuffled", after_first(pytest.mark.slow, False, True))
+@pytest.mark.parametrize("shuffled", [False, True])
 def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
     world, sqlite, numbers, monkeypatch, shuffled
 ):

@@ -56,6 +56,7 @@ def forget(world, batch):
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
     empty(routed, "commits/0", "commits/1")
     routed.drop_json("c.jsonl", RED)
@@ -67,6 +68,7 @@ def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
     assert run(spark, routed) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed):
     routed.drop_json("c.jsonl", RED)
     run(spark, routed)

@@ -407,6 +407,7 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
     pytest.fail("the steps never ended")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_without_a_registry_does_what_was_asked_for_when_it_starts(spark, world):
     def run(**options):

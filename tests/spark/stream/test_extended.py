@@ -147,6 +147,7 @@ def test_the_stream_refuses_without_a_provider(spark, world):
     check(world, run(spark, world), WITHOUT)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_stream_asks_the_provider_in_its_workers(spark, world):
     publish(world)

@@ -87,7 +87,7 @@ def test_every_block_is_matched_by_its_own_rows(more):
 
 @pytest.mark.parametrize("name", ["s", "JMSType", "n", "d"])
 def test_plain_columns_stand_beside_lanes(name):
-    snapshot, batch = snapshot_of(SELECTORS), with_nulls(batch_of(ROWS), name)
+    snapshot, batch = snapshot_of(SELECTORS), with_nulls(batch_of(BLOCK + 7), name)
     lanes = Lanes(snapshot, AttributeLanes(Batch(batch))).lanes
     assert [isinstance(lanes[one], PlainColumn) for one in ("s", "JMSType", "n", "d")] == [
         one != name for one in ("s", "JMSType", "n", "d")

@@ -70,7 +70,7 @@ def test_a_column_without_a_value_is_null_whatever_its_type():
     assert found(snapshot_of(**SELECTORS), batch) == [["null"], ["null"]]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(checked_selectors(), min_size=12, max_size=12),
     st.lists(messages(), min_size=6, max_size=6),
@@ -80,10 +80,10 @@ def test_some_rows_of_a_batch_are_matched_as_in_the_whole(selectors, batch, rows
     snapshot = snapshot_of(**{f"s{number}": selector for number, selector in enumerate(selectors)})
     columns = from_messages([*batch, *batch], snapshot.reads).slice(6)
     whole = AttributeLanes(Batch(columns))
+    expected = snapshot.match(columns)
     for chosen in (rows, [], range(6)):
         some = whole.some(np.array(chosen, np.int64))
         offsets, ordinals, _ = match_lanes(snapshot, some)
-        expected = snapshot.match(columns)
         assert [ordinals[i:j].tolist() for i, j in pairwise(offsets)] == [
             expected[row].tolist() for row in chosen
         ]

@@ -187,6 +187,7 @@ def test_threads_match_at_once():
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_message_has_the_kernel_that_is_compiled_for_batches():
     functions = (kernel.collect, encode.encode, encode.hash_strings, encode.find_prefixes)
     snapshot = index_of(REGISTRY).freeze()

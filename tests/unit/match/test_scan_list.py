@@ -99,7 +99,7 @@ def test_ranges_that_hold_for_most_rows_end_from_entry_to_entry():
 def test_a_comparison_that_is_left_to_columns_includes_its_bound_or_not(operator, numbers):
     """With so many bounds, entries of a sorted group have residuals of their own; some rows equal a bound."""
     texts = [f"n > {k % 4} AND m {operator} {k / 8 if k % 8 else k // 8}" for k in range(60)]
-    check(texts, sent(NUMBERS[numbers], 600))
+    check(texts, sent(NUMBERS[numbers], 200))
 
 
 def test_selectors_alike_are_one_span_and_each_is_found_once():

@@ -18,6 +18,11 @@ POLL_SECONDS: Final = 0.05
 MOST_ARRIVALS: Final = 1_000
 """Messages of other processes that are matched with waiting calls; for more, all calls are woken."""
 
+LONG_STRINGS: Final = 1_024
+MOST_COMPARED: Final = 1 << 24
+"""Characters of a long message's strings, times the waiting calls, up to which it is compared with them
+under the lock: LIKE takes up to 50 ns for each. For more, all calls are woken, each with its own budget."""
+
 
 class Watch:
     """Waiting calls of one `SqlStore`. Safe for threads.
@@ -114,6 +119,12 @@ class Watch:
 
     def _offer(self, records: Iterable[Record]) -> None:
         for record in records:
+            strings = sum(
+                len(value) for value in (record.properties or {}).values() if isinstance(value, str)
+            )
+            if strings > LONG_STRINGS and strings * self._waiters.count > MOST_COMPARED:
+                self.wake_all()
+                continue
             with self._lock:
                 given = self._waiters.offer(record) if self._waiters.count else []
             for waiter in given:

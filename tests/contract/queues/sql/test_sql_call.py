@@ -160,3 +160,17 @@ def test_after_too_many_messages_to_look_at_everybody_looks(queue, url, monkeypa
         assert rung.wait(60)
     assert call.look() is None
     call.end()
+
+
+def test_for_strings_that_take_long_to_compare_everybody_looks(queue, monkeypatch):
+    monkeypatch.setattr("selectroute.queues.sql.watch.MOST_COMPARED", 3_000)
+    rung = []
+    calls = [queue.call(lambda: rung.append(1), browses=True, selector=f"a LIKE '%x_{n}%'") for n in range(2)]
+    assert [call.look() for call in calls] == [None] * 2
+    queue.put(properties={"a": "x" * 1_400})
+    assert rung == []
+    queue.put(properties={"a": "x" * 1_600})
+    assert rung == [1, 1]
+    assert [call.look() for call in calls] == [None] * 2
+    for call in calls:
+        call.end()
