@@ -82,7 +82,8 @@ def _fits_in_memory() -> bool:
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is slow or runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in
-    one worker: a session takes both cores and gigabytes. All that start Spark by themselves run in another.
+    one worker, and those that use Kafka, too, in another (a test's groups together are one group): a session
+    takes both cores and gigabytes. All that start Spark by themselves run in a third.
     """
     selected: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:

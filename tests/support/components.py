@@ -13,11 +13,8 @@ NIGHTLY = bool(os.environ.get("SELECTROUTE_TESTS_NIGHTLY"))
 POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 """Marks of tests on PostgreSQL: one server for all of a run."""
 
-KAFKA = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
-"""Marks of tests on Kafka and Spark: one broker for all of them, in the worker that has Spark."""
-
-BROKER = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
-"""Marks of tests on Kafka without Spark in their process: one broker for all of them, in another worker."""
+KAFKA = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
+"""Marks of tests on Kafka: one broker for all of them, another for those that use Spark, too."""
 
 
 def after_first(mark: pytest.MarkDecorator, *cases: object) -> list[Any]:

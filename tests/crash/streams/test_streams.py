@@ -22,11 +22,11 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 from tests.crash.programs.failing import compiled, full_disk
 from tests.crash.programs.harness import ROOT
 from tests.crash.programs.streams import delivering
-from tests.support.components import BROKER, after_first, missing
+from tests.support.components import KAFKA, after_first, missing
 
 FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 PARQUET_FIRST = pytest.mark.parametrize("table_format", after_first(pytest.mark.nightly, "parquet", "delta"))
-ON_BROKER = BROKER[-1]  # the group; all of this module is slow
+ON_BROKER = KAFKA[-1]  # the group; all of this module is slow
 pytestmark = pytest.mark.slow
 
 

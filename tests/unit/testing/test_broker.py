@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.components import BROKER
+from tests.support.components import KAFKA
 
-pytestmark = BROKER
+pytestmark = KAFKA
 
 
 @pytest.mark.nightly

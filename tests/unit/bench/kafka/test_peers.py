@@ -16,7 +16,7 @@ from bench.kafka import relay as kafka_relay
 from bench.kafka.streamed import PARTITIONS, Streamed
 from bench.measure import measure
 from bench.peers.topics import frameworks
-from tests.support.components import BROKER, missing
+from tests.support.components import KAFKA, missing
 
 RELAYS = (kafka_relay.RelayEngine, kafka_relay.TransactionalRelayEngine)
 FRAMEWORKS = (frameworks.KafkaStreamsEngine, frameworks.FlinkEngine)
@@ -28,7 +28,7 @@ SIZES = {size.name: size for size in sizes()}
 def on_a_broker(test):
     """Mark a test that starts peers beside a broker."""
     test = pytest.mark.skipif(not jvm._jdks(), reason="no JDK")(pytest.mark.nightly(test))
-    for mark in BROKER:
+    for mark in KAFKA:
         test = mark(test)
     return test
 

@@ -17,9 +17,9 @@ from selectroute.kafka.batches.compression import NAMES
 from selectroute.kafka.batches.decode import HEADERS, decode
 from selectroute.kafka.batches.encode import Producer, encode
 from selectroute.kafka.batches.partitioner import key_hashes
-from tests.support.components import BROKER
+from tests.support.components import KAFKA
 
-pytestmark = BROKER
+pytestmark = KAFKA
 
 PRODUCE, FETCH, FIND_COORDINATOR, INIT_PRODUCER, ADD_PARTITIONS, END = (
     (0, 7),

@@ -28,9 +28,9 @@ from selectroute.kafka.client.transactions import Transactions
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
 from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.kafka.config import KafkaCluster
-from tests.support.components import BROKER
+from tests.support.components import KAFKA
 
-pytestmark = BROKER
+pytestmark = KAFKA
 
 
 @pytest.fixture

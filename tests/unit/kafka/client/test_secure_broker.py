@@ -32,10 +32,10 @@ from selectroute.kafka.client.wire import Manager
 from selectroute.spark import JavaError
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
-from tests.support.components import BROKER, missing
+from tests.support.components import KAFKA, missing
 from tests.support.servers.certificates import PASSWORD, Authority
 
-pytestmark = [pytest.mark.nightly, *BROKER]
+pytestmark = [pytest.mark.nightly, *KAFKA]
 
 PACKAGE = "org.apache.kafka.common.security"
 USERS = {"plain": 'p"l;a\\in', "al,i=ce": "s3cret=,", "bob": "b0b"}
