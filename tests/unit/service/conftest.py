@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import httpx
 import pytest
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
+from selectroute.service.server import bound
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette's test client announces another HTTP library
@@ -24,14 +28,67 @@ CAR = {
 
 
 @contextmanager
-def service(registry, **options):
+def service(registry, headers=None, **options):
     """A client of a service that runs; headers are those of every request."""
-    headers = options.pop("headers", None)
-    app = create_app(registry, **options)
-    with TestClient(
-        app, base_url="http://localhost", headers=headers, raise_server_exceptions=False
-    ) as client:
+    options = {"app": create_app(registry, **options), "base_url": "http://localhost", "headers": headers}
+    with TestClient(raise_server_exceptions=False, **options) as client:
         yield client
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def client_of(registry, role, topics=(), **patterns):
+    """A client of a service that runs, with a new token."""
+    _, secret = registry.add_token(role, topics=topics, **patterns)
+    return service(registry, bearer(secret))
+
+
+@contextmanager
+def meanwhile(*calls):
+    """Make each call in a thread of its own; gives the list of their results, which is whole at the end."""
+    results = []
+    threads = [threading.Thread(target=lambda call=call: results.append(call())) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        yield results
+    finally:
+        for thread in threads:
+            thread.join(60)
+
+
+@contextmanager
+def running(registry, host="127.0.0.1", **options):
+    """A client of a server in a thread of this process, and the server."""
+    urls, ready = [], threading.Event()
+    server = bound(registry, host, 0, started=lambda url: (urls.append(url), ready.set()), **options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        url = f"http://127.0.0.1:{urls[0].rpartition(':')[2]}"
+        limits = httpx.Limits(max_connections=None)  # many threads use it
+        with httpx.Client(base_url=url, timeout=60, trust_env=False, limits=limits) as web:
+            yield web, server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def connected(web):
+    """A connection to a server, without a request."""
+    return socket.create_connection((web.base_url.host, web.base_url.port), 60)
+
+
+def rest(connection):
+    """All that comes until the other side closes."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
 
 
 @pytest.fixture(scope="session")
