@@ -10,7 +10,7 @@ from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
 from selectroute.selector.selector import Selector
 from selectroute.service.subscriptions import bulk, search
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import client_of, problem, service
 
 PATH = "/v1/subscriptions:search"
 EVERYWHERE = ("id", "name", "topic", "selector", "identifier")
@@ -81,8 +81,7 @@ def test_a_search_is_among_those_with_the_values(filled):
 
 def test_a_token_for_some_topics_finds_no_others(filled):
     filled.add_token("admin")
-    _, secret = filled.add_token("reader", topics=["cars/#"])
-    with service(filled, headers={"Authorization": f"Bearer {secret}"}) as client:
+    with client_of(filled, "reader", topics=["cars/#"]) as client:
         for text in TEXTS:
             wanted = brute(filled, text, EVERYWHERE, lambda topic: topic == "cars/eu")
             assert ids(client, text=text, limit=2) == wanted, text
