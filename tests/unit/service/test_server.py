@@ -137,8 +137,7 @@ def test_one_token_has_no_more_imports_than_its_own(registry):
 
 
 def test_an_import_that_sends_no_more_is_broken_off(registry):
-    limits = ServiceLimits(stall_seconds=0.2)
-    with running(registry, limits=limits) as (web, _), unfinished(web, 1) as (one,):
+    with running(registry, limits=ServiceLimits(stall_seconds=0.2)) as (web, _), unfinished(web, 1) as (one,):
         answer = rest(one)
     assert answer.startswith(b"HTTP/1.1 408 ") and b"urn:selectroute:problem:timed-out" in answer
     assert len(registry) == 0
@@ -166,8 +165,8 @@ def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
     with running(registry) as (web, server), ExitStack() as held:
         commits = server.config.app.state.service.commits
         write = [lambda: web.post("/v1/subscriptions", json={}).status_code]
-        found = held.enter_context(meanwhile(*write * 60))  # more than the threads of the pool
         with registry._store.writing():  # as a large import does
+            found = held.enter_context(meanwhile(*write * 60))  # more than the threads of the pool
             wait_until(lambda: len(commits) == 60, 60, "all wait to write")
             assert web.get("/v1/subscriptions", timeout=20).json()["items"] == []
         held.close()
@@ -270,8 +269,7 @@ main()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         log = process.stderr.read()
-    assert "a publication is abandoned" in log
-    assert "the interpreter ends" not in log
+    assert "a publication is abandoned" in log and "the interpreter ends" not in log
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])

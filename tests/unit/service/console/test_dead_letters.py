@@ -75,15 +75,13 @@ def test_what_is_cut_is_told_and_can_be_saved(client, world):
     text = "é" * 9_999 + "<" * 10_000
     other = b"\xff" * 300
     router = world.router(max_message_bytes=100_000)
-    lines = text.encode() + b"\n" + other + b"\n"
-    router.route(1, [world.drop_bytes("1.jsonl", lines)], "q")
+    router.route(1, [world.drop_bytes("1.jsonl", text.encode() + b"\n" + other + b"\n")], "q")
     page = shown(client, "jobs/flights/dead-letters?batch=1")
     assert "Cut: the first 19,999 of 29,998 bytes." in page and page.count("Cut:") == 1
     assert "The first 256 of 300 bytes, in hexadecimal digits" in page
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+/bytes\?[^"]+)"', page)]
     assert {client.get(link).content for link in links} == {text.encode(), other}
-    short = world.router(max_message_bytes=100)
-    short.route(2, [world.drop_bytes("2.jsonl", text.encode() + b"\n")], "q")
+    world.router(max_message_bytes=100).route(2, [world.drop_bytes("2.jsonl", text.encode() + b"\n")], "q")
     assert "It was too large: only its first" in shown(client, "jobs/flights/dead-letters?batch=2")
 
 

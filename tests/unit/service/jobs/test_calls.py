@@ -101,8 +101,7 @@ def test_a_preview_says_who_gets_them_now(client):
     assert found["letters"] == 5
     assert found["reasons"][0] == {"stage": "read", "reason": "too-large", "letters": 3}
     said = {(one["batch"], one["offset"]): one for one in found["examples"]}
-    beginning = "only the beginning of its bytes is kept, and a replay reads all of them"
-    assert said[0, 1]["why_not"] == beginning
+    assert said[0, 1]["why_not"] == "only the beginning of its bytes is kept, and a replay reads all of them"
     for letter in ((0, 2), (1, 0)):
         assert (said[letter]["total"], said[letter]["ids"]) == (None, [])
         assert said[letter]["why_not"].startswith("its bytes are not valid ")

@@ -199,8 +199,7 @@ def test_what_no_lookup_can_be_is_refused_with_its_reason(
     if method == "LIST" and "wait" in params:
         mqrc = None  # a list has no such parameter
     method, path = ("GET", LIST) if method == "LIST" else (method, PATH)
-    answer = shared.request(method, path, params=params)
-    assert problem(answer, status, kind).get("mqrc") == mqrc
+    assert problem(shared.request(method, path, params=params), status, kind).get("mqrc") == mqrc
     assert shared_queue.depth == 1
 
 
@@ -362,20 +361,17 @@ def test_of_many_properties_those_that_fit_are_told(registry):
 @pytest.mark.parametrize("text", ["é" * 6_000, "y" * 31_300])
 def test_a_message_that_could_not_be_got_over_http_is_not_put(client, queue, text):
     """It would be the first of its queue for ever, and nobody would come past it."""
-    header = f'a;"{text}";string'.encode()
-    answer = client.post(PATH, headers={"ibm-mq-usr": header})
+    answer = client.post(PATH, headers={"ibm-mq-usr": f'a;"{text}";string'.encode()})
     assert problem(answer, 422, "invalid-message")["errors"][0]["pointer"] == "ibm-mq-usr"
     assert client.post(PATH, content=b"next").status_code == 201
     assert client.post(PATH, headers={"ibm-mq-usr": f'a;"{text[:4_500]}";string'.encode()}).status_code == 201
-    assert client.delete(PATH).content == b"next"
-    assert client.delete(PATH).status_code == 200
+    assert client.delete(PATH).content == b"next" and client.delete(PATH).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
     def ask(correlation):
-        params = {"correlationId": correlation, "wait": 20_000}
-        return client.request(method, PATH, params=params).content
+        return client.request(method, PATH, params={"correlationId": correlation, "wait": 20_000}).content
 
     with meanwhile(lambda: ask("a"), lambda: ask("b")) as found:
         wait_for(client, 2)
@@ -465,8 +461,7 @@ def test_hostile_text_is_data_everywhere(client, queue, caplog, text):
     escaped = text.replace("'", "''")
     found = client.get(PATH, params={"selector": f"a = '{escaped}'"})
     if len(text) < 500:
-        assert found.content == text.encode()
-        assert "x-injected" not in found.headers
+        assert found.content == text.encode() and "x-injected" not in found.headers
         assert queue.get(selector=f"a = '{escaped}'").properties["a"] == text
     named = {one["name"] for one in client.get("/v1/queues").json()["items"]}
     assert named - {"Q"} <= {text}  # a path is a name like any other

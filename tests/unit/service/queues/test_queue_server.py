@@ -124,8 +124,7 @@ def test_requests_and_replies_meet_by_their_ids(registry, queue):
         with meanwhile(serve):
             for text in (b"abc", b"def", b"ghi"):
                 id = web.post(PATH, content=text).headers["ibm-mq-md-messageId"]
-                answer = web.delete(path, params={"correlationId": id, "wait": 20_000})
-                assert answer.content == text[::-1]
+                assert web.delete(path, params={"correlationId": id, "wait": 20_000}).content == text[::-1]
             done.set()
         assert (queue.depth, replies.depth) == (0, 0)
 

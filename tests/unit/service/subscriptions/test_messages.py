@@ -48,8 +48,7 @@ def test_what_is_registered_is_asked_for_at_once(client, add):
 
 
 def explained(client, one):
-    body = {"message": CAR, "subscriptions": [one["id"]]}
-    (why,) = client.post(EXPLAIN, json=body).json()["explanations"]
+    (why,) = client.post(EXPLAIN, json={"message": CAR, "subscriptions": [one["id"]]}).json()["explanations"]
     return why
 
 
@@ -177,8 +176,7 @@ def test_so_many_are_explained_at_once(client):
 
 class TestCheck:
     def test_a_selector_is_described(self, client):
-        found = client.post(CHECK, json={"selector": "color='red' and weight>2500"}).json()
-        assert found == {
+        assert client.post(CHECK, json={"selector": "color='red' and weight>2500"}).json() == {
             "valid": True, "dialect": "jms", "canonical": "color = 'red' AND weight > 2500",
             "identifiers": ["color", "weight"], "warnings": [],
             "access": [{"attributes": ["color"], "by_prefix": False, "reason": None, "clauses": 1}],

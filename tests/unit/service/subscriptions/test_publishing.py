@@ -47,8 +47,7 @@ def test_of_two_processes_one_publishes_and_the_other_takes_over(registry, caplo
     assert first.caught_up(1, 60).revision == 1
     caplog.set_level("INFO")
     second.start()
-    assert second.caught_up(1, 60).revision == 1
-    assert second.state().failure is None
+    assert second.caught_up(1, 60).revision == 1 and second.state().failure is None
     assert first.is_publisher and not second.is_publisher
     registry.import_(['{"id": "b"}'])
     assert second.caught_up(2, 60).find(["b"]).tolist() != [-1]

@@ -24,8 +24,7 @@ def filled(registry):
     topics = (None, "cars/eu", "CARS/%", "boats")
     made = []
     for number, (selector, topic) in enumerate(itertools.product(selectors, topics)):
-        name = f"name of Car {number}" if number % 3 else None
-        spec = SubscriptionSpec(selector, topic=topic, name=name)
+        spec = SubscriptionSpec(selector, topic=topic, name=f"name of Car {number}" if number % 3 else None)
         made.append(Operation("add", f"s{number:02}", spec))
     registry.apply(made)
     for number in range(0, 20, 4):

@@ -20,8 +20,7 @@ def test_a_registration_is_answered_with_its_place_and_etag(client):
     body = {"selector": "weight > 2500", "topic": "cars/+", "name": "heavy", "labels": {"team": "a"}}
     answer = client.post(PATH, json=body)
     made = answer.json()
-    assert answer.status_code == 201
-    assert answer.headers["location"] == f"{PATH}/{made['id']}"
+    assert answer.status_code == 201 and answer.headers["location"] == f"{PATH}/{made['id']}"
     assert answer.headers["etag"] == f'"{made["revision"]}"'
     body |= {"dialect": "jms", "seltype": "STANDARD", "destination": {"kind": "none"}, "status": "active"}
     assert {name: made[name] for name in body} == body
