@@ -7,6 +7,7 @@ import socket
 import threading
 import warnings
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -89,6 +90,36 @@ def rest(connection):
         while part := connection.recv(65_536):
             parts.append(part)
     return b"".join(parts)
+
+
+class Job:
+    """A job with so many dead letters, of which it tells these."""
+
+    has_run = staticmethod(lambda: True)
+    is_held = staticmethod(lambda: False)
+    waiting = staticmethod(list)
+
+    def __init__(self, count, *told):
+        self.count, self.told = count, told
+
+    def letters(self, wanted, limit, **_):
+        return list(self.told)
+
+    def left(self, wanted=None):
+        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=self.count, asked=0)]
+
+    def all_left(self):
+        return self.left()
+
+    def replay(self, wanted, expected):
+        return "20260131T120000000000-00000000", expected
+
+    def replayed(self, id):
+        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
+
+    def audit(self):
+        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
+        return {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [], "findings": []}
 
 
 @pytest.fixture(scope="session")

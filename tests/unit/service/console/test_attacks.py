@@ -16,6 +16,7 @@ from selectroute.queues.sql.queues import SqlQueues
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE
+from tests.unit.service.conftest import Job
 from tests.unit.service.console.conftest import console_of, sent
 
 ROUTES = [
@@ -62,12 +63,12 @@ def filled(registry):
     return registry
 
 
-class Letters:
+class Letters(Job):
     """A job with a dead letter, which has this text wherever a message or an error may have it."""
 
     text = "plain"
     binding = staticmethod(lambda: None)
-    has_run = is_held = staticmethod(lambda: True)
+    is_held = staticmethod(lambda: True)
     waiting = staticmethod(lambda: [WAITS])
 
     def letters(self, wanted, limit, **_):
@@ -80,17 +81,13 @@ class Letters:
     def left(self, wanted=None):
         return [SimpleNamespace(batch=0, stage=self.text, reason=self.text, letters=2, asked=1)]
 
-    all_left = left
-
     def replayed(self, id):
         names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "letters")
         one = {**dict.fromkeys(names, 1), "batch": -1, "revision": 1, "missing": [self.text]}
         return {"state": "running", "letters": 3, "taken": 1, "batch": -2, "batches": [one]}
 
     def audit(self):
-        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
-        found = {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [1]}
-        return {**found, "findings": [{"batch": 0, "sentence": self.text}]}
+        return {**super().audit(), "pending": [1], "findings": [{"batch": 0, "sentence": self.text}]}
 
 
 WAITS = "20261125T000000000000-00000000"
@@ -98,7 +95,7 @@ WAITS = "20261125T000000000000-00000000"
 
 @pytest.fixture
 def client(filled):
-    with console_of(filled, jobs={"flights": Letters()}) as client:
+    with console_of(filled, jobs={"flights": Letters(2)}) as client:
         yield client
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -20,6 +19,7 @@ from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
 from selectroute.service.limits import ServiceLimits
 from tests.support.waiting import wait_until
+from tests.unit.service.conftest import Job
 from tests.unit.service.console.conftest import OWN, console_of, sent, shown
 
 MARKUP = "\"'><script>hit = 1</script><img src=x onerror=hit=1>{{7*10001}}"
@@ -274,10 +274,8 @@ class TestStreams:
         assert again.status_code == 404 and "there is no stream" in again.text
 
     def test_a_known_job_leads_to_its_dead_letters_and_its_audit(self, filled):
-        counts = {"has_run": True, "is_held": False, "all_left": [SimpleNamespace(letters=4)]}
-        job = SimpleNamespace(**{name: lambda result=result: result for name, result in counts.items()})
         note(filled, 0, {"batch": 0, "dead_lettered": 9}, name="flights")
-        with console_of(filled, jobs={"flights": job}) as client:
+        with console_of(filled, jobs={"flights": Job(4)}) as client:
             page = shown(client, "overview")
             letters = '<a href="/console/jobs/flights/dead-letters">'
             assert f"4 dead letters of the job flights are not replayed ({letters}" in page

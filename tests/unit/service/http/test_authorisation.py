@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from itertools import product
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +17,7 @@ from selectroute.service.app import create_app
 from selectroute.service.http.callers import Callers
 from selectroute.service.http.endpoint import ROLE
 from selectroute.service.limits import ServiceLimits
-from tests.unit.service.conftest import CAR, bearer, client_of, problem, service
+from tests.unit.service.conftest import CAR, Job, bearer, client_of, problem, service
 
 pytestmark = pytest.mark.slow
 
@@ -143,6 +142,10 @@ TABLE = {
 }
 """One request of each call, of a subscription or queue that all may see who may see any."""
 
+LETTER = {"batch": 0, "stage": "read", "reason": "too-large", "message": "long", "source": "a.jsonl"}
+LETTER |= {"partition": 0, "offset": 1, "revision": 1, "subscription": None, "raw": b"x", "replay": None}
+LETTER |= {"place": "0.0"}
+
 NAMED = {"id": "seen", "query": "q", "version": "v3", "qmgr": "selectroute", "topic": "cars/eu", "job": "job"}
 NAMED |= {"request": "made"}
 
@@ -259,7 +262,7 @@ def test_the_table_says_what_comes_of_a_call(filled, documented, who, queue):
     column, caller = list(CALLERS).index(who), CALLERS[who]
     filled.add_token("admin")  # nobody is let in without one
     with service(filled) if caller is None else client_of(filled, caller[0], **caller[1]) as client:
-        client.app.state.service.jobs["job"] = OneLetter()
+        client.app.state.service.jobs["job"] = Job(1, LETTER)
         queues = client.app.state.service.queues
 
         def state():
@@ -281,35 +284,6 @@ def test_the_table_says_what_comes_of_a_call(filled, documented, who, queue):
                 assert state() == before, key
             if key == ("delete", f"{PATH}/{{id}}") and answer.status_code == 200:
                 filled.import_([json.dumps({"id": "seen", "topic": "cars/+/de"})])
-
-
-class OneLetter:
-    """A job with a dead letter, of which the beginning is kept."""
-
-    has_run = staticmethod(lambda: True)
-    is_held = staticmethod(lambda: False)
-    waiting = staticmethod(list)
-
-    def letters(self, wanted, limit, **_):
-        of_file = {"source": "a.jsonl", "partition": 0, "offset": 1, "revision": 1, "subscription": None}
-        of_file |= {"raw": b"x", "replay": None, "place": "0.0"}
-        return [{"batch": 0, "stage": "read", "reason": "too-large", "message": "long", **of_file}]
-
-    def all_left(self):
-        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=1, asked=0)]
-
-    def left(self, wanted):
-        return self.all_left()
-
-    def replay(self, wanted, expected):
-        return "made", expected
-
-    def replayed(self, id):
-        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
-
-    def audit(self):
-        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
-        return {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [], "findings": []}
 
 
 @pytest.mark.parametrize("who", ["limited writer", "limited admin", "with destinations"])

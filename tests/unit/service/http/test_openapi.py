@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +19,7 @@ from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, TYPE, MqErrors, Problem
 from selectroute.service.limits import ServiceLimits
 from tests.support.components import NIGHTLY
-from tests.unit.service.conftest import service
+from tests.unit.service.conftest import Job, service
 
 schemathesis = pytest.importorskip("schemathesis", reason="Schemathesis is not installed (the extra `ci`)")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
@@ -52,11 +51,6 @@ def described(tmp_path_factory):
         # Before its first publication it is not ready, which is a 503.
         assert app.state.service.publishing.caught_up(registry.revision, 60) is not None
         yield loaded
-
-
-def test_a_destination_of_files_is_not_offered():
-    kinds = DOCUMENT["components"]["schemas"]["DestinationBody"]["properties"]["kind"]
-    assert kinds["enum"] == ["none", "queue", "kafka"]
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=map(" ".join, OPERATIONS))
@@ -103,7 +97,9 @@ def check(case):
 CHECKS = (checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance)
 
 
-def test_the_document_has_the_dialects_there_are():
+def test_the_document_has_the_destinations_and_dialects_there_are():
+    kinds = DOCUMENT["components"]["schemas"]["DestinationBody"]["properties"]["kind"]
+    assert kinds["enum"] == ["none", "queue", "kafka"]
     assert SpecBody.model_json_schema()["properties"]["dialect"]["anyOf"][0]["enum"] == list(DIALECTS)
 
 
@@ -142,19 +138,6 @@ def test_there_are_no_examples_of_calls_that_are_none():
     assert set(EXAMPLES) == there
 
 
-class ThreeLetters:
-    """A job with three dead letters."""
-
-    def left(self, wanted):
-        return [SimpleNamespace(batch=0, stage="parse", reason="not-json", letters=3, asked=0)]
-
-    def letters(self, wanted, limit, **_):
-        return []
-
-    def replay(self, wanted, expected):
-        return "20260131T120000000000-00000000", expected
-
-
 @pytest.mark.parametrize(
     ("method", "path", "media_type", "example"),
     [pytest.param(*one, id=" ".join(one[:3])) for one in examples()],
@@ -169,7 +152,7 @@ def test_each_example_is_a_request_that_is_done(registry, method, path, media_ty
         registry.note_query("stream", source="files", can_replay=True)
     if path.endswith(":batch"):
         registry.resume("heavy")
-    with service(registry, jobs={"flights": ThreeLetters()}) as client:
+    with service(registry, jobs={"flights": Job(3)}) as client:
         client.put("/v1/queues/Q")
         if "queues/{name}:" in path:
             client.put("/v1/queues/ORDERS")

@@ -23,7 +23,7 @@ from selectroute.spark.serving import job_folder
 from selectroute.spark.serving.job_folder import JobFolder
 from tests.support.replays import make_request
 from tests.support.world import World
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import Job, problem, service
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}
@@ -74,20 +74,16 @@ def carried_out(router):
 def test_jobs_are_listed_with_what_is_left(client):
     (job,) = client.get("/v1/jobs").json()["items"]
     assert (job["name"], job["left"], job["waiting"]) == ("flights", 5, [])
-    assert {(one["batch"], one["reason"]): one["letters"] for one in job["by_batch"]} == {
-        (0, "too-large"): 2,
-        (0, "not-json"): 1,
-        (1, "not-utf-8"): 1,
-        (1, "too-large"): 1,
-    }
+    by_batch = {(one["batch"], one["reason"]): one["letters"] for one in job["by_batch"]}
+    letters = {(0, "too-large"): 2, (0, "not-json"): 1, (1, "not-utf-8"): 1, (1, "too-large"): 1}
+    assert by_batch == letters
 
 
 def test_dead_letters_are_read_page_by_page_the_newest_batch_first(client):
     found = client.get(f"{PATH}/dead-letters", params={"limit": 3}).json()
-    assert [(one["batch"], one["offset"]) for one in found["items"]] == [(1, 0), (1, 1), (0, 1)]
-    assert found["more"]
+    assert places(found) == [(1, 0), (1, 1), (0, 1)] and found["more"]
     rest = client.get(f"{PATH}/dead-letters", params={"limit": 3, "cursor": found["next_cursor"]}).json()
-    assert [(one["batch"], one["offset"]) for one in rest["items"]] == [(0, 2), (0, 3)] and not rest["more"]
+    assert places(rest) == [(0, 2), (0, 3)] and not rest["more"]
     found = client.get(f"{PATH}/dead-letters", params={"reason": ["not-json", "not-utf-8"]}).json()
     raw, text = found["items"]
     assert base64.b64decode(raw["raw_base64"]) == b'{"a": "\xff\xfe"}' and raw["raw"] is None
@@ -133,13 +129,11 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     assert found[2]["why_not"] == "its bytes are still in the source"
     assert found[3]["why_not"] == "its bytes are not valid JSON: NaN is not a number of JSON at column 7"
     assert found[4]["why_not"] == "it is a Kafka record, and the job has not recorded how it binds its fields"
+    with_schema = {**bound_to("$.a"), "schemas": True}
     said = {
         "it is a Kafka record, and the job binds its fields in a way unknown here": {"later": 1},
         "the job binds the time of a record, which is not kept with a dead letter": bound_to("@timestamp"),
-        "it is a Kafka record, and its body has a schema, which only the job reads": {
-            **bound_to("$.a"),
-            "schemas": True,
-        },
+        "it is a Kafka record, and its body has a schema, which only the job reads": with_schema,
     }
     for why_not, Whole.bound in said.items():
         (*_, last) = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]
@@ -189,6 +183,10 @@ def test_one_dead_letter_is_replayed_and_never_again(client, world):
     assert client.get("/v1/jobs").json()["items"][0]["left"] == 4
     left = client.post(f"{PATH}/dead-letters:preview", json={}).json()["examples"]
     assert sorted((one["batch"], one["offset"]) for one in left) == [(0, 1), (0, 2), (1, 0), (1, 1)]
+    found = client.get(f"{PATH}/dead-letters", params={"batch": 0}).json()["items"]
+    assert [(one["offset"], one["replay"]) for one in found] == [(1, None), (2, None), (3, -1)]
+    left = client.get(f"{PATH}/dead-letters", params={"batch": 0, "left": True}).json()
+    assert places(left) == [(0, 1), (0, 2)]
 
 
 def test_what_failed_again_last_comes_first(client, world):
@@ -214,15 +212,6 @@ def test_a_cursor_of_another_list_is_refused(client):
     for cursor in ("x", "1", "1.0.0", "١.٢"):
         found = problem(client.get(f"{PATH}/dead-letters", params={"cursor": cursor}), 400, "invalid-request")
         assert found["detail"] == "the cursor is not one of this list: begin without it"
-
-
-def test_replayed_letters_are_marked_or_left_out(client, world):
-    client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
-    carried_out(world.router())
-    found = client.get(f"{PATH}/dead-letters", params={"batch": 0}).json()["items"]
-    assert [(one["offset"], one["replay"]) for one in found] == [(1, None), (2, None), (3, -1)]
-    left = client.get(f"{PATH}/dead-letters", params={"batch": 0, "left": True}).json()
-    assert places(left) == [(0, 1), (0, 2)]
 
 
 def test_letters_that_a_waiting_request_asks_for_are_not_counted_again(client, world):
@@ -269,14 +258,11 @@ def test_the_bytes_of_a_letter_are_returned_as_they_are(client, world):
 
 
 def test_key_and_headers_of_a_record_are_shown(client):
-    class Records:
-        def letters(self, wanted, limit, **_):
-            named = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
-            named |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
-            headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
-            return [{**named, "raw": None, "key": b"\xff\x00", "headers": headers}]
-
-    client.app.state.service.jobs["records"] = Records()
+    letter = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
+    letter |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
+    headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
+    letter |= {"raw": None, "key": b"\xff\x00", "headers": headers}
+    client.app.state.service.jobs["records"] = Job(1, letter)
     (one,) = client.get("/v1/jobs/records/dead-letters").json()["items"]
     assert (one["key"], one["key_base64"], one["key_bytes"]) == (None, "/wA=", 2)
     assert (len(one["headers"]), one["header_count"]) == (100, 202)

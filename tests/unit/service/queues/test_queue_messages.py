@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import threading
 import time
@@ -216,13 +215,11 @@ def test_what_no_lookup_can_be_is_refused_with_its_reason(
         ({"ibm-mq-usr": ",".join(f"p{n};1;i1" for n in range(1_001))}, 422, "invalid-message", 2478),
         ({"ibm-mq-md-correlationId": "ID:01", "ibm-mq-usr": "JMSCorrelationID;x;string"},
          400, "invalid-request", 2207),
-        ({"Content-Encoding": "gzip"}, 415, "unsupported-media-type", None),
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
 def test_what_no_message_can_be_is_refused_with_its_reason(shared, shared_queue, headers, status, kind, mqrc):
-    content = gzip.compress(b"x") if "Content-Encoding" in headers else b"x"
-    assert problem(shared.post(PATH, content=content, headers=headers), status, kind).get("mqrc") == mqrc
+    assert problem(shared.post(PATH, content=b"x", headers=headers), status, kind).get("mqrc") == mqrc
     assert shared_queue.depth == 1
 
 
@@ -400,15 +397,6 @@ def test_who_waits_on_a_queue_that_is_deleted_is_told(client, queue):
         wait_for(client, 1)
         assert client.delete("/v1/queues/Q").status_code == 204
     assert problem(found[0], 404, "queue-not-found")["mqrc"] == 2085
-
-
-def test_a_page_of_another_site_cannot_put(client, queue):
-    headers = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
-    assert problem(client.post(PATH, content=b"x", headers=headers), 403, "forbidden")["mqrc"] == 2035
-    own = {"Origin": "http://localhost", "ibm-mq-rest-csrf-token": ""}
-    assert client.post(PATH, content=b"x", headers=own).is_success
-    assert client.post(PATH, content=b"x").is_success
-    assert queue.depth == 2
 
 
 @pytest.mark.parametrize("name", ["JMSXUserID", "Root.MQMD.UserIdentifier"])
