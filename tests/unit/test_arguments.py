@@ -1,7 +1,5 @@
 """Every public entrance answers an argument of the wrong kind with one sentence that says what to give."""
 
-from __future__ import annotations
-
 import re
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Whatever part is not installed, the error is one sentence with the command that installs it."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

@@ -2,8 +2,6 @@
 they need, no more.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter

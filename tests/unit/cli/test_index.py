@@ -1,7 +1,5 @@
 """``selectroute index``: what it prints, where, and with which exit code."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, at a terminal, in every command that takes a while: one line, and its exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

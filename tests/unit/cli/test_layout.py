@@ -1,7 +1,5 @@
 """What a terminal of 80 columns shows: help texts, tables; and one meaning of exit codes for all commands."""
 
-from __future__ import annotations
-
 import os
 import re
 from functools import reduce

@@ -1,7 +1,5 @@
 """``selectroute message match``: the same of a database, a service and a snapshot folder."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """``selectroute queue``: the same on a database and on a service, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

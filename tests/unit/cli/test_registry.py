@@ -1,7 +1,5 @@
 """``selectroute registry``: a registry published, verified and described."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``selectroute selector``: what it prints, where, and with which exit code."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

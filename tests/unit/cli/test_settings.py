@@ -1,7 +1,5 @@
 """What commands are told: options, environment, file, defaults, in this order; and no secret is shown."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """``selectroute stream`` and ``dead-letter``: what a job did, for people and for programs; exit codes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

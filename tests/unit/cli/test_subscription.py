@@ -1,7 +1,5 @@
 """``selectroute subscription``: the same on a database and on a service, and with which exit code."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import threading

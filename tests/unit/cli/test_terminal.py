@@ -2,8 +2,6 @@
 standard error; the same exit code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

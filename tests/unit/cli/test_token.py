@@ -1,7 +1,5 @@
 """``selectroute token``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

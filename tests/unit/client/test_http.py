@@ -1,7 +1,5 @@
 """What only a network does: answers that are lost, late, too large, or not a registry's."""
 
-from __future__ import annotations
-
 from functools import partialmethod
 
 import httpx

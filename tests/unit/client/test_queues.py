@@ -1,7 +1,5 @@
 """What only a network does to the commands of queues: answers that are lost, or that no service gives."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

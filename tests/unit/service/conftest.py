@@ -1,7 +1,5 @@
 """A service in this process, on a registry of its own."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import threading

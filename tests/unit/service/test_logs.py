@@ -1,7 +1,5 @@
 """The log of a service: JSON for machines, short lines for a person who looks at a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """A real server on the loopback: waiting for changes, and stopping."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

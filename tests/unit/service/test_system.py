@@ -1,7 +1,5 @@
 """Limits, metrics, health and readiness."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

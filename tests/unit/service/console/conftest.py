@@ -1,7 +1,5 @@
 """A service with its console in this process, and a real browser in front of one that listens."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from contextlib import contextmanager

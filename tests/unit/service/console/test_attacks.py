@@ -1,7 +1,5 @@
 """Attacks on the console, each on every screen: markup, forms of other sites, frames, planted cookies."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """The console as people use it: in a real Chromium, by mouse and by keyboard, in all its screens."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import threading

@@ -1,7 +1,5 @@
 """Many subscriptions are paused, resumed and removed in two steps, and only those that a person has seen."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

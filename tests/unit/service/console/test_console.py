@@ -1,7 +1,5 @@
 """The console's pages without a browser: who may see them, what is refused, what they never do."""
 
-from __future__ import annotations
-
 import html
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The console's screens of dead letters, without a browser."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

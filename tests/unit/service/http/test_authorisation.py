@@ -2,8 +2,6 @@
 it may not. An operation of the OpenAPI document that is not in the table fails a test.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from itertools import product

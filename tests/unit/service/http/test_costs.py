@@ -1,7 +1,5 @@
 """What one caller may cost: no request makes others wait."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource

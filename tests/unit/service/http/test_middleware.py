@@ -1,7 +1,5 @@
 """What every request passes: tokens, hosts, rates, sizes; and what is left behind."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

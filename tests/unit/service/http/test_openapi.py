@@ -1,7 +1,5 @@
 """The OpenAPI document is true: requests generated from it meet no 5xx, and every refusal is a problem."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

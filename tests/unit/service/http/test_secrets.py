@@ -1,7 +1,5 @@
 """What a caller sends stays data: nothing of it is run, and no secret comes out again."""
 
-from __future__ import annotations
-
 import json
 import logging
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Exports to clients that do not take them: what they are read from is given back."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import struct

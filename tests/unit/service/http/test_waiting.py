@@ -1,7 +1,5 @@
 """Requests that wait for a change, a message or a batch: how long, how many, and who gets nothing."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

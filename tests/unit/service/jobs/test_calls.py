@@ -1,7 +1,5 @@
 """Dead letters of a real job over HTTP: looked at, previewed, replayed by the job, once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -1,7 +1,5 @@
 """Requests in the shapes of public clients of IBM MQ's messaging REST API: curl, Python, Java, Node."""
 
-from __future__ import annotations
-
 import base64
 import logging
 

@@ -1,7 +1,5 @@
 """Count, purge and move of messages over HTTP: with the number that was seen, and in limited time."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.queues.sql import bulk as bulks

@@ -1,7 +1,5 @@
 """Messages over HTTP, in the shape of IBM MQ's messaging REST API."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Random requests to a service against the same calls of a queue in memory."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Queues of a real server on the loopback: who waits, who hangs up, who stops, who is first."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

@@ -1,7 +1,5 @@
 """Queues as a whole over HTTP: made, described, deleted."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Last deliveries and rates of subscriptions over HTTP."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages, batches, import and export over HTTP."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """The change log over HTTP."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Cursors that say nothing to whom they are given."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """Questions about messages and selectors over HTTP."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The thread that publishes, when it is told to end."""
 
-from __future__ import annotations
-
 import threading
 
 from selectroute.registry.publisher import RegistryPublisher

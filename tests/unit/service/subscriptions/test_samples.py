@@ -1,7 +1,5 @@
 """Sample of recent messages over HTTP: added, listed, its identifiers, and dry runs on it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Search of subscriptions over HTTP, beside a search of each of them."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Reports of streams over HTTP, and the verdict on all of them."""
 
-from __future__ import annotations
-
 import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

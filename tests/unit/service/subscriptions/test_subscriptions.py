@@ -1,7 +1,5 @@
 """One subscription at a time over HTTP."""
 
-from __future__ import annotations
-
 import json
 import time
 

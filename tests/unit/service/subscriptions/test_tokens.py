@@ -1,7 +1,5 @@
 """Tokens over HTTP: made, shown without their secrets, revoked."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.registry.errors import AuthError
