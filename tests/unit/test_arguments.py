@@ -1,7 +1,5 @@
 """Every public entrance answers an argument of the wrong kind with one sentence that says what to give."""
 
-from __future__ import annotations
-
 import re
 
 import pyarrow as pa
@@ -118,18 +116,8 @@ def test_every_public_name_is_looked_at():
         "Operation",
         "SubscriptionSpec",
     }
-    given = {
-        "Analysis",
-        "DIALECTS",
-        "Matches",
-        "RemoteQueue",
-        "RemoteRegistry",
-        "Subscription",
-        "SubscriptionRegistry",
-        "Truth",
-        "Warmed",
-        "warm",
-    }
+    given = {"Analysis", "DIALECTS", "Matches", "RemoteQueue", "RemoteRegistry", "Subscription"}
+    given |= {"SubscriptionRegistry", "SubscriptionSpec", "Truth", "Warmed", "warm"}
     errors = {name for name in sr.__all__ if name.endswith("Error")}
     assert set(sr.__all__) <= called | own | numbers | data | given | errors
 
@@ -161,9 +149,8 @@ def test_rows_come_as_pairs_triples_dicts_and_selectors_in_a_dialect():
     pairs = sr.build_snapshot([("heavy", "weight > 2500"), ("topic", None, "cars/+"), ["all", ""]])
     assert pairs.subscriptions["topic"].to_pylist() == [None, "cars/+", None]
     dotted = sr.Selector("customer.city = 'Bonn'", "ibm-mq")
-    dicts = sr.build_snapshot(
-        [{"id": "a", "selector": dotted}, {"id": "b", "selector": "x = 1", "topic": "t"}]
-    )
+    rows = [{"id": "a", "selector": dotted}, {"id": "b", "selector": "x = 1", "topic": "t"}]
+    dicts = sr.build_snapshot(rows)
     assert dicts.subscriptions["dialect"].to_pylist() == ["ibm-mq", "jms"]
     batch = pa.record_batch({"customer.city": ["Bonn"], "x": [1], "@topic": ["u"]})
     assert dicts.match(batch).ids().to_pylist() == [["a"]]
@@ -180,8 +167,7 @@ def test_an_error_names_the_subscription_and_the_other_dialect():
 
 
 def test_frames_of_pandas_are_told_how(snapshot):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"x": [1]})
+    frame = pytest.importorskip("pandas").DataFrame({"x": [1]})
     with pytest.raises(TypeError, match=r"messages is a pandas\.DataFrame: give .*pa\.Table\.from_pandas"):
         snapshot.match(frame)
     with pytest.raises(TypeError, match=r"subscriptions is a pandas\.DataFrame: give .*from_pandas"):
@@ -218,11 +204,7 @@ def test_entrances_of_spark(spark, snapshot, tmp_path):
         (lambda w: ss.route(df, snapshot, w), "binding", "a Binding"),
         (lambda w: ss.deliveries(df, snapshot, keep=w), "keep", "'*' for all"),
         (lambda w: ss.match_files(w, [], snapshot), "spark", "the SparkSession"),
-        (
-            lambda w: ss.match_files(spark, w, snapshot),
-            "paths",
-            " message file",
-        ),
+        (lambda w: ss.match_files(spark, w, snapshot), "paths", " message file"),
         (lambda w: ss.match_files(spark, [], w), "snapshot", "the path or URL of a snapshot folder"),
         (lambda w: ss.distribute(spark, w), "snapshot", "sr.Snapshot.open(folder)"),
         (ss.explain_output, "snapshot", "sr.Snapshot.open(folder)"),

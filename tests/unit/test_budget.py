@@ -1,7 +1,5 @@
 """The size of the package stays within `budget.toml`."""
 
-from __future__ import annotations
-
 import ast
 import tokenize
 import tomllib

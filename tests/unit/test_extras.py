@@ -1,7 +1,5 @@
 """Whatever part is not installed, the error is one sentence with the command that installs it."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re
@@ -133,12 +131,11 @@ def test_every_module_that_the_sources_import_is_a_dependency_or_of_an_extra():
     known = {*sys.stdlib_module_names, *base, "selectroute", *EXTRAS}
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
             if isinstance(node, ast.Import):
                 names = [one.name for one in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module]
-            else:
-                continue
             for one in names:
                 if not known & {one.partition(".")[0], ".".join(one.split(".")[:2])}:
                     unknown.append(f"{path.relative_to(ROOT)}: {one}")

@@ -1,7 +1,5 @@
 """Tests that share a component run in one worker: with `-n`, groups are taken together."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -2,8 +2,6 @@
 they need, no more.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -21,20 +19,11 @@ def test_no_imports_go_in_a_circle():
         raise AssertionError(" → ".join(error.args[1])) from None
 
 
+NUMBA = ("Index", "Snapshot", "build_snapshot", "publish", "Publisher", "Registry", "connect", "SqlQueue")
+
+
 @pytest.mark.parametrize(
-    ("name", "heavy"),
-    [
-        ("Index", "numba"),
-        ("Snapshot", "numba"),
-        ("build_snapshot", "numba"),
-        ("publish", "numba"),
-        ("Publisher", "numba"),
-        ("Registry", "numba"),
-        ("Registry", "httpx"),
-        ("connect", "numba"),
-        ("MemoryQueue", "numpy"),
-        ("SqlQueue", "numba"),
-    ],
+    ("name", "heavy"), [*((name, "numba") for name in NUMBA), ("Registry", "httpx"), ("MemoryQueue", "numpy")]
 )
 def test_a_name_loads_nothing_that_it_does_not_need(name, heavy):
     """Half of the start of a command was a compiler and an HTTP client that it never used."""

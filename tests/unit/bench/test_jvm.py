@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import closing
 
 import pytest
 
@@ -57,38 +58,38 @@ final class Plain implements Peer<Workload.Triple> {
 """
 
 
+@pytest.fixture
+def plain_peer(tmp_path, monkeypatch):
+    """A function that adds a peer of no library to the sources."""
+
+    def add(text):
+        sources = tmp_path / "peers"
+        shutil.copytree(jvm.SOURCES, sources)
+        (sources / "Plain.java").write_text(text)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(jvm, "SOURCES", sources)
+        monkeypatch.setitem(jvm.PEERS, "plain", jvm.Peer("Plain", ()))
+
+    return add
+
+
 @pytest.mark.skipif(not jvm._jdks(), reason="no JDK")
-@pytest.mark.parametrize("workload", ["Z", "U"])
-def test_the_harness_makes_the_same_rules_and_messages(workload, tmp_path, monkeypatch):
+def test_the_harness_makes_the_same_rules_and_messages(plain_peer):
     # The harness with a peer of no library: it finds the check values, and ends when nobody asks more.
-    sources = tmp_path / "peers"
-    shutil.copytree(jvm.SOURCES, sources)
-    (sources / "Plain.java").write_text(PLAIN_PEER)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(jvm, "SOURCES", sources)
-    monkeypatch.setitem(jvm.PEERS, "plain", jvm.Peer("Plain", ()))
-    engine = jvm.JvmEngine("plain", workload, 1_000, 100)
-    try:
-        found = engine.judge()
-        assert (found.matches, found.rule_sum) == {"Z": (2_007, 964_764), "U": (8, 4_833)}[workload]
-        assert engine.run() >= 0
-        assert engine.bytes_a_rule > 0
-    finally:
-        engine.close()
-    assert engine._process.returncode == 0
+    plain_peer(PLAIN_PEER)
+    for workload, expected in (("Z", (2_007, 964_764)), ("U", (8, 4_833))):
+        with closing(jvm.JvmEngine("plain", workload, 1_000, 100)) as engine:
+            found = engine.judge()
+            assert (found.matches, found.rule_sum) == expected
+            assert engine.run() >= 0 and engine.bytes_a_rule > 0
+        assert engine._process.returncode == 0
 
 
 @pytest.mark.skipif(not jvm._jdks(), reason="no JDK")
-def test_a_peer_that_dies_is_skipped(tmp_path, monkeypatch):
-    sources = tmp_path / "peers"
-    shutil.copytree(jvm.SOURCES, sources)
-    dies = PLAIN_PEER.replace("Plain", "Dies").replace("{ rules.add(triple); }", "{ System.exit(3); }")
-    (sources / "Dies.java").write_text(dies)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(jvm, "SOURCES", sources)
-    monkeypatch.setitem(jvm.PEERS, "dies", jvm.Peer("Dies", ()))
+def test_a_peer_that_dies_is_skipped(plain_peer):
+    plain_peer(PLAIN_PEER.replace("{ rules.add(triple); }", "{ System.exit(3); }"))
     with pytest.raises(SkippedError, match="code 3"):
-        jvm.JvmEngine("dies", "Z", 1_000, 100)
+        jvm.JvmEngine("plain", "Z", 1_000, 100)
 
 
 def test_sources_of_peers_compile_alone_where_they_need_nothing(tmp_path):
@@ -102,7 +103,6 @@ def test_sources_of_peers_compile_alone_where_they_need_nothing(tmp_path):
 def test_what_crosses_is_what_the_definition_says():
     # The texts and names that Workload.java makes are spelled there once more.
     java = (jvm.SOURCES / "Workload.java").read_text()
-    text = next(selectors(rules("Z", 1)))
-    assert text == "JMSType = 't38' AND color = 'c26' AND weight > 9710"
+    assert next(selectors(rules("Z", 1))) == "JMSType = 't38' AND color = 'c26' AND weight > 9710"
     assert '"JMSType = \'" + type + "\' AND color = \'" + color + "\' AND weight > " + weight' in java
     assert messages(1)[1].column("JMSType")[0].as_py() == "t46"

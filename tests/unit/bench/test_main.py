@@ -96,17 +96,11 @@ def whole_run(record, failed):
         assert command.main(["--full"]) == (1 if failed else 0)
 
 
-def test_one_benchmark_alone_leaves_the_record_as_it_is(record):
+def test_only_a_full_run_of_one_that_is_said_to_goes_into_the_record(record):
     before = (record / "samples.csv").read_bytes()
-    assert command.main(["--full", "--only", "parse"]) == 0
+    for options in (["--full", "--only", "parse"], ["--only", "registry"]):  # a benchmark, and a group
+        assert command.main(options) == 0
+    for options in (["--into-record"], ["--full", "--into-record"]):
+        with pytest.raises(SystemExit):
+            command.main(options)
     assert (record / "samples.csv").read_bytes() == before
-
-
-@pytest.mark.parametrize("given", [["--into-record"], ["--full", "--into-record"]])
-def test_only_a_full_run_of_one_goes_into_the_record(given, record):
-    with pytest.raises(SystemExit):
-        command.main(given)
-
-
-def test_a_group_can_be_chosen(record):
-    assert command.main(["--only", "registry"]) == 0

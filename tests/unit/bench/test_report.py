@@ -17,6 +17,10 @@ def _sample(benchmark, engine, workload, rules, rate, **more):
     return Sample(benchmark, engine, workload, rules, 1_000, 0, 1_000 / rate, **more)
 
 
+def lines_of(samples):
+    return report.render(samples, MACHINE).split("\n")
+
+
 def test_a_share_of_the_baseline_stands_beside_each_rate():
     samples = [
         _sample("kernel", "c", "Z", 1_000, 10_000_000),
@@ -24,7 +28,7 @@ def test_a_share_of_the_baseline_stands_beside_each_rate():
         _sample("kernel", "numpy", "Z", 1_000, 50_000),
         _sample("kernel", "kernel", "R", 10_000, 900),
     ]
-    lines = report.render(samples, MACHINE).split("\n")
+    lines = lines_of(samples)
     assert "| workload | engine | 1k | 10k |" in lines
     assert "| Z | `c` | 10.00M | – |" in lines
     assert "| Z | `kernel` | 4.00M (0.40×) | – |" in lines
@@ -33,17 +37,14 @@ def test_a_share_of_the_baseline_stands_beside_each_rate():
 
 
 def test_adversarial_rows_have_their_engines_side_by_side():
-    samples = [
-        _sample("adversarial", "kernel", "or", 1, 3_000),
-        _sample("adversarial", "numpy", "or", 1, 2_000),
-    ]
-    assert "| `or` | 1 | 3.0k (1.5×) | 2.0k |" in report.render(samples, MACHINE).split("\n")
+    rates = {"kernel": 3_000, "numpy": 2_000}
+    lines = lines_of([_sample("adversarial", engine, "or", 1, rate) for engine, rate in rates.items()])
+    assert "| `or` | 1 | 3.0k (1.5×) | 2.0k |" in lines
 
 
 def test_shares_of_both_no_ops_stand_in_a_table_of_their_own():
     rates = {"join": 100, "noop-array": 1_000, "noop-no-nulls": 1_250, "files": 5_000, "route": 900}
-    samples = [_sample("spark", engine, "Z", 1_000, rate) for engine, rate in rates.items()]
-    lines = report.render(samples, MACHINE).split("\n")
+    lines = lines_of([_sample("spark", engine, "Z", 1_000, rate) for engine, rate in rates.items()])
     assert "| workload | as a multiple | 1k |" in lines
     assert "| Z | `files` of `noop-array` | 5.0× |" in lines
     assert "| Z | `files` of `noop-no-nulls` | 4.0× |" in lines
@@ -58,7 +59,7 @@ def test_a_registry_that_is_loaded_has_rates_times_and_the_most_memory():
         Sample("load", "open", "R", 1_000_000, 1_000_000, 0, 1.5),
         Sample("load", "stream", "R", 1_000_000, 2_000_000, 0, 4.0),
     ]
-    lines = report.render(samples, MACHINE).split("\n")
+    lines = lines_of(samples)
     assert "| `load` | subscriptions/s | 250.0k |" in lines
     assert "|  | MiB in memory, at most | 512 |" in lines
     assert "| `change` | s | 0.02 |" in lines
@@ -71,7 +72,7 @@ def test_cores_have_processor_time_under_each_master():
         Sample("cores", f"route {master}", "Z", 100_000, 1_000, 0, 0.5, processor_seconds=used)
         for master, used in (("local[1]", 0.003), ("local-cluster[2,1,1024]", 0.005))
     ]
-    lines = report.render(samples, MACHINE).split("\n")
+    lines = lines_of(samples)
     assert "| workload | engine | `local[1]` | `local-cluster[2,1,1024]` |" in lines
     assert "| Z 100k | `route` | 3.0 (2.0k) | 5.0 (2.0k) |" in lines
 
@@ -94,7 +95,7 @@ def test_the_page_on_scale_changes_only_with_a_record_of_it(name, tmp_path, monk
 
 def test_latency_is_shown_in_microseconds():
     samples = [_sample("single", "index", "Z", 1_000, 5_000, p50_us=12.34, p99_us=1_234.5)]
-    assert "| Z | `index` | 5.0k (12.3 / 1,234) |" in report.render(samples, MACHINE).split("\n")
+    assert "| Z | `index` | 5.0k (12.3 / 1,234) |" in lines_of(samples)
 
 
 def test_memory_is_what_any_benchmark_knows_of_it():
@@ -102,8 +103,9 @@ def test_memory_is_what_any_benchmark_knows_of_it():
         _sample("kernel", "kernel", "Z", 10_000, 1, bytes_a_rule=47.4),
         Sample("memory", "index", "Z", 10_000, 0, 0, 0.0, 1_653.0),
     ]
-    lines = report.render(samples, MACHINE).split("\n")
-    assert "| Z | `kernel` | 47 |" in lines and "| Z | `index` | 1,653 |" in lines
+    lines = lines_of(samples)
+    assert "| Z | `kernel` | 47 |" in lines
+    assert "| Z | `index` | 1,653 |" in lines
 
 
 def test_the_memory_of_a_process_stands_beside_its_start_and_is_no_rules():
@@ -112,36 +114,29 @@ def test_the_memory_of_a_process_stands_beside_its_start_and_is_no_rules():
         Sample("registry-start", "start", "R", 1_000, 0, 0, 3.0, 104_857.6),
         Sample("memory", "index", "R", 1_000, 0, 0, 0.0, 1_653.0),
     ]
-    lines = report.render(samples, MACHINE).split("\n")
-    assert "| `import` | s | 2.00 |" in lines and "| `start` | s | 3.00 |" in lines
+    lines = lines_of(samples)
+    assert "| `import` | s | 2.00 |" in lines
+    assert "| `start` | s | 3.00 |" in lines
     assert "|  | MiB in memory | 100 |" in lines
     assert sum("104,858" in line for line in lines) == 1
     assert not any("`start` | 104,858" in line for line in lines)
 
 
 def test_a_later_run_of_what_is_shown_is_named_with_its_sources():
-    run = {
-        "benchmarks": ["build", "kernel"],
-        "date": "2026-02-02",
-        "load_average_at_start": 0.5,
-        "source": "f" * 64,
-    }
+    run = {"benchmarks": ["build", "kernel"], "date": "2026-02-02", "load_average_at_start": 0.5}
+    run["source"] = "f" * 64
     shown = [_sample("kernel", "kernel", "Z", 1_000, 1), Sample("build", "build", "Z", 1_000, 0, 0, 1.5)]
     text = report.render(shown, {**MACHINE, "later": [run]})
     assert "| `build`, `kernel` | 2026-02-02 | 0.5 | ffffffffffff |" in text
-    same = report.render(shown, {**MACHINE, "later": [{**run, "cpu": MACHINE["cpu"]}]})
-    assert same == text
+    assert report.render(shown, {**MACHINE, "later": [{**run, "cpu": MACHINE["cpu"]}]}) == text
     elsewhere = report.render(shown[:1], {**MACHINE, "later": [{**run, "cpu": "Another"}]})
     assert "| `kernel` | 2026-02-02, Another | 0.5 | ffffffffffff |" in elsewhere
     assert "run of its own" not in report.render([], {**MACHINE, "later": [run]})
 
 
 def test_steps_add_up():
-    samples = [
-        Sample("build", "build", "Z", 1_000, 0, 0, 1.5),
-        Sample("build", "publish", "Z", 1_000, 0, 0, 0.5),
-    ]
-    lines = report.render(samples, MACHINE).split("\n")
+    steps = {"build": 1.5, "publish": 0.5}
+    lines = lines_of([Sample("build", step, "Z", 1_000, 0, 0, seconds) for step, seconds in steps.items()])
     assert "| Z | **text to snapshot, s** | **2.00** |" in lines
     assert "| Z | selectors a second | 500 |" in lines
 
@@ -166,27 +161,24 @@ class Fixed(Engine):
         return next(self._runs)
 
 
-def test_a_wrong_count_ends_the_run():
-    with pytest.raises(WrongCountError, match="fixed found"):
-        measure("b", "Z", 1, [Fixed(Expected(1, 1), [])], Expected(2, 2), 1)
-
-
-def test_a_run_that_finds_something_else_ends_it_too():
-    with pytest.raises(WrongCountError, match="found 6 matches, before it were 5"):
-        measure("b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(6, 1.0)])], Expected(1, 1), 1)
-
-
-def test_a_run_that_does_not_find_what_it_must_ends_it_too():
-    engine = Fixed(Expected(1, 1), [0, 0])
-    engine.must_find = 10
-    with pytest.raises(WrongCountError, match="a run of fixed found 0, and not 10"):
-        measure("b", "Z", 1, [engine], Expected(1, 1), 1)
+@pytest.mark.parametrize(
+    ("runs", "must_find", "check", "sentence"),
+    [
+        ([], None, Expected(2, 2), "fixed found"),
+        ([5, Timed(6, 1.0)], None, Expected(1, 1), "found 6 matches, before it were 5"),
+        ([0, 0], 10, Expected(1, 1), "a run of fixed found 0, and not 10"),
+    ],
+)
+def test_a_wrong_count_ends_the_run(runs, must_find, check, sentence):
+    engine = Fixed(Expected(1, 1), runs)
+    engine.must_find = must_find
+    with pytest.raises(WrongCountError, match=sentence):
+        measure("b", "Z", 1, [engine], check, 1)
 
 
 def test_an_engine_may_keep_the_clock_itself():
-    [sample] = measure(
-        "b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(5, 4.0, [1_000, 3_000])])], Expected(1, 1), 1
-    )
+    engine = Fixed(Expected(1, 1), [5, Timed(5, 4.0, [1_000, 3_000])])
+    [sample] = measure("b", "Z", 1, [engine], Expected(1, 1), 1)
     assert (sample.seconds, sample.rate, sample.p50_us) == (4.0, 2.5, 2.0)
 
 

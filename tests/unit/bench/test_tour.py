@@ -45,8 +45,7 @@ def test_what_follows_a_job_by_the_clock_is_run_only_by_name(tmp_path):
     def chosen(*only):
         return {one.name for one in Tour(Choice(False, 1, only, []), [], tmp_path)._benchmarks}
 
-    assert "kafka-memory" not in chosen()
-    assert "kafka-rates" in chosen()
+    assert "kafka-memory" not in chosen() and "kafka-rates" in chosen()
     assert chosen("kafka-memory") == {"kafka-memory"}
     assert {"kafka-rates", "kafka-memory"} <= chosen("kafka")
 

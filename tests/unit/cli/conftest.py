@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import ExitStack
 
 import pytest
 import typer
 
 from selectroute import cli
+from selectroute.registry.registry import Registry
 from tests.support.logs import log_as_before
+from tests.support.servers.serving import served
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +39,24 @@ def run(monkeypatch, capsys, command):
         return exit_.value.code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return f"sqlite:///{tmp_path}/registry.db"
+
+
+@pytest.fixture(params=["database", "service"])
+def run_on_either(request, run, database, monkeypatch):
+    """Runs commands on a database, and on a service."""
+    with ExitStack() as opened:
+        url = database
+        if request.param == "service":
+            url = opened.enter_context(served(opened.enter_context(Registry.open(database))))
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+        monkeypatch.setenv("SELECTROUTE_QUEUES", url)
+        yield run
 
 
 @pytest.fixture(autouse=True)

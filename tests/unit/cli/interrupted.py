@@ -17,19 +17,20 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 300.0
+TOOL = (sys.executable, "-m", "selectroute")
 
 
 class AtTerminal:
     """A command that runs, and all that its terminal shows."""
 
-    def __init__(self, folder: Path, *arguments: Any, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: Any, command: Sequence[str] = TOOL, **environment: str):
         source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # compiled kernels
@@ -37,7 +38,7 @@ class AtTerminal:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "selectroute", *map(str, arguments)],
+            [*command, *map(str, arguments)],
             cwd=folder,
             env={**kept, "PYTHONPATH": source, **own, **environment},
             stdin=theirs,

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, at a terminal, in every command that takes a while: one line, and its exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket
@@ -19,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 INTERRUPTED = 130
 REGISTRY = "sqlite:///registry.db"
+ADD = ("subscription", "add", "a = 1", "--id", "one", "--registry", REGISTRY)
 
 
 @pytest.fixture
@@ -110,38 +109,27 @@ def test_an_interruption_is_not_lost_in_python_or_a_library(program, shown):
     assert (ended.stdout, ended.stderr) == (shown, "")
 
 
+def interrupted(command, after):
+    """Type Ctrl-C after so many seconds, and check that the command ends with one line."""
+    time.sleep(after)
+    command.type_ctrl_c()
+    assert command.ended() == INTERRUPTED
+    assert command.shown.rstrip().endswith("selectroute: interrupted"), command.shown
+
+
 def test_building_and_importing_are_interrupted_with_one_line(started, many, tmp_path):
-    for command in (
-        started("index", "build", many, tmp_path / "snapshots"),
-        started("subscription", "import", many, "--registry", REGISTRY),
-    ):
-        time.sleep(2.5)
-        command.type_ctrl_c()
-        assert command.ended() == INTERRUPTED
-        assert command.shown.rstrip().endswith("selectroute: interrupted"), command.shown
+    interrupted(started("index", "build", many, tmp_path / "snapshots"), 2.5)
+    interrupted(started("subscription", "import", many, "--registry", REGISTRY), 2.5)
     again = started("registry", "info", "--registry", REGISTRY)
-    assert again.process.wait(60) in (0, 3)
-    assert "300,000" not in again.shown
+    assert again.process.wait(60) in (0, 3) and "300,000" not in again.shown
     assert not list((tmp_path / "snapshots").glob("manifest-*.json"))
 
 
-def test_waiting_for_a_message_is_interrupted_with_one_line(started, tmp_path):
+def test_waiting_for_a_message_or_until_a_change_is_effective_is_interrupted_with_one_line(started, tmp_path):
     SqlQueue.create(f"sqlite:///{tmp_path}/registry.db", "ORDERS").close()
-    command = started("queue", "get", "ORDERS", "--wait", "300", "--queues", REGISTRY)
-    time.sleep(2)
-    command.type_ctrl_c()
-    assert command.ended() == INTERRUPTED
-    assert command.shown.rstrip().endswith("selectroute: interrupted"), command.shown
-
-
-def test_waiting_until_a_change_is_effective_is_interrupted_with_one_line(started):
-    added = started("subscription", "add", "a = 1", "--id", "one", "--registry", REGISTRY)
-    assert added.ended() == 0
-    command = started("subscription", "get", "one", "--wait", "300", "--registry", REGISTRY)
-    time.sleep(2)
-    command.type_ctrl_c()
-    assert command.ended() == INTERRUPTED
-    assert command.shown.rstrip().endswith("selectroute: interrupted"), command.shown
+    interrupted(started("queue", "get", "ORDERS", "--wait", "300", "--queues", REGISTRY), 2)
+    assert started(*ADD).ended() == 0
+    interrupted(started("subscription", "get", "one", "--wait", "300", "--registry", REGISTRY), 2)
 
 
 @pytest.mark.parametrize("ending", ["type_ctrl_c", "terminate"])
@@ -160,8 +148,7 @@ def test_a_service_ends_after_what_is_in_hand(started, ending, twice):
 @pytest.mark.parametrize("ending", ["type_ctrl_c", "terminate"])
 @pytest.mark.parametrize("early", [False, True])
 def test_publishing_ends_after_what_is_in_hand(started, ending, early, tmp_path):
-    added = started("subscription", "add", "a = 1", "--id", "one", "--registry", REGISTRY)
-    assert added.ended() == 0
+    assert started(*ADD).ended() == 0
     command = started("registry", "publish", "--follow", "--registry", REGISTRY)
     command.until("publishing" if early else "Ctrl-C ends")
     getattr(command, ending)()

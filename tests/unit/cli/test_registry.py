@@ -1,7 +1,5 @@
 """``selectroute registry``: a registry published, verified and described."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -15,52 +13,42 @@ import pytest
 import selectroute as sr
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def database(tmp_path, run):
-    url = f"sqlite:///{tmp_path}/registry.db"
+def database(database, run, monkeypatch):
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
     for number in range(3):
-        assert run("subscription", "add", f"a = {number}", "--id", f"s{number}", "--registry", url)[0] == 0
-    return url
+        assert run("subscription", "add", f"a = {number}", "--id", f"s{number}")[0] == 0
+    return database
 
 
 def test_what_is_committed_is_published_where_streams_look_for_it(run, database, tmp_path):
-    code, out, err = run("registry", "publish", "--registry", database)
+    code, out, err = run("registry", "publish")
     folder = f"{tmp_path}/registry.db.snapshots"
     assert (code, out, err) == (0, f"revision 3: 3 active subscriptions in {folder}\n", "")
     assert sorted(sr.Snapshot.open(folder).ids.to_pylist()) == ["s0", "s1", "s2"]
-    run("subscription", "pause", "s1", "--registry", database)
-    code, out, _ = run("registry", "publish", "--registry", database, "-o", "json")
+    run("subscription", "pause", "s1")
+    code, out, _ = run("registry", "publish", "-o", "json")
     assert json.loads(out) == {"revision": 4, "subscriptions": 2, "folder": folder}
     other = tmp_path / "elsewhere"
-    assert run("registry", "publish", "--registry", database, "--snapshots", other)[0] == 0
+    assert run("registry", "publish", "--snapshots", other)[0] == 0
     assert len(sr.Snapshot.open(other)) == 2
 
 
 def test_following_publishes_each_revision_until_it_is_told_to_stop(run, database, tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        "from selectroute.cli import main; main()",
-        "registry",
-        "publish",
-        "--follow",
-    ]
-    following = subprocess.Popen(
-        [*command, "--registry", database], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "selectroute", "registry", "publish", "--follow"]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert following.stdout.readline().startswith("revision 3: 3 active")
-        code, _, err = run("registry", "publish", "--registry", database)
+        code, _, err = run("registry", "publish")
         assert code == 1 and "another process publishes" in err
-        run("subscription", "add", "b = 1", "--id", "late", "--registry", database)
+        run("subscription", "add", "b = 1", "--id", "late")
         folder = tmp_path / "registry.db.snapshots"
-        for _ in range(600):
-            if sr.Snapshot.open(folder).revision == 4:
-                break
-            with pytest.raises(subprocess.TimeoutExpired):
-                following.wait(0.1)
+        wait_until(
+            lambda: following.poll() is not None or sr.Snapshot.open(folder).revision == 4, 60, "4 is there"
+        )
         assert "late" in sr.Snapshot.open(folder).ids.to_pylist()
         os.kill(following.pid, signal.SIGTERM)
         said = following.communicate(timeout=60)[1]
@@ -74,22 +62,22 @@ def test_following_publishes_each_revision_until_it_is_told_to_stop(run, databas
 
 
 def test_a_whole_registry_is_sound_and_an_altered_one_is_named(run, database, tmp_path):
-    code, out, _ = run("registry", "verify", "--registry", database, "-o", "json")
+    code, out, _ = run("registry", "verify", "-o", "json")
     found = json.loads(out)
     assert code == 0 and (found["revision"], found["changes"], found["subscriptions"]) == (3, 3, 3)
-    assert f"digest {found['digest']}" in run("registry", "verify", "--registry", database)[1]
+    assert f"digest {found['digest']}" in run("registry", "verify")[1]
     with sqlite3.connect(tmp_path / "registry.db") as connection:
         connection.execute("UPDATE change SET op = 'pause' WHERE revision = 2")
     connection.close()
-    code, out, err = run("registry", "verify", "--registry", database)
+    code, out, err = run("registry", "verify")
     assert (code, out) == (1, "") and "change" in err and "2" in err
 
 
 def test_info_says_what_a_registry_is(run, database, tmp_path):
-    found = json.loads(run("registry", "info", "--registry", database, "-o", "json")[1])
+    found = json.loads(run("registry", "info", "-o", "json")[1])
     assert (found["revision"], found["subscriptions"]) == (3, 3)
     assert found["snapshots"] == f"{tmp_path}/registry.db.snapshots"
-    assert run("registry", "info", "--registry", database)[1].startswith("revision      3\nsubscriptions 3\n")
+    assert run("registry", "info")[1].startswith("revision      3\nsubscriptions 3\n")
 
 
 def test_what_needs_the_database_is_not_done_through_a_service(run, database):

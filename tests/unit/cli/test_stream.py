@@ -1,7 +1,5 @@
 """``selectroute stream`` and ``dead-letter``: what a job did, for people and for programs; exit codes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -10,19 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import selectroute as sr
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.cli import dead_letter
 from selectroute.cli.commands import stream_run
 from selectroute.durable import disk
+from selectroute.spark.audit import busiest as delivered
+from selectroute.spark.audit.outcomes import _of_parquet
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.replay.letters import REASONS
+from selectroute.spark.replay.letters import REASONS, dead_letters
+from selectroute.spark.replay.replay import Replays
 from selectroute.storage import Location
 from tests.support.world import Files, note_plan
 
@@ -43,17 +47,27 @@ def output(tmp_path):
     folder.claim()
     folder.release()
     note_plan(job, 0, file)
-    router = Router(job, Files(job, 1))
-    router.commits.prepare()
-    router.route(0, [file], "q")
+    router_of(job).route(0, [file], "q")
     return job.output.path
+
+
+def router_of(job):
+    router = Router(job, Files(replace(job, max_files=1), 1))
+    router.commits.prepare()
+    return router
+
+
+def route_another(output, text, **options):
+    """Route a second file of the job."""
+    path = output.parent / "in" / "b.jsonl"
+    path.write_text(text)
+    router_of(replace(job_of(output), **options)).route(1, [path], "q")
 
 
 def test_status_says_how_far_a_job_is(run, output):
     code, out, err = run("stream", "status", output)
     assert (code, err) == (0, "")
-    assert "batch 0, revision 3" in out
-    assert "3 = 1 routed + 1 unrouted + 1 dead letter" in out
+    assert "batch 0, revision 3" in out and "3 = 1 routed + 1 unrouted + 1 dead letter" in out
     code, out, _ = run("stream", "status", output, "-o", "json")
     found = json.loads(out)
     assert (found["batch"], found["published"], found["counts"]["deliveries"]) == (0, 3, 1)
@@ -73,18 +87,16 @@ def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
     content["counts"]["routed"] = 2
     Location.of(commit).put_json(content)
     code, out, _ = run("stream", "audit", output)
-    assert code == 1
-    assert "WRONG       batch 0: it read 3 messages but accounts for 4" in out
+    assert code == 1 and "WRONG       batch 0: it read 3 messages but accounts for 4" in out
     code, out, _ = run("stream", "audit", output, "-o", "json")
-    assert code == 1
-    assert [finding["batch"] for finding in json.loads(out)["findings"]] == [0, 0]
+    assert (code, [finding["batch"] for finding in json.loads(out)["findings"]]) == (1, [0, 0])
 
 
 def test_what_is_no_job_is_one_sentence(run, tmp_path):
-    for verb in ("status", "audit"):
-        code, out, err = run("stream", verb, tmp_path)
-        assert (code, out) == (3, "")
-        assert "no _job.json" in err
+    for command in (("stream", "status"), ("stream", "audit"), ("dead-letter", "replay")):
+        code, out, err = run(*command, tmp_path)
+        assert (code, out) == (3, "") and "no _job.json" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_dead_letters_are_listed_with_their_bytes(run, output):
@@ -119,23 +131,15 @@ def test_the_reasons_that_can_be_asked_for_are_those_of_the_page_and_of_the_code
 def test_dead_letters_are_chosen_by_batch_stage_and_reason(run, output):
     none = ["--batch", 1], ["--stage", "judge"], ["--reason", "too-deep"], ["--subscription", "red"]
     for chosen in (*none, ["--offset", 1], ["--source", "b.jsonl"], ["--partition", 1]):
-        code, out, err = run("dead-letter", "list", output, *chosen)
-        assert (code, out, err) == (1, "", "no dead letters\n")
-    code, _, _ = run("dead-letter", "list", output, "--batch", 0, "--stage", "parse", "--reason", "not-json")
-    assert code == 0
+        assert run("dead-letter", "list", output, *chosen) == (1, "", "no dead letters\n")
     one = ["--source", "a.jsonl", "--partition", 0, "--offset", 2]
-    assert run("dead-letter", "list", output, *one)[0] == 0
+    for chosen in (one, ["--batch", 0, "--stage", "parse", "--reason", "not-json"]):
+        assert run("dead-letter", "list", output, *chosen)[0] == 0
     assert run("dead-letter", "replay", output, *one, "--dry-run")[0] == 0
 
 
 def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, output):
-    from selectroute.spark.replay.letters import dead_letters
-
-    source = next((output / "dead-letters" / "batch=0").iterdir())
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(source).read()
+    table = pq.ParquetFile(next((output / "dead-letters" / "batch=0").iterdir())).read()
     raws = pa.array([b"\xff" * 300, None, b"x"], pa.binary())
     rows = pa.concat_tables([table] * 3).set_column(table.schema.get_field_index("raw"), "raw", raws)
     folder = output / "dead-letters" / "batch=-10"
@@ -157,12 +161,7 @@ def job_of(output):
 
 def replay_all(output):
     """What the job does between two batches."""
-    from selectroute.spark.replay.replay import Replays
-
-    job = job_of(output)
-    router = Router(job, Files(replace(job, max_files=1), 1))
-    router.commits.prepare()
-    replays = Replays(router)
+    replays = Replays(router_of(job_of(output)))
     return list(iter(lambda: replays.next("q"), None))
 
 
@@ -181,8 +180,8 @@ def test_a_dry_run_counts_what_is_left_and_asks_for_nothing(run, output):
     code, out, err = run("dead-letter", "replay", output, "--dry-run")
     assert (code, err) == (0, "") and out.split() == ["1", "parse", "not-json"]
     assert replay_all(output) == []
-    code, out, err = run("dead-letter", "replay", output, "--dry-run", "--reason", "too-deep", "-o", "json")
-    assert (code, out, err) == (1, "", "no dead letters to replay\n")
+    nothing = run("dead-letter", "replay", output, "--dry-run", "--reason", "too-deep", "-o", "json")
+    assert nothing == (1, "", "no dead letters to replay\n")
 
 
 def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run, output):
@@ -204,8 +203,6 @@ def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run,
 
 
 def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
-    from selectroute.cli import dead_letter
-
     # Only what this module calls: threads of tests before may sleep, too.
     monkeypatch.setattr(dead_letter, "time", SimpleNamespace(sleep=lambda _: replay_all(output)))
     code, out, err = run("dead-letter", "replay", output, "--wait")
@@ -217,12 +214,6 @@ def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
     assert (line["batch"], line["batches"], line["missing"]) == (-2, [-1], [])
 
 
-def test_what_is_no_job_is_not_asked(run, tmp_path):
-    code, out, err = run("dead-letter", "replay", tmp_path)
-    assert (code, out) == (3, "") and "no _job.json" in err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_subscription_got_is_shown_with_its_messages(run, output):
     code, out, err = run("stream", "deliveries", output, "--subscription", "red", "-o", "ndjson")
     assert (code, err) == (0, "")
@@ -231,13 +222,10 @@ def test_what_a_subscription_got_is_shown_with_its_messages(run, output):
     assert found and all("red" in one["message"] for one in found)
     assert [one["message"] for one in found] == [lines[one["offset"]].strip() for one in found]
     assert {(one["batch"], one["revision"], one["source"]) for one in found} == {(0, 3, "a.jsonl")}
-    newest = run("stream", "deliveries", output, "--subscription", "red", "--limit", 1, "-o", "ndjson")[1]
-    assert json.loads(newest) == found[-1]
-    assert (
-        "batch 0, revision 3, a.jsonl, offset "
-        in run("stream", "deliveries", output, "--subscription", "red")[1]
-    )
-    assert run("stream", "deliveries", output, "--subscription", "red", "--since", 1)[0] == 1
+    red = ("stream", "deliveries", output, "--subscription", "red")
+    assert json.loads(run(*red, "--limit", 1, "-o", "ndjson")[1]) == found[-1]
+    assert "batch 0, revision 3, a.jsonl, offset " in run(*red)[1]
+    assert run(*red, "--since", 1)[0] == 1
     assert run("stream", "deliveries", output, "--subscription", "nobody")[0] == 1
 
 
@@ -245,8 +233,8 @@ def test_who_got_a_message_is_shown_by_its_place(run, output):
     code, out, _ = run("stream", "deliveries", output, "--source", "a.jsonl", "--offset", 0)
     assert (code, out.splitlines()[0]) == (0, "batch 0, revision 3, a.jsonl, offset 0 to red")
     assert run("stream", "deliveries", output)[1] == out
-    code, out, err = run("stream", "deliveries", output, "--source", "a.jsonl", "--offset", 1)
-    assert (code, out, err) == (1, "", "no deliveries\n")
+    nobody = run("stream", "deliveries", output, "--source", "a.jsonl", "--offset", 1)
+    assert nobody == (1, "", "no deliveries\n")
     for wrong in (["--source", "b.jsonl"], ["--partition", 1]):
         assert run("stream", "deliveries", output, *wrong)[0] == 1
 
@@ -256,12 +244,11 @@ def test_messages_that_no_subscription_got_are_shown(run, output):
     assert (code, out) == (0, 'batch 0, revision 3, a.jsonl, offset 1\n  {"properties": {}}\n')
     (one,) = json.loads(run("stream", "unrouted", output, "-o", "json")[1])
     assert (one["subscription"], one["offset"], one["message"]) == (None, 1, '{"properties": {}}')
-    code, out, err = run("stream", "unrouted", output, "--offset", 0)
-    assert (code, out, err) == (1, "", "no unrouted messages\n")
+    assert run("stream", "unrouted", output, "--offset", 0) == (1, "", "no unrouted messages\n")
 
 
-def why(run, output, offset, *more, id="red"):
-    place = ("--subscription", id, "--source", "a.jsonl", "--offset", offset)
+def why(run, output, offset, *more, id="red", source="a.jsonl"):
+    place = ("--subscription", id, "--source", source, "--offset", offset)
     return run("stream", "explain", output, *place, *more)
 
 
@@ -281,14 +268,9 @@ def test_why_a_message_of_the_job_was_delivered_or_not(run, output):
 
 
 def test_why_reads_a_message_of_any_size(run, output):
-    text = LINES.replace('{"properties": {}}', '{"properties": {"color": "%s"}}' % ("x" * (1 << 21)))
-    path = output.parent / "in" / "b.jsonl"
-    path.write_text(text)
-    router = Router(job_of(output), Files(job_of(output), 1))
-    router.commits.prepare()
-    router.route(1, [path], "q")
-    place = ("--subscription", "red", "--source", "b.jsonl", "--offset", 1)
-    code, out, _ = run("stream", "explain", output, *place)
+    color = "x" * (1 << 21)
+    route_another(output, LINES.replace('{"properties": {}}', f'{{"properties": {{"color": "{color}"}}}}'))
+    code, out, _ = why(run, output, 1, source="b.jsonl")
     assert code == 0 and out.startswith("batch 1 read b.jsonl, offset 1,") and "color is string 'xxx" in out
 
 
@@ -301,27 +283,18 @@ def test_why_names_the_dead_letter_of_a_line(run, output):
 
 
 def test_why_says_what_a_replay_made_of_a_dead_letter(run, output):
-    path = output.parent / "in" / "b.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps({"properties": {"color": color}, "body": "long"}) + "\n" for color in ("red", "blue")
-        )
-    )
-    small = replace(job_of(output), max_message_bytes=20)
-    router = Router(small, Files(job_of(output), 1))
-    router.commits.prepare()
-    router.route(1, [path], "q")
+    rows = [json.dumps({"properties": {"color": color}, "body": "long"}) for color in ("red", "blue")]
+    route_another(output, "\n".join(rows) + "\n", max_message_bytes=20)
     run("dead-letter", "replay", output)
     replay_all(output)
-    place = ("--subscription", "red", "--source", "b.jsonl", "--offset")
     said = "the message is a dead letter of batch 1: too-large: "
     again = "the replay in batch {} judged it again, by revision 3: {}\n"
     for offset, came in ((0, "red got it"), (1, "red did not get it")):
-        code, out, _ = run("stream", "explain", output, *place, offset)
+        code, out, _ = why(run, output, offset, source="b.jsonl")
         assert code == 0 and said in out and again.format(-2, came) in out, out
     code, out, _ = why(run, output, 2)
     assert code == 0 and again.format(-1, "it is a dead letter again") in out
-    found = json.loads(run("stream", "explain", output, *place, 1, "-o", "json")[1])
+    found = json.loads(why(run, output, 1, "-o", "json", source="b.jsonl")[1])
     assert found["replays"] == [{"batch": -2, "revision": 3}]
     assert [(one["batch"], one["replay"]) for one in found["dead_letters"]] == [(1, -2)]
 
@@ -340,9 +313,7 @@ def test_why_judges_by_the_revision_of_the_batch(run, output):
 
 
 def test_why_of_a_message_that_is_not_there(run, output):
-    code, _, err = run(
-        "stream", "explain", output, *["--subscription", "red", "--source", "b", "--offset", "0"]
-    )
+    code, _, err = why(run, output, 0, source="b")
     assert (code, err) == (3, "selectroute: no committed batch has read b, offset 0\n")
     code, _, err = why(run, output, 9)
     assert code == 3 and "has no line or row 9, counted from 0" in err
@@ -355,11 +326,6 @@ def test_why_of_a_message_that_is_not_there(run, output):
 
 
 def test_the_busiest_subscriptions_are_counted(run, output, monkeypatch):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from selectroute.spark.audit import busiest as delivered
-
     code, out, err = run("stream", "status", output, "--top", 3)
     assert (code, err) == (0, "") and re.search(r"^busiest     1  red$", out, re.M)
     assert "top" not in json.loads(run("stream", "status", output, "-o", "json")[1])
@@ -384,8 +350,7 @@ def test_the_busiest_subscriptions_are_counted(run, output, monkeypatch):
 def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
     file = output.parent / "in" / "a.jsonl"
     file.write_text("x")
-    _, out, _ = run("stream", "deliveries", output, "--subscription", "red")
-    assert "was changed: it has 1 byte," in out
+    assert "was changed: it has 1 byte," in run("stream", "deliveries", output, "--subscription", "red")[1]
     file.unlink()
     assert "is gone" in run("stream", "deliveries", output, "--subscription", "red")[1]
 
@@ -397,11 +362,6 @@ def test_kafka_is_not_asked_for_what_came_from_files(run, output):
 
 
 def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from selectroute.spark.audit.outcomes import _of_parquet
-
     pq.write_table(pa.table({"n": list(range(5_000))}), tmp_path / "a.parquet", row_group_size=1_500)
     for row in (0, 1_499, 1_500, 4_999):
         assert json.loads(_of_parquet(Location.of(tmp_path / "a.parquet"), row)) == {"n": row}

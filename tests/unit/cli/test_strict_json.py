@@ -1,7 +1,5 @@
 """Lines of the command line are refused as by every other way in, with their file and line."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8

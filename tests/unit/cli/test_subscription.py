@@ -1,11 +1,10 @@
 """``selectroute subscription``: the same on a database and on a service, and with which exit code."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -17,24 +16,9 @@ LIGHT = '{"topic": "cars/eu", "headers": {"JMSType": "car"}, "properties": {"wei
 
 
 @pytest.fixture
-def database(tmp_path):
-    return f"sqlite:///{tmp_path}/registry.db"
-
-
-@pytest.fixture(params=["database", "service"])
-def sub(request, run, database, monkeypatch):
+def sub(run_on_either):
     """A subcommand of `subscription`, on the registry."""
-
-    def call(*arguments, **options):
-        return run("subscription", *arguments, **options)
-
-    if request.param == "database":
-        monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
-        yield call
-        return
-    with Registry.open(database) as opened, served(opened) as url:
-        monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
-        yield call
+    return partial(run_on_either, "subscription")
 
 
 def test_the_history_says_when_and_who(sub, request):
@@ -79,8 +63,7 @@ def test_a_subscription_lives_from_add_to_remove(sub):
 
 def test_a_destination_is_given_as_kind_and_name(sub):
     assert sub("add", "a = 1", "--id", "one", "--destination", "queue:ORDERS")[0] == 0
-    assert "queue:ORDERS" in sub("get", "one")[1]
-    assert sub("replace", "one", "a = 2")[0] == 0
+    assert "queue:ORDERS" in sub("get", "one")[1] and sub("replace", "one", "a = 2")[0] == 0
     assert "queue:ORDERS" in sub("get", "one")[1]
     assert sub("replace", "one", "a = 2", "--destination", "kafka:cars?grouping=message")[0] == 0
     assert "kafka:cars?grouping=message" in sub("get", "one")[1]
@@ -92,28 +75,30 @@ def test_each_refusal_has_its_exit_code(sub):
     assert sub("add", "a = 1", "--name", "first")[0] == 4
     code, _, err = sub("replace", "one", "a = 2", "--if-revision", "7")
     assert code == 4 and "revision 1, not 7" in err
-    for verb in ("get", "remove", "pause", "resume"):
-        assert sub(verb, "nobody")[0] == 3
-        assert sub(verb, "--by-name", "nobody")[0] == 3
-        assert sub(verb)[0] == 2
-    assert sub("replace", "nobody", "a = 1")[0] == 3
-    assert sub("replace", "one")[0] == 2
-    assert sub("add", "a = 1", "--label", "none")[0] == 2
-    assert sub("add", "a = 1", "--topic", "a/b+")[0] == 1
-    assert sub("add", "a = 1", "--destination", "kafka")[0] == 2
-    assert sub("add", "a = 1", "--destination", "kafka:cars?grouping=both")[0] == 1
-    assert sub("add", "a = 1", "--destination", "files:mine")[0] == 1
-    assert sub("add", "a = 1", "--destination", "queue:A B")[0] == 1
-    assert sub("explain", "nobody", LIGHT)[0] == 3
-    assert sub("import", "/nowhere.jsonl")[0] == 3
+    for verb in ("get", "remove", "pause", "resume", "replace"):
+        more = ("a = 1",) if verb == "replace" else ()
+        code, _, err = sub(verb, "nobody", *more)
+        assert code == 3 and "nobody" in err and "caller" not in err
+        assert sub(verb, "--by-name", "nobody", *more)[0] == 3 and sub(verb)[0] == 2
+    for code, *arguments in (
+        (2, "replace", "one"),
+        (2, "add", "a = 1", "--label", "none"),
+        (1, "add", "a = 1", "--topic", "a/b+"),
+        (2, "add", "a = 1", "--destination", "kafka"),
+        (1, "add", "a = 1", "--destination", "kafka:cars?grouping=both"),
+        (1, "add", "a = 1", "--destination", "files:mine"),
+        (1, "add", "a = 1", "--destination", "queue:A B"),
+        (3, "explain", "nobody", LIGHT),
+        (3, "import", "/nowhere.jsonl"),
+    ):
+        found, out, err = sub(*arguments)
+        assert (found, out) == (code, "") and err and "Traceback" not in err, arguments
 
 
 def test_an_invalid_selector_is_shown_as_by_selector_check(sub, run):
+    sub("add", "a = 1", "--id", "one")
     for arguments in (("add", "a == 1"), ("replace", "one", "a == 1")):
-        sub("add", "a = 1", "--id", "one")
-        code, out, err = sub(*arguments)
-        assert (code, out) == (5, "")
-        assert err == "selectroute: " + run("selector", "check", "a == 1")[1]
+        assert sub(*arguments) == (5, "", "selectroute: " + run("selector", "check", "a == 1")[1])
 
 
 def test_a_name_stands_for_an_id_where_it_is_said(sub):
@@ -164,7 +149,9 @@ def test_why_a_message_is_not_delivered_is_explained(sub):
     lines = out.splitlines()
     assert lines[0].startswith("heavy does not get the message, at revision 1: its selector is false")
     assert "  topic filter cars/+ matches cars/eu" in lines and "  FALSE     weight > 2500" in lines
-    code, out, _ = sub("explain", "heavy", LIGHT.replace("5", "2501"), "-o", "json")
+    got = LIGHT.replace("5", "2501")
+    assert sub("explain", "heavy", got)[1].splitlines()[0] == "heavy gets the message, at revision 1"
+    code, out, _ = sub("explain", "heavy", got, "-o", "json")
     found = json.loads(out)
     assert found["matched"] is True and found["selector"]["truth"] == "true"
     code, out, _ = sub("explain", "heavy", "-", stdin=f"{LIGHT}\n\n{LIGHT.replace('cars/eu', 'ships')}\n")
@@ -176,19 +163,15 @@ def test_why_a_message_is_not_delivered_is_explained(sub):
 def test_waiting_tells_the_first_batch_that_used_a_change(sub, database):
     sub("add", CAR, "--id", "heavy")
     code, out, err = sub("replace", "heavy", "a = 1", "--wait", "0.3", "-o", "json")
-    assert (
-        code == 1
-        and json.loads(out)["effective_from"] == []
-        and "no batch that used revision 2 was reported yet" in err
-    )
+    assert (code, json.loads(out)["effective_from"]) == (1, [])
+    assert "no batch that used revision 2 was reported yet" in err
     with Registry.open(database) as opened:
         opened.note_query("stream", source="files", can_replay=True)
         opened.note_batch("stream", 7, 2)
     code, out, _ = sub("get", "heavy", "--wait", "5")
     assert code == 0 and "  effective from batch 7 of query stream\n" in out
-    assert json.loads(sub("get", "heavy", "-o", "json")[1])["effective_from"] == [
-        {"query": "stream", "batch": 7}
-    ]
+    effective = json.loads(sub("get", "heavy", "-o", "json")[1])["effective_from"]
+    assert effective == [{"query": "stream", "batch": 7}]
     sub("pause", "heavy")
     out = sub("resume", "heavy", "--from", "last-processed")[1]
     assert out.endswith("  backfill      query stream delivers what it missed\n")
@@ -247,27 +230,9 @@ def test_a_registry_that_is_not_there_is_only_made_by_what_adds(run, database):
     assert run("subscription", "list", "--registry", database)[0] == 0
 
 
-VERBS = {
-    "subscription": ("add", "replace", "explain"),
-    "registry": ("publish", "verify"),
-    "token": ("create", "list", "revoke"),
-}
-
-
-@pytest.mark.parametrize("noun", VERBS)
-def test_help_shows_examples(run, noun):
-    code, out, _ = run(noun, "--help")
-    assert code == 0
-    for verb in VERBS[noun]:
-        assert verb in out
-        assert f"selectroute {noun} {verb}" in run(noun, verb, "--help")[1]
-
-
-def test_the_help_of_serve_shows_examples_and_says_who_may_call(run):
-    code, out, _ = run("serve", "--help")
-    assert code == 0
-    for part in ("selectroute serve --registry", "`limits`", "selectroute token create"):
-        assert part in " ".join(out.split())
+def test_the_help_of_serve_says_who_may_call(run):
+    out = " ".join(run("serve", "--help")[1].split())
+    assert "`limits`" in out and "selectroute token create" in out
 
 
 def test_limits_of_the_settings_hold_for_commands_on_a_database(run, database, monkeypatch, tmp_path):
@@ -282,23 +247,8 @@ def test_limits_of_the_settings_hold_for_commands_on_a_database(run, database, m
     monkeypatch.setenv("SELECTROUTE_CONFIG", str(config))
     assert run("subscription", "replace", "long", f"{long} OR b = 1")[0] == 0
     monkeypatch.delenv("SELECTROUTE_CONFIG")
-    found = json.loads(run("subscription", "get", "long", "-o", "json")[1])
-    assert found["selector"] == f"{long} OR b = 1"
+    assert json.loads(run("subscription", "get", "long", "-o", "json")[1])["selector"] == f"{long} OR b = 1"
     assert run("subscription", "replace", "long", f"{long} OR b = 2")[0] == 5
-
-
-def test_an_explanation_says_that_the_message_is_got_once(run, tmp_path):
-    url = f"sqlite:///{tmp_path}/r.db"
-    run("subscription", "add", "a = 1", "--id", "one", "--registry", url)
-    _, out, _ = run("subscription", "explain", "one", '{"properties": {"a": 1}}', "--registry", url)
-    assert out.splitlines()[0] == "one gets the message, at revision 1"
-
-
-def test_what_is_replaced_and_not_there_is_named_also_through_a_service(run, tmp_path):
-    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, served(registry) as service:
-        for verb in (["replace", "rde", "a = 1"], ["get", "rde"], ["remove", "rde"], ["pause", "rde"]):
-            code, _, err = run("subscription", *verb, "--registry", service)
-            assert code == 3 and "caller" not in err and "rde" in err, err
 
 
 def test_what_is_registered_is_checked_as_by_selector_check(sub):

@@ -2,20 +2,15 @@
 standard error; the same exit code.
 """
 
-from __future__ import annotations
-
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
 import sys
-import threading
 
 import pytest
 
 from selectroute.registry.registry import Registry
+from tests.unit.cli.interrupted import AtTerminal
 from tests.unit.cli.terminal import run
 
 pytestmark = pytest.mark.slow
@@ -95,7 +90,9 @@ def _arguments(command, given):
 
 
 def _same(text):
-    """What two runs say alike: without their times, and the time of a message in its id."""
+    """What two runs say alike: without their times and folders."""
+    text = re.sub(r"/\d+/home", "/home", re.sub(r"\d+\.\d s\b", "0.0 s", text))
+    text = re.sub(r'"(created|modified)": ?"[^"]*"', '"when"', text)
     return [line for line in text.splitlines() if not line.strip().startswith(("created", "modified"))]
 
 
@@ -114,26 +111,19 @@ def test_results_are_whole_on_standard_output_whatever_is_a_terminal(home, tmp_p
     for terminals, ran in seen.items():
         assert ran.code == plain.code, (terminals, ran)
         if "out" not in terminals:
-            assert _same(_timeless(ran.out)) == _same(_timeless(plain.out)), terminals
-            assert "\x1b" not in ran.out, terminals
+            assert _same(ran.out) == _same(plain.out) and "\x1b" not in ran.out, terminals
         else:  # a terminal has styles beside the same text
             shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
             if command in LAID_OUT:
                 assert all(len(line) <= 80 for line in shown.splitlines()), terminals
                 assert all(line.split()[0] in shown for line in plain.out.splitlines()[1:]), terminals
                 continue
-            assert _same(_timeless(shown)) == _same(_timeless(plain.out)), terminals
+            assert _same(shown) == _same(plain.out), terminals
         if "err" not in terminals:
             assert "\x1b" not in ran.err, terminals
             assert [line for line in ran.err.splitlines() if "Ctrl-D" not in line] == plain.err.splitlines()
         for line in filter(None, plain.err.splitlines()):
             assert line in ran.err, terminals
-
-
-def _timeless(text):
-    text = re.sub(r"\d+\.\d s\b", "0.0 s", text)
-    text = re.sub(r"/\d+/home", "/home", text)
-    return re.sub(r'"(created|modified)": ?"[^"]*"', '"when"', text)
 
 
 def test_an_export_in_a_terminal_fills_the_file(home, tmp_path):
@@ -148,12 +138,7 @@ def test_an_export_piped_to_an_import_in_a_terminal_copies_everything(tmp_path, 
     lines = [json.dumps({"id": f"s{number}", "selector": f"a = {number}"}) for number in range(count)]
     with Registry.open(f"sqlite:///{tmp_path}/old.db") as old:
         old.import_(lines)
-    tool = f"{sys.executable} -c 'from selectroute.cli import main; main()' subscription"
-    code, shown = _in_terminal(
-        f"set -o pipefail; {tool} export --registry sqlite:///old.db"
-        f" | {tool} import - --registry sqlite:///new.db",
-        tmp_path,
-    )
+    code, shown = _piped(tmp_path, "sqlite:///old.db")
     assert code == 0, shown
     assert f"revision 1: {count:,} subscriptions" in shown
     with Registry.open(f"sqlite:///{tmp_path}/new.db") as new:
@@ -161,36 +146,17 @@ def test_an_export_piped_to_an_import_in_a_terminal_copies_everything(tmp_path, 
 
 
 def test_an_import_after_a_command_that_failed_is_no_success(tmp_path):
-    tool = f"{sys.executable} -c 'from selectroute.cli import main; main()' subscription"
-    code, shown = _in_terminal(
-        f"{tool} export --registry sqlite:///nosuch.db | {tool} import - --registry sqlite:///new.db",
-        tmp_path,
-    )
-    assert code == 1
-    assert "standard input has no subscriptions" in shown
+    code, shown = _piped(tmp_path, "sqlite:///nosuch.db")
+    assert code == 1 and "standard input has no subscriptions" in shown
     assert not (tmp_path / "new.db").exists()
 
 
-def _in_terminal(command, folder):
-    """A line of bash in a terminal: its exit code, and what the terminal showed."""
-    ours, theirs = pty.openpty()
-    shown = bytearray()
-
-    def listen():
-        try:
-            while data := os.read(ours, 65536):
-                shown.extend(data)
-        except OSError:  # the other side is closed
-            pass
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    environment = {**os.environ, "TERM": "xterm", "XDG_CONFIG_HOME": str(folder)}
-    done = subprocess.Popen(
-        ["bash", "-c", command], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
-    os.close(theirs)
-    code = done.wait(300)
-    listener.join(10)
-    os.close(ours)
-    return code, shown.decode()
+def _piped(folder, url):
+    """An export piped to an import in a terminal: the exit code, and what the terminal showed."""
+    tool = f"{sys.executable} -m selectroute subscription"
+    line = f"set -o pipefail; {tool} export --registry {url} | {tool} import - --registry sqlite:///new.db"
+    terminal = AtTerminal(folder, command=["bash", "-c", line], XDG_CONFIG_HOME=str(folder))
+    try:
+        return terminal.ended(), terminal.shown
+    finally:
+        terminal.close()

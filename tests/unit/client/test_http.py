@@ -1,6 +1,6 @@
 """What only a network does: answers that are lost, late, too large, or not a registry's."""
 
-from __future__ import annotations
+from functools import partialmethod
 
 import httpx
 import pytest
@@ -14,7 +14,7 @@ from selectroute.registry.errors import (
     ReadOnlyError,
     RegistryError,
     StaleRevisionError,
-)
+)  # fmt: skip
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
 
@@ -36,26 +36,30 @@ def over(answer, **options):
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
     """The pauses between attempts, which take no time."""
-    found: list[float] = []
-    first = HttpClient.__init__
-
-    def patched(self, *arguments, **options):
-        first(self, *arguments, **{**options, "sleep": found.append})
-
-    monkeypatch.setattr(HttpClient, "__init__", patched)
+    found = []
+    monkeypatch.setattr(HttpClient, "__init__", partialmethod(HttpClient.__init__, sleep=found.append))
     return found
+
+
+def failing(error, asked):
+    """A network on which each request fails."""
+
+    def answer(request):
+        asked.append(request.method)
+        b"".join(request.stream)
+        raise error("refused", request=request)
+
+    return answer
 
 
 def test_a_registration_whose_answer_is_lost_is_made_once(local):
     """The service does what it is asked, and every first answer is lost."""
     with served(local) as url, httpx.Client(base_url=url, timeout=60) as behind:
-        seen: list[httpx.Request] = []
+        seen = []
 
         def answer(request):
             seen.append(request)
-            target = request.url.copy_with(
-                scheme="http", host=behind.base_url.host, port=behind.base_url.port
-            )
+            target = request.url.copy_with(host=behind.base_url.host, port=behind.base_url.port)
             headers = {**request.headers, "host": f"{target.host}:{target.port}"}
             found = behind.request(request.method, target, content=request.content, headers=headers)
             if len(seen) % 2:
@@ -83,40 +87,22 @@ def test_another_subscription_under_the_id_is_none_of_ours(local):
 
 
 def test_a_service_that_is_not_there_is_asked_some_times(pauses):
-    asked: list[str] = []
-
-    def answer(request):
-        asked.append(request.method)
-        raise httpx.ConnectError("refused", request=request)
-
+    asked = []
     with pytest.raises(UnreachableError, match=r"http://service\.test does not answer: refused") as caught:
-        over(answer).get("a")
+        over(failing(httpx.ConnectError, asked)).get("a")
     assert len(asked) == ATTEMPTS and not caught.value.sent
     assert len(pauses) == ATTEMPTS - 1 and pauses == sorted(pauses)
 
 
-def test_an_import_is_sent_once():
-    def answer(request):
-        b"".join(request.stream)
-        raise httpx.ReadTimeout("", request=request)
-
-    with pytest.raises(UnreachableError, match="timed out") as caught:
-        over(answer).import_(["{}"])
-    assert caught.value.sent and "may have taken effect" in caught.value.__notes__[0]
-
-
 def test_what_is_not_harmless_twice_is_sent_once(pauses):
-    asked: list[str] = []
-
-    def answer(request):
-        asked.append(request.method)
-        raise httpx.ReadTimeout("", request=request)
-
-    exchange = HttpClient("http://service.test", None, 1.0, transport=httpx.MockTransport(answer))
-    with pytest.raises(UnreachableError) as caught:
-        exchange.once("DELETE", "/message")
-    assert caught.value.sent and "may have taken effect" in caught.value.__notes__[0]
-    assert asked == ["DELETE"] and pauses == []
+    asked = []
+    lost = failing(httpx.ReadTimeout, asked)
+    exchange = HttpClient("http://service.test", None, 1.0, transport=httpx.MockTransport(lost))
+    for send in (lambda: exchange.once("DELETE", "/message"), lambda: over(lost).import_(["{}"])):
+        with pytest.raises(UnreachableError, match="timed out") as caught:
+            send()
+        assert caught.value.sent and "may have taken effect" in caught.value.__notes__[0]
+    assert asked == ["DELETE", "POST"] and pauses == []
     busy = httpx.MockTransport(lambda request: httpx.Response(503, headers={"Retry-After": "1"}))
     exchange = HttpClient("http://service.test", None, 1.0, transport=busy)
     assert exchange.once("POST", "/message", content=b"x").status == 503
@@ -125,12 +111,9 @@ def test_what_is_not_harmless_twice_is_sent_once(pauses):
 
 def test_a_service_that_can_write_nothing_says_when_to_ask_again(pauses):
     problem = {"type": "urn:selectroute:problem:read-only", "detail": "the disk is full"}
-
-    def answer(_):
-        return httpx.Response(503, json=problem, headers={"Retry-After": "7", "Content-Type": MEDIA})
-
+    answer = httpx.Response(503, json=problem, headers={"Retry-After": "7", "Content-Type": MEDIA})
     with pytest.raises(ReadOnlyError, match="the disk is full"):
-        over(answer).pause("a")
+        over(lambda _: answer).pause("a")
     assert pauses == [7.0] * (REFUSED_ATTEMPTS - 1)
 
 
@@ -144,14 +127,9 @@ def test_a_service_that_can_write_nothing_says_when_to_ask_again(pauses):
         httpx.Response(302, headers={"Location": "http://elsewhere.test/"}),
         httpx.Response(404, text="no such page"),
         httpx.Response(418, json={"type": "about:blank"}),
-        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": [7]}),
-        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": 7}),
-        httpx.Response(
-            422,
-            json={
-                "type": "urn:selectroute:problem:invalid-selector",
-                "errors": [{"pointer": "/selector", "kind": "too-long", "offset": 7, "length": -9}],
-            },
+        *(
+            httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": errors})
+            for errors in (7, [7], [{"pointer": "/selector", "kind": "too-long", "offset": 7, "length": -9}])
         ),
     ],
 )

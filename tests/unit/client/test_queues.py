@@ -1,7 +1,5 @@
 """What only a network does to the commands of queues: answers that are lost, or that no service gives."""
 
-from __future__ import annotations
-
 import json
 
 import httpx
@@ -21,10 +19,8 @@ from selectroute.selector.errors import InvalidSelectorError
 
 def over(answer):
     """Queues behind a network that is a function."""
-    http = HttpClient(
-        "http://service.test", None, 1.0, transport=httpx.MockTransport(answer), sleep=lambda _: None
-    )
-    return RemoteQueues(http, "selectroute", 1.0, _warn)
+    options = {"transport": httpx.MockTransport(answer), "sleep": lambda _: None}
+    return RemoteQueues(HttpClient("http://service.test", None, 1.0, **options), "selectroute", 1.0, _warn)
 
 
 def refused(status, kind, **more):
@@ -136,8 +132,7 @@ def test_an_id_that_is_none_is_refused_before_anybody_is_asked():
 
 
 def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
-    descriptor = sr.MemoryQueue().put(b"x")
-    headers = {**descriptor_headers(descriptor), "ibm-mq-usr": "a;1;integer"}
+    headers = {**descriptor_headers(sr.MemoryQueue().put(b"x")), "ibm-mq-usr": "a;1;integer"}
     queue = over(lambda _: httpx.Response(200, headers=headers, content=b"x")).open("Q")
     got = [queue.get()]
     assert capsys.readouterr().err == ""
@@ -154,8 +149,7 @@ def test_a_purge_goes_on_where_the_service_stopped_and_a_changed_count_ends_it()
 
     def answer(request):
         asked.append(json.loads(request.content))
-        position = {1: "9-4", 2: None}[len(asked)]
-        return httpx.Response(200, json={**part, "position": position})
+        return httpx.Response(200, json={**part, "position": {1: "9-4", 2: None}[len(asked)]})
 
     done = over(answer).open("Q").move("R", selector="a = 1", expected=9)
     wanted = {"to": "R", "selector": "a = 1"}

@@ -1,5 +1,6 @@
 import hashlib
 import json
+from itertools import product
 
 import pytest
 
@@ -50,10 +51,8 @@ def test_some_have_a_topic_filter_and_some_nothing_else(some):
 
 def test_the_watched_subscription_comes_first_and_its_change_is_written_with_its_revisions(flights, tmp_path):
     assert generate(flights, 1) == [WATCHED]
-    assert [each.is_valid_at(revision) for each in (WATCHED, WATCHED_CHANGED) for revision in (1, 2)] == [
-        *(True, False),
-        *(False, True),
-    ]
+    both = product((WATCHED, WATCHED_CHANGED), (1, 2))
+    assert [each.is_valid_at(revision) for each, revision in both] == [True, False, False, True]
     write_jsonl(tmp_path / "subscriptions.jsonl", [WATCHED, WATCHED_CHANGED])
     rows = [json.loads(line) for line in (tmp_path / "subscriptions.jsonl").read_text().splitlines()]
     fields = {"id": WATCHED.id, "topic": None, "dialect": "jms"}

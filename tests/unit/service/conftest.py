@@ -1,16 +1,19 @@
 """A service in this process, on a registry of its own."""
 
-from __future__ import annotations
-
 import shutil
+import socket
+import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
+import httpx
 import pytest
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
+from selectroute.service.server import bound
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette's test client announces another HTTP library
@@ -24,14 +27,97 @@ CAR = {
 
 
 @contextmanager
-def service(registry, **options):
+def service(registry, headers=None, **options):
     """A client of a service that runs; headers are those of every request."""
-    headers = options.pop("headers", None)
-    app = create_app(registry, **options)
-    with TestClient(
-        app, base_url="http://localhost", headers=headers, raise_server_exceptions=False
-    ) as client:
+    options = {"app": create_app(registry, **options), "base_url": "http://localhost", "headers": headers}
+    with TestClient(raise_server_exceptions=False, **options) as client:
         yield client
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def client_of(registry, role, topics=(), **patterns):
+    """A client of a service that runs, with a new token."""
+    _, secret = registry.add_token(role, topics=topics, **patterns)
+    return service(registry, bearer(secret))
+
+
+@contextmanager
+def meanwhile(*calls):
+    """Make each call in a thread of its own; gives the list of their results, which is whole at the end."""
+    results = []
+    threads = [threading.Thread(target=lambda call=call: results.append(call())) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        yield results
+    finally:
+        for thread in threads:
+            thread.join(60)
+
+
+@contextmanager
+def running(registry, host="127.0.0.1", **options):
+    """A client of a server in a thread of this process, and the server."""
+    urls, ready = [], threading.Event()
+    server = bound(registry, host, 0, started=lambda url: (urls.append(url), ready.set()), **options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        url = f"http://127.0.0.1:{urls[0].rpartition(':')[2]}"
+        limits = httpx.Limits(max_connections=None)  # many threads use it
+        with httpx.Client(base_url=url, timeout=60, trust_env=False, limits=limits) as web:
+            yield web, server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def connected(web):
+    """A connection to a server, without a request."""
+    return socket.create_connection((web.base_url.host, web.base_url.port), 60)
+
+
+def rest(connection):
+    """All that comes until the other side closes."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+class Job:
+    """A job with so many dead letters, of which it tells these."""
+
+    has_run = staticmethod(lambda: True)
+    is_held = staticmethod(lambda: False)
+    waiting = staticmethod(list)
+
+    def __init__(self, count, *told):
+        self.count, self.told = count, told
+
+    def letters(self, wanted, limit, **_):
+        return list(self.told)
+
+    def left(self, wanted=None):
+        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=self.count, asked=0)]
+
+    def all_left(self):
+        return self.left()
+
+    def replay(self, wanted, expected):
+        return "20260131T120000000000-00000000", expected
+
+    def replayed(self, id):
+        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
+
+    def audit(self):
+        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
+        return {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [], "findings": []}
 
 
 @pytest.fixture(scope="session")

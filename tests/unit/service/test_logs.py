@@ -1,7 +1,5 @@
 """The log of a service: JSON for machines, short lines for a person who looks at a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -61,13 +59,12 @@ def test_what_failed_names_its_request_and_says_why(client, registry, monkeypatc
     monkeypatch.setattr(registry, "commit", fails)
     configure("info", "text")
     error = ReadOnlyError("the disk\nis full")
-    answer = client.post("/v1/subscriptions", json={})
-    id = answer.headers["x-request-id"]
+    id = client.post("/v1/subscriptions", json={}).headers["x-request-id"]
     first, second = said.getvalue().splitlines()
     assert first.endswith(f" warning: request refused (request {id}, reason the disk is full)")
     assert " POST   503 " in second and second.endswith(id)
     error = RuntimeError("broken")
-    answer = client.post("/v1/subscriptions", json={})
+    client.post("/v1/subscriptions", json={})
     assert "error: request failed (request" in said.getvalue()
     assert "Traceback" in said.getvalue() and "RuntimeError: broken" in said.getvalue()
 

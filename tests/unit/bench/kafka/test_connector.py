@@ -49,12 +49,8 @@ class Registry:
 def registry(monkeypatch, tmp_path):
     """A function that makes the registry; PySpark ships scala-library and lz4-java, of some version."""
     (tmp_path / "pyspark").mkdir()
-    for name in (
-        "scala-library-2.13.17.jar",
-        "lz4-java-1.11.0.jar",
-        "scala-parallel-collections_2.13-1.2.0.jar",
-    ):
-        (tmp_path / "pyspark" / name).touch()
+    for name in ("scala-library-2.13.17", "lz4-java-1.11.0", "scala-parallel-collections_2.13-1.2.0"):
+        (tmp_path / "pyspark" / f"{name}.jar").touch()
     monkeypatch.setattr(connector, "spark_jars", lambda: tmp_path / "pyspark")
     digests = {module: hashlib.sha256(module.file.encode()).hexdigest() for module in STAND_IN}
     monkeypatch.setattr(connector, "STAND_IN", digests)
@@ -72,10 +68,8 @@ def test_the_connector_of_pysparks_own_version_comes_with_what_pyspark_lacks(reg
     registry(OWN)
     found = find_connector()
     assert found.version == SPARK_VERSION
-    assert [jar.name for jar in found.jars] == [
-        "kafka-clients-3.9.1.jar",
-        f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}.jar",
-    ]
+    names = ["kafka-clients-3.9.1.jar", f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}.jar"]
+    assert [jar.name for jar in found.jars] == names
 
 
 def test_where_that_version_is_not_to_be_had_known_jars_take_its_place(registry):

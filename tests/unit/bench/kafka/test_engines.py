@@ -99,8 +99,7 @@ def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, mon
     from bench.kafka import memory as kafka_memory
 
     monkeypatch.setattr(kafka_memory, "_EVERY_SECONDS", 2)
-    engine = kafka_engines.FanOutEngine(spark, streamed, COUNT)
-    samples = list(kafka_memory.measured(engine, streamed, 4))
+    samples = list(kafka_memory.measured(kafka_engines.FanOutEngine(spark, streamed, COUNT), streamed, 4))
     assert [one.engine for one in samples] == [*kafka_memory.PARTS] * 2
     assert all(one.bytes_a_rule > 2**20 for one in samples)
     assert samples[0].messages > 0 and 2 <= samples[0].seconds < samples[-1].seconds

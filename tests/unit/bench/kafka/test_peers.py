@@ -190,7 +190,6 @@ def test_a_peer_that_cannot_go_on_says_why(engine, streamed):
 def test_latency_is_until_the_commit_and_needs_no_trigger(engine, streamed, monkeypatch):
     monkeypatch.setattr(kafka_latency, "_WARM_SECONDS", 0.5)
     monkeypatch.setattr(kafka_latency, "_FIRST_SECONDS", 0.5)
-    points = {"triggers": (0.0, 0.5), "rates": (200,)}
-    [sample] = kafka_latency.measured([engine], streamed, 1.0, 1, **points)
+    [sample] = kafka_latency.measured([engine], streamed, 1.0, 1, triggers=(0.0, 0.5), rates=(200,))
     assert (sample.engine, sample.messages) == (f"{engine.name} 200 0", 200)
     assert 0 < sample.p50_us <= sample.p99_us

@@ -42,8 +42,7 @@ def test_check_values(compiled, name, size):
 def test_ids_are_those_of_each_message_in_order(compiled):
     some, (sent, batch) = rules("Z", 5_000), messages(300)
     found = Ceiling(compiled, some)
-    ids = found.match(*found.codes(batch))
-    each = np.split(ids, np.cumsum(Oracle(some).lengths(sent)))[:-1]
+    each = np.split(found.match(*found.codes(batch)), np.cumsum(Oracle(some).lengths(sent)))[:-1]
     for number, own in enumerate(each):
         equal = (some.type == sent.type[number]) & (some.color == sent.color[number])
         assert sorted(own.tolist()) == np.flatnonzero(equal & (some.weight < sent.weight[number])).tolist()

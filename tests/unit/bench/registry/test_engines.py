@@ -31,8 +31,7 @@ def registered(tmp_path_factory):
 def _all(registered):
     local = sorted(json.loads(line)["id"] for line in registered.local.export())
     remote = sorted(json.loads(line)["id"] for line in registered.remote.export())
-    table = sorted(id for (id,) in registered.table.execute("SELECT id FROM subscription"))
-    return local, remote, table
+    return local, remote, sorted(id for (id,) in registered.table.execute("SELECT id FROM subscription"))
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from bench.spark.cores import processor_seconds
 BUSY = "import time; t = time.process_time()\nwhile time.process_time() < t + 0.5: pass\n"
 
 
+def started(code):
+    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
 def test_what_a_child_used_counts_while_it_runs_and_after_it_ended():
     before = processor_seconds()
-    child = subprocess.Popen(
-        [sys.executable, "-c", BUSY + "print(flush=True); input()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    child = started(BUSY + "print(flush=True); input()")
     child.stdout.readline()
     assert processor_seconds() - before >= 0.45
     child.communicate(b"\n")
@@ -28,17 +28,11 @@ def test_what_a_child_used_counts_while_it_runs_and_after_it_ended():
 def test_what_a_child_used_counts_also_where_its_parent_ignores_that_it_ends():
     """As Spark's Python daemon does, whose workers' time the system then counts nowhere."""
     before = processor_seconds()
-    parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import signal, subprocess, sys\n"
-            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-            f"child = subprocess.Popen([sys.executable, '-c', {BUSY + 'print(flush=True); input()'!r}])\n"
-            "child.wait()\nprint('ended', flush=True); sys.stdin.read()",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    parent = started(
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {BUSY + 'print(flush=True); input()'!r}])\n"
+        "child.wait()\nprint('ended', flush=True); sys.stdin.read()"
     )
     parent.stdout.readline()
     busy = processor_seconds()

@@ -23,8 +23,7 @@ def few(monkeypatch):
 def test_each_step_is_timed_and_its_counts_are_checked(spark, tmp_path, few):
     size = Size("R", 1_000, replies.expected(1_000, 2_000), 2_000)
     taken = loaded.measured(size, 2_000, 1, tmp_path, spark)
-    engines = [one.engine for one in taken]
-    assert engines == ["load", *["change"] * 20, "open", "match", "stream"]
+    assert [one.engine for one in taken] == ["load", *["change"] * 20, "open", "match", "stream"]
     by_engine = {one.engine: one for one in taken}
     assert (by_engine["load"].messages, by_engine["stream"].messages) == (1_000, 2_000)
     assert by_engine["load"].bytes_a_rule > 0 and all(one.seconds > 0 for one in taken)

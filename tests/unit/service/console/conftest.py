@@ -1,7 +1,5 @@
 """A service with its console in this process, and a real browser in front of one that listens."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from contextlib import contextmanager
@@ -31,10 +29,14 @@ def console_of(registry, **options):
         yield client
 
 
-@pytest.fixture
-def console(registry):
-    with console_of(registry) as client:
-        yield client
+def shown(client, path, **params):
+    """The text of a page of the console."""
+    return client.get(f"/console/{path}", params=params or None).text
+
+
+def sent(client, path, data, **options):
+    """The answer to a form of the console."""
+    return client.post(f"/console/{path}", data=data, headers=OWN, **options)
 
 
 MARKUP = "<img src=x onerror=alert(1)>"

@@ -1,7 +1,5 @@
 """Attacks on the console, each on every screen: markup, forms of other sites, frames, planted cookies."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser
@@ -16,7 +14,8 @@ from selectroute.queues.sql.queues import SqlQueues
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE
-from tests.unit.service.console.conftest import OWN, console_of
+from tests.unit.service.conftest import Job
+from tests.unit.service.console.conftest import console_of, sent
 
 ROUTES = [
     (method, path)
@@ -56,43 +55,29 @@ def sample_of(path):
 @pytest.fixture
 def filled(registry):
     registry.register(SubscriptionSpec("weight > 2500", topic="cars/eu"), id="heavy")
-    queues = SqlQueues(registry.url)
-    queues.create("orders")
-    queues.create("backout")
-    queues.close()
+    with SqlQueues(registry.url) as queues:
+        queues.create("orders")
+        queues.create("backout")
     return registry
 
 
-class Letters:
+class Letters(Job):
     """A job with a dead letter, which has this text wherever a message or an error may have it."""
 
     text = "plain"
-
-    def has_run(self):
-        return True
-
-    def is_held(self):
-        return True
+    binding = staticmethod(lambda: None)
+    is_held = staticmethod(lambda: True)
+    waiting = staticmethod(lambda: [WAITS])
 
     def letters(self, wanted, limit, **_):
         one = dict.fromkeys(("stage", "reason", "message", "source", "subscription"), self.text)
         one |= {"batch": 0, "revision": 1, "partition": 0, "offset": 1, "replay": None, "place": "0.0"}
-        one |= {"raw": self.text.encode(), "key": self.text.encode(), "headers": self.headers()}
+        one |= {"raw": self.text.encode(), "key": self.text.encode()}
+        one["headers"] = [(self.text, self.text.encode()), (self.text, None), (self.text, b"\xff")]
         return [one, {**one, "replay": -1, "offset": None}]
-
-    def headers(self):
-        return [(self.text, self.text.encode()), (self.text, None), (self.text, b"\xff")]
 
     def left(self, wanted=None):
         return [SimpleNamespace(batch=0, stage=self.text, reason=self.text, letters=2, asked=1)]
-
-    all_left = left
-
-    def binding(self):
-        return None
-
-    def waiting(self):
-        return [WAITS]
 
     def replayed(self, id):
         names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "letters")
@@ -100,9 +85,7 @@ class Letters:
         return {"state": "running", "letters": 3, "taken": 1, "batch": -2, "batches": [one]}
 
     def audit(self):
-        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
-        found = {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [1]}
-        return {**found, "findings": [{"batch": 0, "sentence": self.text}]}
+        return {**super().audit(), "pending": [1], "findings": [{"batch": 0, "sentence": self.text}]}
 
 
 WAITS = "20261125T000000000000-00000000"
@@ -110,7 +93,7 @@ WAITS = "20261125T000000000000-00000000"
 
 @pytest.fixture
 def client(filled):
-    with console_of(filled, jobs={"flights": Letters()}) as client:
+    with console_of(filled, jobs={"flights": Letters(2)}) as client:
         yield client
 
 
@@ -128,8 +111,7 @@ def test_no_page_is_shown_in_a_frame_copied_or_runs_what_is_not_the_consoles(cli
     monkeypatch.setattr(subscriptions, "_WAIT_SECONDS", 0)
     for path in [*PAGES, "/nothing", "/static/console.js", "/static/nothing"]:
         answer = client.get(f"/console{sample_of(path)}", follow_redirects=False)
-        expected = {404} if path.endswith("nothing") else {200, 303, 400, 404, 422}
-        assert answer.status_code in expected, path
+        assert answer.status_code in ({404} if path.endswith("nothing") else {200, 303, 400, 404, 422}), path
         for name, value in HEADERS.items():
             assert answer.headers[name] == value, path
         if "html" in answer.headers.get("content-type", ""):
@@ -145,8 +127,7 @@ class Tags(HTMLParser):
         self.found = set()
 
     def handle_starttag(self, tag, attrs):
-        own = {name for name, _ in attrs}
-        self.found |= {tag} | {f"{tag} {name}" for name in own}
+        self.found |= {tag} | {f"{tag} {name}" for name, _ in attrs}
         for name, value in attrs:
             if name in {"href", "src", "action", "formaction"}:
                 self.found.add(f"{tag} to {'this host' if (value or '').startswith('/') else value}")
@@ -164,20 +145,14 @@ def written(registry, text):
     """
     kept = re.sub("[\\0-\\x1f]", "", text)  # the registry refuses these, and = in the name of a label
     quoted = kept.replace("'", "''")
-    spec = SubscriptionSpec(
-        f"a = '{quoted}'",
-        name=kept,
-        topic=f"t/{kept.replace('/', '.')}",
-        labels={kept.replace("=", "-")[:63]: kept},
-    )
-    one = registry.register(spec)
-    queues = SqlQueues(registry.url)
-    orders, properties = queues.open("orders"), {"p": text, "q": kept}
-    orders.purge()
-    tokens = [orders.put(text.encode(), properties=properties).msg_token.hex() for _ in range(3)]
-    queues.close()
-    message = {"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}
-    registry.note_messages("q", [message])
+    labels = {kept.replace("=", "-")[:63]: kept}
+    topic = f"t/{kept.replace('/', '.')}"
+    one = registry.register(SubscriptionSpec(f"a = '{quoted}'", name=kept, topic=topic, labels=labels))
+    with SqlQueues(registry.url) as queues:
+        orders, properties = queues.open("orders"), {"p": text, "q": kept}
+        orders.purge()
+        tokens = [orders.put(text.encode(), properties=properties).msg_token.hex() for _ in range(3)]
+    registry.note_messages("q", [{"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}])
     batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "refused"), 1)
     batch |= {"batch": 0, "revision": 1, "kind": text, "ended": "2026-11-25T00:00:00Z", "deliveries": 1}
     batch |= {"queued": 0, "sent": 0, "reasons": {text: 1}, "seconds": {text: 0.1}}
@@ -197,47 +172,26 @@ def written(registry, text):
         ("queue-move/backout", {"messageId": text, "to": text, "expected": "0"}),
         ("queue-put/orders", dict.fromkeys(("body", "correlationId", "priority", "properties"), text)),
     ]
-    return [
-        "overview",
-        f"streams/{named}",
-        "subscriptions",
-        f"subscriptions?text={named}",
-        f"subscriptions?text={named}&field=selector",
-        f"subscriptions?name={named}",
-        f"subscriptions?topic={named}&label={named}",
-        f"subscriptions?cursor={named}",
-        f"subscriptions?done={named}&count={named}",
-        f"subscriptions/{one.id}",
-        f"subscriptions/{one.id}/edit",
-        f"subscriptions/{one.id}/remove",
-        f"subscriptions/{named}",
-        f"bulk?action=remove&text={named}",
-        f"bulk?action={named}",
-        f"who-gets?message={near}&explain={one.id}",
-        f"who-gets?message={named}&explain={named}",
-        "queues",
-        "queues/orders",
-        f"queues/orders?selector={named}",
-        f"queues/orders?after={named}&correlationId={named}&done={named}",
-        f"queue-message/orders?token={tokens[0]}&selector={named}&after={named}",
-        f"queue-message/orders?token={tokens[0]}&whole={named}",
-        f"queue-message/orders?token={named}",
-        f"queue-get/orders?token={tokens[0]}&groupId={named}",
-        f"queue-body/orders?token={named}",
-        "queue-put/orders",
-        f"queue-put/{named}",
-        f"queues/{named}",
-        f"queue-purge/orders?selector={named}",
-        f"queue-move/orders?selector={named}",
-        f"jobs/{named}/dead-letters?stage={named}",
-        "jobs",
-        f"jobs/flights/dead-letters?stage={named}&source={named}&all={named}",
-        f"jobs/flights/replay?source={named}&subscription={named}",
-        f"jobs/flights/replays/{WAITS}",
-        f"jobs/flights/replays/{named}",
-        f"sign-in?next={named}",
-        named,
-    ], forms
+    ids = {"id": one.id, "named": named, "near": near, "token": tokens[0], "waits": WAITS}
+    return [path.format(**ids) for path in PATHS.split()], forms
+
+
+PATHS = """
+    overview streams/{named} jobs jobs/{named}/dead-letters?stage={named} sign-in?next={named} {named}
+    jobs/flights/dead-letters?stage={named}&source={named}&all={named} jobs/flights/replays/{waits}
+    jobs/flights/replay?source={named}&subscription={named} jobs/flights/replays/{named}
+    subscriptions subscriptions?text={named} subscriptions?text={named}&field=selector
+    subscriptions?name={named} subscriptions?topic={named}&label={named} subscriptions?cursor={named}
+    subscriptions?done={named}&count={named} subscriptions/{id} subscriptions/{id}/edit
+    subscriptions/{id}/remove subscriptions/{named} bulk?action=remove&text={named} bulk?action={named}
+    who-gets?message={near}&explain={id} who-gets?message={named}&explain={named} queues queues/orders
+    queues/orders?selector={named} queues/orders?after={named}&correlationId={named}&done={named}
+    queue-message/orders?token={token}&selector={named}&after={named} queue-body/orders?token={named}
+    queue-message/orders?token={token}&whole={named} queue-message/orders?token={named}
+    queue-get/orders?token={token}&groupId={named} queue-put/orders queue-put/{named} queues/{named}
+    queue-purge/orders?selector={named} queue-move/orders?selector={named}
+"""
+"""Pages that show what people write, or what is in their URL."""
 
 
 def answers(client, registry, text):
@@ -246,19 +200,17 @@ def answers(client, registry, text):
     for path in paths:
         yield path, client.get(f"/console/{path}")
     for path, given in forms:
-        yield path, client.post(f"/console/{path}", data=given, headers=OWN)
+        yield path, sent(client, path, given)
 
 
 def test_what_people_write_is_text_on_every_page(filled, client):
     plain = dict(answers(client, filled, "plain"))
     known = set().union(*map(tags, plain.values())) | tags(client.get("/console/sign-in"))
     assert "It has left the queue" in plain["queue-get/orders"].text
-    assert (
-        "Gained" in plain["subscriptions/new"].text and plain["subscriptions/heavy/edit"].status_code == 412
-    )
+    assert "Gained" in plain["subscriptions/new"].text
+    assert plain["subscriptions/heavy/edit"].status_code == 412
     for text in MARKUP:
-        shown = 0
-        done = 0
+        shown = done = 0
         for path, page in answers(client, filled, text):
             done += path == "subscriptions/new" and "Gained" in page.text
             done += "It has left the queue" in page.text
@@ -270,9 +222,8 @@ def test_what_people_write_is_text_on_every_page(filled, client):
         assert done == 4, "a change was tried, a message got, two moved, and then removed"
         given = {"selector": text, "name": text, "topic": text, "labels": f"{text}={text}", "dialect": text}
         for path in ("subscriptions/new", "subscriptions/heavy/edit", "bulk", "queue-put/orders", "sign-in"):
-            page = client.post(f"/console/{path}", data={**given, "body": text, "do": text}, headers=OWN)
-            assert tags(page) <= known, path
-        audit = client.post("/console/jobs/flights/audit", headers=OWN)
+            assert tags(sent(client, path, {**given, "body": text, "do": text})) <= known, path
+        audit = sent(client, "jobs/flights/audit", {})
         assert audit.status_code == 200 and tags(audit) <= known
         steps = client.get(f"/console/jobs/flights/replays/{WAITS}/progress")
         assert steps.headers["Content-Type"] == "application/json" and steps.json()["missing"] == [text]
@@ -315,7 +266,7 @@ class TestCookies:
         given = {"revision": "1", "selector": "what = 'was written'", "expected": "1"}
         given |= {"action": "pause", "query": "id=heavy", "digest": "0"}
         for path in map(sample_of, {*FORMS} - {"/sign-in", "/sign-out", "/who-gets"}):
-            answer = client.post(f"/console{path}", data=given, headers=OWN, follow_redirects=False)
+            answer = sent(client, path[1:], given, follow_redirects=False)
             if path.endswith(("/new", "/edit", "/check")):
                 assert answer.status_code == 401, path
             else:
@@ -328,9 +279,7 @@ class TestCookies:
     def test_signing_in_replaces_what_was_planted(self, client, secrets):
         for planted in ("attacker", "", "x" * 4_000, "a=b; c=d", secrets["reader"]):
             client.cookies.set(COOKIE, planted, path="/console")
-            answer = client.post(
-                "/console/sign-in", data={"token": secrets["admin"]}, headers=OWN, follow_redirects=False
-            )
+            answer = sent(client, "sign-in", {"token": secrets["admin"]}, follow_redirects=False)
             (given,) = answer.headers.get_list("set-cookie")
             assert given.startswith(f"{COOKIE}={secrets['admin']};"), "the cookie is the token, not a session"
             client.cookies.clear()
@@ -344,18 +293,10 @@ class TestCookies:
             assert answer.status_code in {303, 404} and "set-cookie" not in answer.headers
 
     def test_the_sign_in_leads_to_this_console_alone(self, client, secrets):
-        for after in (
-            "https://evil.example",
-            "//evil.example",
-            "/\\evil.example",
-            "/console/\\evil.example",
-            "/console/\nx",
-            "/console//evil.example/%0d%0aSet-Cookie: a=b\r\n",
-            "javascript:hit=1",
-            "/v1/tokens",
-            "",
-        ):
-            given = {"token": secrets["admin"], "next": after}
-            answer = client.post("/console/sign-in", data=given, headers=OWN, follow_redirects=False)
+        for after in ("https://evil.example", "//evil.example", "/\\evil.example", "/console/\\evil.example",
+                      "/console/\nx", "/console//evil.example/%0d%0aSet-Cookie: a=b\r\n", "javascript:hit=1",
+                      "/v1/tokens", ""):  # fmt: skip
+            fields = {"token": secrets["admin"], "next": after}
+            answer = sent(client, "sign-in", fields, follow_redirects=False)
             assert answer.headers["location"] == "/console/", after
             assert len(answer.headers.get_list("set-cookie")) == 1

@@ -1,13 +1,8 @@
 """The console's pages without a browser: who may see them, what is refused, what they never do."""
 
-from __future__ import annotations
-
 import html
 import re
-import time
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -21,7 +16,9 @@ from selectroute.selector.values.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
 from selectroute.service.limits import ServiceLimits
-from tests.unit.service.console.conftest import OWN, console_of
+from tests.support.waiting import wait_until
+from tests.unit.service.conftest import Job
+from tests.unit.service.console.conftest import OWN, console_of, sent, shown
 
 MARKUP = "\"'><script>hit = 1</script><img src=x onerror=hit=1>{{7*10001}}"
 
@@ -61,46 +58,34 @@ class TestSigningIn:
         with console_of(filled) as client:
             yield client
 
-    def sign_in(self, client, secret, **fields):
-        return client.post("/console/sign-in", data={"token": secret, **fields}, headers=OWN)
-
     def test_the_cookie_is_out_of_reach_of_scripts_and_ends_with_the_token(self, client, filled, tokens):
-        answer = client.post(
-            "/console/sign-in",
-            data={"token": tokens["reader"], "next": "/console/who-gets?x=1"},
-            headers=OWN,
-            follow_redirects=False,
-        )
+        fields = {"token": tokens["reader"], "next": "/console/who-gets?x=1"}
+        answer = sent(client, "sign-in", fields, follow_redirects=False)
         assert answer.headers["location"] == "/console/who-gets?x=1"
         cookie = answer.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=lax" in cookie and "path=/console" in cookie
         assert "expires" not in cookie and "max-age" not in cookie
-        page = client.get("/console/subscriptions")
-        assert "board, reader, topics cars/#" in page.text and tokens["reader"] not in page.text
+        page = shown(client, "subscriptions")
+        assert "board, reader, topics cars/#" in page and tokens["reader"] not in page
         (board,) = (one for one in filled.tokens() if one.name == "board")
         filled.revoke_token(board.id)
         assert client.get("/console/subscriptions").url.path == "/console/sign-in"
-
-    def test_signing_out_takes_the_cookie_away(self, client, tokens):
-        self.sign_in(client, tokens["admin"])
-        assert client.cookies.get(COOKIE)
-        client.post("/console/sign-out", headers=OWN)
-        assert not client.cookies.get(COOKIE)
 
     def test_consoles_on_two_ports_of_a_host_have_a_cookie_each(self, client, tokens):
         for port, role in (("8080", "reader"), ("8081", "admin")):
             own = {**OWN, "Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
             client.post("/console/sign-in", data={"token": tokens[role]}, headers=own)
             assert client.cookies.get(f"{COOKIE}-{port}") == tokens[role]
-        page = client.get("/console/subscriptions", headers={"Host": "localhost:8080"})
-        assert "board, reader" in page.text
+        assert (
+            "board, reader" in client.get("/console/subscriptions", headers={"Host": "localhost:8080"}).text
+        )
         client.post("/console/sign-out", headers=own)
         assert [*client.cookies] == [f"{COOKIE}-8080"]
         assert client.get("/console/subscriptions").url.path == "/console/sign-in"
 
     def test_a_wrong_token_is_told_and_not_kept(self, client):
         for secret in ("", "wrong", "ä", "a\nb", "x" * 5_000):
-            answer = self.sign_in(client, secret)
+            answer = sent(client, "sign-in", {"token": secret})
             assert answer.status_code == 401 and 'role="alert"' in answer.text
             assert not client.cookies.get(COOKIE) and "xxxx" not in answer.text
         for value in ("wrong", "a\xffb", "a b", ""):
@@ -109,41 +94,49 @@ class TestSigningIn:
             assert answer.status_code == 303 and "sign-in" in answer.headers["location"]
 
     def test_a_token_for_some_topics_sees_and_changes_no_others(self, client, filled, tokens):
-        self.sign_in(client, tokens["writer"])
+        sent(client, "sign-in", {"token": tokens["writer"]})
         for query in ("", "?text=e", "?order=newest"):
-            page = client.get(f"/console/subscriptions{query}").text
+            page = shown(client, f"subscriptions{query}")
             assert ">heavy</a>" in page and ">hidden<" not in page and "boats" not in page, query
-        assert "1 subscription," in client.get("/console/subscriptions").text
+        assert "1 subscription," in shown(client, "subscriptions")
         assert client.get("/console/subscriptions/hidden").status_code == 404
-        answer = client.post("/console/subscriptions/hidden/pause", data={"revision": "2"}, headers=OWN)
+        answer = sent(client, "subscriptions/hidden/pause", {"revision": "2"})
         assert answer.status_code == 404 and filled.get("hidden").status == "active"
         message = '{"topic": "boats", "properties": {"a": 1}}'
         page = client.get("/console/who-gets", params={"message": message, "explain": "hidden"})
         assert page.status_code == 404 and "weight" not in page.text
 
-    def test_a_reader_is_offered_no_change_and_refused_one(self, client, filled, tokens):
-        self.sign_in(client, tokens["reader"])
-        assert "<button>Pause" not in client.get("/console/subscriptions/heavy").text
+    def test_a_reader_is_offered_no_change_and_refused_one(self, client, filled):
+        note(filled, 300)
+        client.cookies.set(COOKIE, filled.add_token("reader")[1], path="/console")
+        queue = client.app.state.service.queues.create("orders")
+        token = queue.put(b"x").msg_token.hex()
         changes = {
             "subscriptions": ("Register", "Pause …", 'type="checkbox"'),
             "subscriptions/new": (">Save<",),
+            "subscriptions/heavy": ("<button>Pause",),
             "subscriptions/heavy/edit": (">Save<",),
             "subscriptions/heavy/remove": ("<button", "Remove it"),
             "bulk?action=remove&id=heavy": ('class="danger"',),
+            "streams/q1": ("Remove from the list",),
+            f"queue-message/orders?token={token}": ("Get it",),
+            f"queue-get/orders?token={token}": ("<button>Get",),
         }
         for path, words in changes.items():
-            main = client.get(f"/console/{path}").text.partition("<main")[2]
+            main = shown(client, path).partition("<main")[2]
             assert main.count("<h1>") == 1
             assert not [word for word in words if word in main], path
-        answer = client.post("/console/subscriptions/heavy/pause", data={"revision": "1"}, headers=OWN)
-        assert answer.status_code == 403 and "needs the role writer" in answer.text
+        assert "Your token may only read" in main
+        assert client.get(f"/console/queue-body/orders?token={token}").content == b"x"
+        for path in ("subscriptions/heavy/pause", "streams/q1/remove", "queue-get/orders"):
+            answer = sent(client, path, {"revision": "1", "token": token})
+            assert answer.status_code == 403 and "needs the role writer" in answer.text, path
+        assert (len(filled.streams()), filled.revision, queue.depth) == (1, 2, 1)
 
 
 def test_an_older_browser_is_known_by_its_origin(client, filled):
-    given = {"revision": "1"}
-    answer = client.post(
-        "/console/subscriptions/heavy/pause", data=given, headers={"Origin": "http://localhost"}
-    )
+    path, headers = "/console/subscriptions/heavy/pause", {"Origin": "http://localhost"}
+    answer = client.post(path, data={"revision": "1"}, headers=headers)
     assert answer.status_code == 200 and filled.get("heavy").status == "paused"
 
 
@@ -167,38 +160,41 @@ def test_what_is_not_a_form_is_refused(client):
 
 def test_without_a_sample_a_dry_run_says_how_to_get_one(client, filled):
     form = {"selector": "weight > 1", "dialect": "jms", "kind": "none", "do": "try", "revision": "1"}
-    answer = client.post("/console/subscriptions/heavy/edit", data=form, headers=OWN)
+    answer = sent(client, "subscriptions/heavy/edit", form)
     assert answer.status_code == 200 and "--sample-messages 20" in answer.text
-    answer = client.post("/console/subscriptions/new", data=form, headers=OWN)
+    answer = sent(client, "subscriptions/new", form)
     assert answer.status_code == 200 and "There are no recent messages" in answer.text
     assert filled.get("heavy").selector == "weight > 2500" and len(filled) == 1
     assert client.get("/console/selector/identifiers").json() == {"messages": 0, "items": []}
 
 
 def test_a_second_click_registers_no_second_subscription(client, filled):
-    page = client.get("/console/subscriptions/new").text
-    key = re.search(r'name="key" value="([^"]+)"', page)[1]
+    key = re.search(r'name="key" value="([^"]+)"', shown(client, "subscriptions/new"))[1]
     given = {"selector": "a = 1", "dialect": "jms", "kind": "none", "key": key}
-    first, second = (client.post("/console/subscriptions/new", data=given, headers=OWN) for _ in range(2))
+    first, second = (sent(client, "subscriptions/new", given) for _ in range(2))
     assert first.url == second.url and filled.revision == 2
-    other = client.post("/console/subscriptions/new", data={**given, "selector": "a = 2"}, headers=OWN)
+    other = sent(client, "subscriptions/new", {**given, "selector": "a = 2"})
     assert other.status_code == 422 and filled.revision == 2
 
 
-class TestStreams:
-    def note(self, registry, ago=0.0, *batches, query="q1", **state):
-        counts = dict.fromkeys(
-            ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused"), 0
-        )
-        rows = [{**counts, "revision": 1, "kind": "stream", "seconds": {}, **one} for one in batches]
-        rows = [{**one, "ended": f"2026-11-25T00:00:{one['batch']:02}Z"} for one in rows]
-        with registry._store.writing() as connection:
-            heard = datetime.now(UTC) - timedelta(seconds=ago)
-            reports.note_reports(connection, query, rows, {"behind": None, **state}, heard)
+def batch_row(number, **fields):
+    row = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused"), 0)
+    row |= {"batch": number, "revision": 1, "kind": "stream", "ended": f"2026-11-25T00:00:{number:02}Z"}
+    return {**row, "seconds": {}, **fields}
 
+
+def note(registry, ago=0.0, *batches, query="q1", **state):
+    """Note what a stream reported these seconds ago."""
+    with registry._store.writing() as connection:
+        heard = datetime.now(UTC) - timedelta(seconds=ago)
+        rows = [batch_row(one["batch"], **one) for one in batches]
+        reports.note_reports(connection, query, rows, {"behind": None, **state}, heard)
+
+
+class TestStreams:
     def cells(self, client):
         """The cells of the one stream on the overview, by their heads."""
-        page = client.get("/console/overview").text
+        page = shown(client, "overview")
         heads = re.findall(r'<th scope="col">(.*?)</th>', page)
         (row,) = re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.DOTALL)
         cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
@@ -208,30 +204,29 @@ class TestStreams:
         page = client.get("/console/")
         assert page.url.path == "/console/overview" and "None has reported yet" in page.text
         assert client.get("/console/streams").url.path == "/console/overview"
-        assert "It has not reported a batch" in client.get("/console/streams/nothing").text
+        assert "It has not reported a batch" in shown(client, "streams/nothing")
 
     def test_they_are_shown_and_judged(self, client, filled):
         for number in range(3):
             batch = {"batch": number, "deliveries": 1_000 * number, "messages": 500}
-            self.note(filled, 20 - 10 * number, batch, name="flights", behind=7)
-        while not client.get("/readyz").is_success:
-            time.sleep(0.05)
+            note(filled, 20 - 10 * number, batch, name="flights", behind=7)
+        wait_until(lambda: client.get("/readyz").is_success, 60, "the service is ready", 0.05)
         found = self.cells(client)
         assert (found["Stream"], found["Status"], found["Newest batch"]) == ("flights", "running", "2")
         assert 40 < float(found["Messages/s"]) <= 50 and 120 < float(found["Deliveries/s"]) <= 150
         assert (found["Messages behind"], found["Dead letters"]) == ("7", "0 in 3 batches")
-        page = client.get("/console/overview").text
+        page = shown(client, "overview")
         assert '<a href="/console/streams/q1">flights</a>' in page
         assert "All is well: 1 running stream, revision 1" in page
-        page = client.get("/console/streams/q1").text
+        page = shown(client, "streams/q1")
         assert "<h1>Stream flights</h1>" in page and "Query q1" in page
         assert page.index('<th scope="row">2</th>') < page.index('<th scope="row">0</th>')
-        self.note(filled, name="flights")
+        note(filled, name="flights")
         assert self.cells(client)["Messages behind"] == "unknown"
 
     def test_one_that_is_silent_has_no_rates(self, client, filled):
         for number in range(3):
-            self.note(filled, 150 - 10 * number, {"batch": number, "messages": 500}, behind=7)
+            note(filled, 150 - 10 * number, {"batch": number, "messages": 500}, behind=7)
         found = self.cells(client)
         assert found["Status"] == "silent"
         assert {found[name] for name in ("Messages/s", "Deliveries/s", "Messages behind")} == {""}
@@ -239,111 +234,80 @@ class TestStreams:
     def test_charts_have_names_a_legend_and_their_numbers_in_the_table(self, client, filled):
         for number in range(3):
             batch = {"batch": number, "messages": 500, "deliveries": 1_000 * number}
-            self.note(
-                filled, 0, {**batch, "seconds": {"pin": 0.25, "match": 0.5} if number else {"pin": 1.0}}
-            )
-        page = client.get("/console/streams/q1").text
+            note(filled, 0, {**batch, "seconds": {"pin": 0.25, "match": 0.5} if number else {"pin": 1.0}})
+        page = shown(client, "streams/q1")
         charts = re.findall(r'<svg class="chart" role="img" aria-label="([^"]+)".*?</svg>', page, re.DOTALL)
-        seconds = "Seconds of each step of each batch"
-        assert charts == ["Messages of each batch", "Deliveries of each batch", seconds]
+        steps = "Seconds of each step of each batch"
+        assert charts == ["Messages of each batch", "Deliveries of each batch", steps]
         assert re.findall(r"</svg> (\w+)</li>", page) == ["pin", "match"]
         titles = re.findall("<title>(batch .*?)</title>", page)
         assert "batch 2: 2,000 deliveries" in titles and "batch 1: 500 messages" in titles
-        assert titles[6:] == [
-            "batch 0: pin 1.000 seconds",
-            *(
-                f"batch {number}: {step} seconds"
-                for number in (1, 2)
-                for step in ("pin 0.250", "match 0.500")
-            ),
-        ]
+        steps = ("0: pin 1.000", "1: pin 0.250", "1: match 0.500", "2: pin 0.250", "2: match 0.500")
+        assert titles[6:] == [f"batch {step} seconds" for step in steps]
         stacked = re.findall(r'<rect class="part-(\d)" x="50.0" y="([\d.]+)"[^>]*height="([\d.]+)"', page)
         assert stacked[2:] == [("0", "120.0", "40.0"), ("1", "40.0", "80.0")], "one upon the other"
         assert '<caption id="batches">' in page and 'aria-describedby="batches"' in page
         assert '<th scope="col">match, s</th>' in page and ">0.500</td>" in page
 
     def test_batches_of_the_stream_heard_of_last_are_one_click_away(self, client, filled):
-        self.note(filled, 30, query="old", name="older")
-        self.note(filled, 10, query="new", name="newer")
+        note(filled, 30, query="old", name="older")
+        note(filled, 10, query="new", name="newer")
         page = client.get("/console/streams")
         assert page.url.path == "/console/streams/new"
         assert '<a href="/console/streams" aria-current="page">Batches</a>' in page.text
         assert '<a href="/console/streams/old">older</a>, running' in page.text
 
     def test_one_that_vanished_is_removed_in_two_steps(self, client, filled):
-        self.note(filled, 0, {"batch": 0}, name="flights")
-        assert "Remove from the list" not in client.get("/console/streams/q1").text, "it runs"
-        self.note(filled, 300, name="flights")
-        page = client.get("/console/overview").text
+        note(filled, 0, {"batch": 0}, name="flights")
+        assert "Remove from the list" not in shown(client, "streams/q1"), "it runs"
+        note(filled, 300, name="flights")
+        page = shown(client, "overview")
         assert 'has not said that it ended (<a href="/console/streams/q1">batches of flights</a>)' in page
-        page = client.get("/console/streams/q1").text
+        page = shown(client, "streams/q1")
         assert "Remove from the list" in page and "Remove it" not in page
-        page = client.get("/console/streams/q1?do=remove").text
+        page = shown(client, "streams/q1?do=remove")
         assert "Remove flights from the list?" in page and len(filled.streams()) == 1
-        page = client.post("/console/streams/q1/remove", data={}, headers=OWN)
-        assert page.url.path == "/console/overview" and not filled.streams()
-        again = client.post("/console/streams/q1/remove", data={}, headers=OWN)
+        assert sent(client, "streams/q1/remove", {}).url.path == "/console/overview" and not filled.streams()
+        again = sent(client, "streams/q1/remove", {})
         assert again.status_code == 404 and "there is no stream" in again.text
 
-    def test_a_reader_is_not_offered_to_remove_one_and_cannot(self, filled):
-        self.note(filled, 300)
-        secret = filled.add_token("reader")[1]
-        with console_of(filled) as client:
-            client.post("/console/sign-in", data={"token": secret}, headers=OWN)
-            assert "Remove from the list" not in client.get("/console/streams/q1").text
-            assert client.post("/console/streams/q1/remove", data={}, headers=OWN).status_code == 403
-        assert len(filled.streams()) == 1
-
     def test_a_known_job_leads_to_its_dead_letters_and_its_audit(self, filled):
-        class Job:
-            def has_run(self):
-                return True
-
-            def is_held(self):
-                return False
-
-            def all_left(self):
-                return [SimpleNamespace(letters=4)]
-
-        self.note(filled, 0, {"batch": 0, "dead_lettered": 9}, name="flights")
-        with console_of(filled, jobs={"flights": Job()}) as client:
-            page = client.get("/console/overview").text
+        note(filled, 0, {"batch": 0, "dead_lettered": 9}, name="flights")
+        with console_of(filled, jobs={"flights": Job(4)}) as client:
+            page = shown(client, "overview")
             letters = '<a href="/console/jobs/flights/dead-letters">'
             assert f"4 dead letters of the job flights are not replayed ({letters}" in page
             assert f"the job flights is not running ({letters}" in page
             assert self.cells(client)["Dead letters"] == "4 not replayed"
-            page = client.get("/console/streams/q1").text
+            page = shown(client, "streams/q1")
             assert f"{letters}4 dead letters not replayed of the job flights</a>" in page
             assert 'action="/console/jobs/flights/audit"><button>Audit flights' in page
 
 
 class TestActivity:
     def report(self, registry, number, **busiest):
-        batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused"), 9)
-        batch |= {"batch": number, "revision": 1, "kind": "stream", "seconds": {}, "busiest": busiest}
-        registry.note_reports("q1", [{**batch, "ended": f"2026-11-25T00:00:{number:02}Z"}], {})
+        registry.note_reports("q1", [batch_row(number, busiest=busiest)], {})
 
     def test_last_deliveries_and_rates_are_shown(self, client, filled):
         for path in ("subscriptions", "subscriptions/heavy"):
-            assert "none known" in client.get(f"/console/{path}").text
-        page = client.get("/console/subscriptions/heavy").text
+            assert "none known" in shown(client, path)
+        page = shown(client, "subscriptions/heavy")
         assert "none known: a batch names its 100 busiest subscriptions" in page and "<dt>Rate" not in page
         self.report(filled, 1, heavy=1_234)
-        page = client.get("/console/subscriptions/heavy").text
+        page = shown(client, "subscriptions/heavy")
         assert "2026-11-25 00:00:01 UTC: 1,234 deliveries in batch 1 of the stream" in page
         assert '<a href="/console/streams/q1">q1</a>' in page and "<dt>Rate" not in page
         self.report(filled, 2, heavy=1)
-        page = client.get("/console/subscriptions/heavy").text
+        page = shown(client, "subscriptions/heavy")
         assert "00:00:02 UTC: 1 delivery in batch 2" in page and "deliveries a second" in page
-        page = client.get("/console/subscriptions").text
+        page = shown(client, "subscriptions")
         assert "<td>2026-11-25 00:00:02</td>" in page and "none known" not in page
-        client.post("/console/subscriptions/heavy/remove", data={"revision": "1"}, headers=OWN)
-        assert "It was removed" in client.get("/console/subscriptions/heavy").text
+        sent(client, "subscriptions/heavy/remove", {"revision": "1"})
+        assert "It was removed" in shown(client, "subscriptions/heavy")
 
     def test_the_list_asks_once_for_its_page(self, client, filled, monkeypatch):
         filled.import_(f'{{"id": "n{number}"}}' for number in range(60))
-        asked = []
-        activities = Registry.activities
+        asked, activities = [], Registry.activities
         monkeypatch.setattr(
             Registry, "activities", lambda self, ids: asked.append(ids) or activities(self, ids)
         )
@@ -357,9 +321,9 @@ class TestActivity:
         self.report(filled, 1, heavy=3, hidden=77_777)
         secret = filled.add_token("reader", topics=["cars/#"])[1]
         with console_of(filled) as client:
-            client.post("/console/sign-in", data={"token": secret}, headers=OWN)
+            sent(client, "sign-in", {"token": secret})
             for path in ("subscriptions", "subscriptions/heavy"):
-                page = client.get(f"/console/{path}").text
+                page = shown(client, path)
                 assert "2026-11-25 00:00:01" in page and "77,777" not in page
                 assert not re.search(r"\bq1\b", page)  # as a word: ids of tokens are random
 
@@ -367,11 +331,11 @@ class TestActivity:
         self.report(filled, 1, heavy=5, light=1_000)
         self.report(filled, 2, heavy=2_000, **{f"s{number}": 1 for number in range(40)})
         self.report(filled, 3)
-        page = client.get("/console/streams/q1").text
+        page = shown(client, "streams/q1")
         rows = re.findall(r'subscriptions/(\w+)">\1</a></th><td class="number">([\d,]+)</td>', page)
         assert rows[:3] == [("heavy", "2,005"), ("light", "1,000"), ("s0", "1")] and len(rows) == 20
         filled.note_reports("none", filled.reports("q1", limit=1).batches, {})
-        assert "Busiest" not in client.get("/console/streams/none").text
+        assert "Busiest" not in shown(client, "streams/none")
 
     @pytest.mark.parametrize(
         ("value", "text"),
@@ -383,32 +347,29 @@ class TestActivity:
 
 def test_errors_of_the_api_are_sentences_beside_what_was_written(client, filled):
     given = {"selector": "a = NULL", "dialect": "jms", "kind": "none", "labels": "x=y", "topic": "t"}
-    page = client.post("/console/subscriptions/new", data=given, headers=OWN)
+    page = sent(client, "subscriptions/new", given)
     assert page.status_code == 422
     assert "NULL cannot be compared" in page.text and "line 1, column 5" in page.text
     assert "IS NOT NULL" in page.text and ">\na = NULL</textarea>" in page.text and "x=y" in page.text
-    page = client.post("/console/subscriptions/new", data={**given, "labels": "x"}, headers=OWN)
+    page = sent(client, "subscriptions/new", {**given, "labels": "x"})
     assert "labels, line 1: write NAME=VALUE" in page.text
-    page = client.get("/console/who-gets", params={"message": "{"})
-    assert page.status_code == 422 and "not valid JSON" in page.text
-    page = client.get("/console/who-gets", params={"message": '{"topic": "a", "topic": "b"}'})
-    assert page.status_code == 422 and "duplicate member `topic` at column 16" in page.text
-    page = client.get("/console/who-gets", params={"message": '{"propertis": {}}'})
-    assert page.status_code == 422 and "propertis" in page.text
-    page = client.get("/console/who-gets", params={"message": '{"properties": {"a": [1]}}'})
-    assert page.status_code == 422 and "/message/properties/a" in page.text
-    page = client.get("/console/queues/orders", params={"selector": "color = "})
-    assert page.status_code == 422 and "the selector ends too early" in page.text
-    page = client.get("/console/queues/nothing")
-    assert page.status_code == 404 and "There is no such queue" in page.text
-    page = client.get("/console/subscriptions", params={"cursor": "bm8"})
-    assert page.status_code == 422
+    for path, params, status, sentence in (
+        ("who-gets", {"message": "{"}, 422, "not valid JSON"),
+        ("who-gets", {"message": '{"a": 1, "a": 2}'}, 422, "duplicate member `a` at column 10"),
+        ("who-gets", {"message": '{"propertis": {}}'}, 422, "propertis"),
+        ("who-gets", {"message": '{"properties": {"a": [1]}}'}, 422, "/message/properties/a"),
+        ("queues/orders", {"selector": "color = "}, 422, "the selector ends too early"),
+        ("queues/nothing", {}, 404, "There is no such queue"),
+        ("subscriptions", {"cursor": "bm8"}, 422, ""),
+    ):
+        page = client.get(f"/console/{path}", params=params)
+        assert page.status_code == status and sentence in page.text, path
     assert filled.revision == 1
 
 
 def taken(client, token):
     """The page after a get of the message with a token."""
-    return client.post("/console/queue-get/orders", data={"token": token}, headers=OWN)
+    return sent(client, "queue-get/orders", {"token": token})
 
 
 def texts_of(page, kind="pre"):
@@ -417,20 +378,22 @@ def texts_of(page, kind="pre"):
     return [html.unescape(text.removeprefix("\n")) for text in found]
 
 
+PROPERTIES = {
+    "text": ("grüß <dich> & mich", "string", "grüß <dich> & mich"),
+    "yes": (True, "boolean", "true"),
+    "long": (Long(1 << 60), "long", str(1 << 60)),
+    "int": (Int(-3), "int", "-3"),
+    "byte": (Byte(7), "byte", "7"),
+    "float": (Float(1.5), "float", "1.5"),
+    "double": (Double(float("inf")), "double", "Infinity"),
+    "bytes": (b"\x00\xff", "bytes", "00FF"),
+    "much": ("x" * 40_000, "string", "x" * 40_000),
+}
+"""Values of properties, with the types and texts that are shown."""
+
+
 class TestOneMessage:
     """A message that is got is nowhere else than on the page: all of it has to be there."""
-
-    PROPERTIES: ClassVar = {
-        "text": "grüß <dich> & mich",
-        "yes": True,
-        "long": Long(1 << 60),
-        "int": Int(-3),
-        "byte": Byte(7),
-        "float": Float(1.5),
-        "double": Double(float("inf")),
-        "bytes": b"\x00\xff",
-        "much": "x" * 40_000,
-    }
 
     @pytest.fixture
     def queue(self, client):
@@ -440,32 +403,17 @@ class TestOneMessage:
         return queue.browse().descriptor.msg_token.hex().upper()
 
     def test_all_properties_are_there_with_their_types_before_and_after_a_get(self, client, queue):
-        queue.put(b"x", properties=self.PROPERTIES, correl_id=b"c".ljust(24))
+        properties = {name: value for name, (value, *_) in PROPERTIES.items()}
+        queue.put(b"x", properties=properties, correl_id=b"c".ljust(24))
         token = self.token(queue)
-        for page in (
-            client.get(f"/console/queue-message/orders?token={token}&whole=1"),
-            taken(client, token),
-        ):
+        opened = client.get(f"/console/queue-message/orders?token={token}&whole=1")
+        for page in (opened, taken(client, token)):
             assert page.status_code == 200
             rows = re.findall("<tr><th.*?</tr>", page.text.partition("Properties")[2], re.DOTALL)
-            cells = [
-                [
-                    re.sub("<.*?>", "", cell)
-                    for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
-                ]
-                for row in rows[1:]
-            ]
-            cells = {name: (kind, html.unescape(value).strip("\n")) for name, kind, value in cells}
-            assert cells.pop("much") == ("string", "x" * 40_000)
-            assert cells.pop("text") == ("string", self.PROPERTIES["text"])
-            assert cells == {
-                "yes": ("boolean", "true"),
-                "long": ("long", str(1 << 60)),
-                "int": ("int", "-3"),
-                "byte": ("byte", "7"),
-                "float": ("float", "1.5"),
-                "double": ("double", "Infinity"),
-                "bytes": ("bytes", "00FF"),
+            cells = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows[1:]]
+            cells = [[html.unescape(re.sub("<.*?>", "", cell)).strip("\n") for cell in row] for row in cells]
+            assert {name: cell for name, *cell in cells} == {
+                name: shown for name, (_, *shown) in PROPERTIES.items()
             }
             assert "priority" in page.text and "correlationid" in page.text
         assert queue.depth == 0
@@ -495,7 +443,7 @@ class TestOneMessage:
         body = b"\x00\r\n" * 400
         queue.put(body, properties={"a": 1})
         token = self.token(queue)
-        asked = client.get(f"/console/queue-get/orders?token={token}").text
+        asked = shown(client, f"queue-get/orders?token={token}")
         assert "you get it as a file" in asked and "The download has the whole body" not in asked
         answer = taken(client, token)
         assert answer.content == body and queue.depth == 0
@@ -504,16 +452,10 @@ class TestOneMessage:
     def test_the_longest_body_that_a_queue_takes_by_default_is_shown_whole(self, client, queue):
         body = bytes(range(256)) * (4_194_304 // 256)
         queue.put(body)
-        page = taken(client, self.token(queue))
-        assert bytes.fromhex(texts_of(page)[0]) == body and queue.depth == 0
+        assert bytes.fromhex(texts_of(taken(client, self.token(queue)))[0]) == body and queue.depth == 0
 
     def test_a_body_is_downloaded_byte_by_byte_and_stays(self, client):
-        for name in (
-            "orders",
-            "A/b.%_c",
-            "...",
-            "%",
-        ):
+        for name in ("orders", "A/b.%_c", "...", "%"):
             client.put(f"/v1/queues/{quote(name, safe='')}")
             queue = client.app.state.service.queues.open(name)
             body = b"<script>hit=1</script>\r\n\x00\xff"
@@ -523,90 +465,65 @@ class TestOneMessage:
             assert answer.content == body and queue.depth == 1
             assert answer.headers["content-type"] == "application/octet-stream"
             assert answer.headers["x-content-type-options"] == "nosniff"
-            assert re.fullmatch(
-                r'attachment; filename="[A-Za-z0-9][A-Za-z0-9_-]+\.bin"',
-                answer.headers["content-disposition"],
-            )
+            name = r'attachment; filename="[A-Za-z0-9][A-Za-z0-9_-]+\.bin"'
+            assert re.fullmatch(name, answer.headers["content-disposition"])
             queue.get()
             assert client.get(path).status_code == 404
 
     def test_a_page_that_cuts_says_where_and_leads_to_the_whole(self, client, queue):
         queue.put(b"b" * 30_007, properties={"much": "p" * 25_000, "little": "p"})
         token = self.token(queue)
-        page = client.get(f"/console/queue-message/orders?token={token}").text
+        page = shown(client, f"queue-message/orders?token={token}")
         assert "The first 20,000 of 30,007 characters:" in page and "b" * 20_001 not in page
         assert "(the first 20,000 of 25,000 characters)" in page
         assert f'href="/console/queue-message/orders?token={token}&amp;whole=1"' in page
-        whole = client.get(f"/console/queue-message/orders?token={token}&whole=1").text
+        whole = shown(client, f"queue-message/orders?token={token}&whole=1")
         assert "b" * 30_007 in whole and "p" * 25_000 in whole and "Not all of it" not in whole
-        row = client.get("/console/queues/orders").text
+        row = shown(client, "queues/orders")
         assert "(the first 200 of 25,000 characters)" in row and "p" * 201 not in row
         queue.get()
         queue.put(bytes(20_000) + b"\xff")
-        page = client.get(f"/console/queue-message/orders?token={self.token(queue)}").text
+        page = shown(client, f"queue-message/orders?token={self.token(queue)}")
         assert "The first 6,667 of 20,001 bytes:" in page
 
     def test_a_get_is_asked_for_with_the_number_of_matches(self, client, queue):
         for number in range(3):
             queue.put(str(number).encode(), properties={"number": number})
         token = queue.listed(3)[1].descriptor.msg_token.hex().upper()
-        page = client.get(f"/console/queue-get/orders?token={token}&selector=number+%3E+0").text
+        page = shown(client, f"queue-get/orders?token={token}&selector=number+%3E+0")
         assert "1 message will leave the queue: this one, of 2 messages that match." in page
         assert "<code>number &gt; 0</code>" in page and queue.depth == 3
-        page = client.get(f"/console/queue-get/orders?token={token}").text
-        assert "this one, of 3 messages on it." in page
+        assert "this one, of 3 messages on it." in shown(client, f"queue-get/orders?token={token}")
         for path in ("queue-get/orders", "queue-message/orders", "queue-body/orders"):
             assert client.get(f"/console/{path}").status_code == 404, "any message would be found"
         assert taken(client, "").status_code == 404 and queue.depth == 3
 
-    def test_who_may_read_alone_gets_nothing(self, filled, queue):
-        queue.put(b"x")
-        token = self.token(queue)
-        with console_of(filled) as client:
-            client.cookies.set(COOKIE, filled.add_token("reader")[1], path="/console")
-            assert "Get it" not in client.get(f"/console/queue-message/orders?token={token}").text
-            page = client.get(f"/console/queue-get/orders?token={token}").text
-            assert "Your token may only read" in page and "<button>Get" not in page
-            assert client.get(f"/console/queue-body/orders?token={token}").content == b"x"
-            assert taken(client, token).status_code == 403 and queue.depth == 1
+
+WRITTEN = {"body": "\nfirst <line>\n", "correlationId": "c1", "priority": "3", "properties": "a"}
 
 
 class TestPutting:
-    WRITTEN: ClassVar = {
-        "body": "\nfirst <line>\n",
-        "correlationId": "c1",
-        "priority": "3",
-        "properties": "a",
-    }
-
     def put(self, client, **changed):
-        given = self.WRITTEN | changed
-        return client.post("/console/queue-put/orders", data=given, headers=OWN, follow_redirects=False)
+        return sent(client, "queue-put/orders", WRITTEN | changed, follow_redirects=False)
 
     def kept(self, page, **changed):
-        given = self.WRITTEN | changed
+        given = WRITTEN | changed
         assert texts_of(page, "textarea") == [given.pop("body")]
         for name, value in given.items():
-            assert (
-                f'name="{name}" value="{value}"' in page.text
-                or f'inputmode="numeric" value="{value}"' in page.text
-            )
+            kind = 'inputmode="numeric"' if name == "priority" else f'name="{name}"'
+            assert f'{kind} value="{value}"' in page.text
 
     def test_it_says_how_many_are_there_before_it_is_done(self, client):
         queue = client.app.state.service.queues.open("orders")
         queue.put(b"x")
-        assert (
-            "1 message will be put on orders, which has 1 message."
-            in client.get("/console/queue-put/orders").text
-        )
+        assert "1 message will be put on orders, which has 1 message." in shown(client, "queue-put/orders")
         client.put("/v1/queues/B", json={"max_depth": 0})
-        page = client.get("/console/queue-put/B").text
-        assert "which has 0 messages, of at most 0: it is full." in page
+        assert "which has 0 messages, of at most 0: it is full." in shown(client, "queue-put/B")
         answer = self.put(client, properties="a;1;integer")
         assert answer.headers["location"] == "/console/queues/orders?done=put"
         (message,) = [one for one in queue.listed(2) if one.properties]
         body = queue.get(msg_token=message.descriptor.msg_token, match=MatchOptions.MSG_TOKEN).body
-        assert body == self.WRITTEN["body"].encode()
+        assert body == WRITTEN["body"].encode()
 
     def test_a_refusal_keeps_what_was_written(self, client, filled):
         page = self.put(client)
@@ -659,17 +576,15 @@ class TestBrowsing:
             path = html.unescape(following[1]) if following else None
             assert path is None or "selector=number" in path
         assert numbers == [*range(10, 120)] and path is None
-        page = client.get(
-            "/console/queues/orders", params={"after": queue.listed(50)[-1].descriptor.msg_token.hex()}
-        ).text
+        page = shown(client, "queues/orders", after=queue.listed(50)[-1].descriptor.msg_token.hex())
         one = re.search(r'href="(/console/queue-message/[^"]*)"', page)
         assert "after=" in one[1], "the way back leads to the same page"
         assert client.get("/console/queues/orders?after=x").status_code == 400
 
     def test_a_service_with_smaller_pages_ends_no_list_early(self, filled, queue):
         with console_of(filled, limits=ServiceLimits(page=20)) as client:
-            page = client.get("/console/queues/orders").text
-            assert page.count("<tr><th") == 21 and 'rel="next"' in page
+            assert shown(client, "queues/orders").count("<tr><th") == 21
+            assert 'rel="next"' in shown(client, "queues/orders")
 
     @pytest.mark.parametrize(
         ("lookup", "count"),
@@ -677,30 +592,28 @@ class TestBrowsing:
     )
     def test_every_condition_of_a_get_is_one_of_a_search(self, client, queue, lookup, count):
         lookup = lookup.format(queue.listed(5)[-1].descriptor.msg_token.hex())
-        page = client.get(f"/console/queue-purge/orders?{lookup}").text
+        page = shown(client, f"queue-purge/orders?{lookup}")
         assert f"{count} message{'' if count == 1 else 's'} of the queue match" in page
-        page = client.get(f"/console/queues/orders?{lookup}").text
-        assert page.count("<code>number=") == min(count, 50)
+        assert shown(client, f"queues/orders?{lookup}").count("<code>number=") == min(count, 50)
         given = dict(one.split("=") for one in lookup.split("&")) | {"expected": str(count)}
-        client.post("/console/queue-purge/orders", data=given, headers=OWN)
+        sent(client, "queue-purge/orders", given)
         assert queue.depth == 120 - count
 
     def test_a_number_that_is_none_is_a_sentence(self, client, queue):
         page = client.get("/console/queues/orders?msgSeqNumber=x")
         assert page.status_code == 400 and "msgSeqNumber" in page.text and 'value="x"' in page.text
-        given = {"msgSeqNumber": "x", "expected": "120"}
-        page = client.post("/console/queue-purge/orders", data=given, headers=OWN)
+        page = sent(client, "queue-purge/orders", {"msgSeqNumber": "x", "expected": "120"})
         assert page.status_code == 400 and queue.depth == 120
 
     def test_the_oldest_and_those_who_wait_are_shown(self, client, queue):
-        text = client.get("/console/queues/orders").text
+        text = shown(client, "queues/orders")
         put = queue.oldest.strftime("%Y-%m-%d %H:%M:%S")
         assert re.search(rf"The oldest was put {put} UTC, \d+ seconds? ago", text)
         assert "0 gets of this process of the service wait" in text
         call = queue.call(lambda: None, selector="FALSE")
         call.look()
-        assert "1 get of this process of the service waits" in client.get("/console/queues/orders").text
-        assert put in client.get("/console/queues").text
+        assert "1 get of this process of the service waits" in shown(client, "queues/orders")
+        assert put in shown(client, "queues")
         call.end()
 
     @pytest.mark.parametrize(
@@ -708,8 +621,7 @@ class TestBrowsing:
         [(-5, "0 seconds"), (1, "1 second"), (119, "1 minute"), (7_200, "2 hours"), (1e6, "11 days")],
     )
     def test_an_age_is_short(self, seconds, text):
-        moment = datetime.now(UTC) - timedelta(seconds=seconds)
-        assert console_queues._age(moment.isoformat()) == text
+        assert console_queues._age((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == text
 
 
 class TestManyMessages:
@@ -722,41 +634,34 @@ class TestManyMessages:
         return queue
 
     def test_the_first_step_counts_and_the_second_does_it(self, client, queue):
-        page = client.get("/console/queue-purge/orders?selector=number+%3E+3").text
+        page = shown(client, "queue-purge/orders?selector=number+%3E+3")
         assert "2 messages of the queue match" in page and "Purge 2 messages" in page
         assert "<script>hit" not in page and queue.depth == 6
-        given = {"selector": "number > 3", "expected": "2"}
-        page = client.post("/console/queue-purge/orders", data=given, headers=OWN).text
+        page = sent(client, "queue-purge/orders", {"selector": "number > 3", "expected": "2"}).text
         assert "2 messages were removed" in page and queue.depth == 4
 
     def test_another_number_than_was_shown_asks_again(self, client, queue):
         given = {"to": "backout", "expected": "5"}
-        answer = client.post("/console/queue-move/orders", data=given, headers=OWN)
+        answer = sent(client, "queue-move/orders", given)
         assert answer.status_code == 409 and queue.depth == 6
         assert "6 messages match now, not 5" in answer.text and "Move 6 messages" in answer.text
         assert '<option value="backout" selected>' in answer.text
-        page = client.post("/console/queue-move/orders", data={**given, "expected": "6"}, headers=OWN).text
+        page = sent(client, "queue-move/orders", {**given, "expected": "6"}).text
         assert "3 messages were moved to" in page
         assert "3 messages stayed: the other queue is full" in page and queue.depth == 3
 
     def test_a_long_one_goes_on_from_its_position(self, filled, queue, monkeypatch):
         monkeypatch.setattr(bulks, "CHUNK", 4)
         with console_of(filled, limits=ServiceLimits(bulk_seconds=1e-9)) as client:
-            page = client.post("/console/queue-purge/orders", data={"expected": "6"}, headers=OWN).text
+            page = sent(client, "queue-purge/orders", {"expected": "6"}).text
             assert "4 messages were removed" in page and queue.depth == 2
             given = dict(re.findall(r'name="(\w+)" value="([^"]*)"', page.partition("<main")[2]))
-            page = client.post("/console/queue-purge/orders", data=given, headers=OWN).text
+            page = sent(client, "queue-purge/orders", given).text
         assert "6 messages were removed" in page and queue.depth == 0
 
     def test_without_a_number_nothing_is_done(self, client, queue):
-        for expected in (
-            "",
-            "x",
-            "-1",
-            "9" * 30,
-            "٣",
-        ):
-            answer = client.post("/console/queue-purge/orders", data={"expected": expected}, headers=OWN)
+        for expected in ("", "x", "-1", "9" * 30, "٣"):
+            answer = sent(client, "queue-purge/orders", {"expected": expected})
             assert answer.status_code == 400 and queue.depth == 6
 
 
@@ -791,8 +696,8 @@ def _form_of(text):
 def test_saving_without_a_change_changes_nothing(client, filled):
     filled.register(ODD, id="odd")
     before = filled.get("odd")
-    given = _form_of(client.get("/console/subscriptions/odd/edit").text)
-    answer = client.post("/console/subscriptions/odd/edit", data=given | {"do": "save"}, headers=OWN)
+    given = _form_of(shown(client, "subscriptions/odd/edit"))
+    answer = sent(client, "subscriptions/odd/edit", given | {"do": "save"})
     assert answer.status_code == 200 and "The change is saved." in answer.text
     same = ("selector", "topic", "name", "labels", "dialect", "seltype", "destination", "status")
     after = filled.get("odd")
@@ -801,9 +706,9 @@ def test_saving_without_a_change_changes_nothing(client, filled):
 
 def test_one_field_changes_and_the_others_stay(client, filled):
     filled.register(ODD, id="odd")
-    given = _form_of(client.get("/console/subscriptions/odd/edit").text)
+    given = _form_of(shown(client, "subscriptions/odd/edit"))
     changed = given | {"do": "save", "labels": given["labels"] + "\r\nteam = eu \r\n", "dialect": "ibm-jms"}
-    client.post("/console/subscriptions/odd/edit", data=changed, headers=OWN)
+    sent(client, "subscriptions/odd/edit", changed)
     after = filled.get("odd")
     assert after.labels == {**ODD.labels, "team": "eu"} and after.dialect == "ibm-jms"
     assert (after.selector, after.topic, after.name) == (ODD.selector, ODD.topic, ODD.name)
@@ -816,7 +721,7 @@ def test_a_search_keeps_the_exact_values_and_a_list_has_an_order(client, filled)
     filled.pause("w0")
 
     def ids(query):
-        return re.findall(r'<th scope="row"><a href="[^"]*">([^<]*)', client.get(f"/console/{query}").text)
+        return re.findall(r'<th scope="row"><a href="[^"]*">([^<]*)', shown(client, query))
 
     assert ids("subscriptions?text=weight&status=paused") == ["w0"]
     assert ids("subscriptions?text=weight&status=active") == ["heavy", "w1", "w2"]
@@ -824,7 +729,7 @@ def test_a_search_keeps_the_exact_values_and_a_list_has_an_order(client, filled)
     assert ids("subscriptions?order=newest") == ["w0", "w2", "w1", "heavy"]
     assert ids("subscriptions?order=name") == ["w2", "w1", "w0", "heavy"]
     assert client.get("/console/subscriptions?order=size").status_code == 400
-    page = client.get("/console/subscriptions?text=%3Cb%3Enothing%3C/b%3E&field=topic").text
+    page = shown(client, "subscriptions?text=%3Cb%3Enothing%3C/b%3E&field=topic")
     assert "There are none with “&lt;b&gt;nothing&lt;/b&gt;” in their topic" in page
     filled.import_(f'{{"id": "n{number:03}"}}' for number in range(116))
     path, sizes = "/console/subscriptions", []
@@ -848,15 +753,14 @@ def test_who_resumes_with_what_was_missed_reads_which_stream_cannot(client, fill
     filled.note_query("no", source="/other", can_replay=False, reason="its files are gone")
     filled.pause("heavy")
     given = {"revision": str(filled.get("heavy").revision), "from": "last-processed"}
-    text = client.post("/console/subscriptions/heavy/resume", data=given, headers=OWN).text
+    text = sent(client, "subscriptions/heavy/resume", given).text
     assert "The stream yes delivers what it missed." in text
     assert "The stream no cannot replay what it missed: its files are gone." in text
     assert filled.get("heavy").status == "active"
 
 
 def test_the_page_of_a_change_learns_which_batch_used_it(client, filled):
-    text = client.get("/console/subscriptions/heavy").text
-    (path,) = re.findall('data-sentence="([^"]*)"', text)
+    (path,) = re.findall('data-sentence="([^"]*)"', shown(client, "subscriptions/heavy"))
     filled.note_query("q", source="/in", can_replay=True)
     filled.note_batch("q", 1_234, filled.revision)
     assert client.get(path).json() == {"sentence": "in the stream q from batch 1,234 on"}
@@ -864,14 +768,10 @@ def test_the_page_of_a_change_learns_which_batch_used_it(client, filled):
 
 def test_a_match_and_a_near_miss_are_explained_by_one_click(client, filled):
     filled.register(SubscriptionSpec("weight > 2500 AND color = 'red'", topic="cars/eu"), id="near")
-    message = (
-        '{"topic": "cars/eu", "properties": {"weight": {"type": "int", "value": 3000}, "color": "blue"}}'
-    )
-    text = client.post("/console/who-gets", data={"message": message}, headers=OWN).text
+    message = '{"topic": "cars/eu", "properties": {"weight": 3000, "color": "blue"}}'
+    text = sent(client, "who-gets", {"message": message}).text
     assert set(re.findall('name="explain" value="([^"]+)"', text)) == {"heavy", "near"}
-    found = client.post(
-        "/console/who-gets", data={"message": message, "explain": "near"}, headers=OWN, follow_redirects=False
-    )
+    found = sent(client, "who-gets", {"message": message, "explain": "near"}, follow_redirects=False)
     assert found.headers["location"].endswith("#why")
     assert "near does not get it" in client.get(found.headers["location"]).text
 
@@ -879,21 +779,16 @@ def test_a_match_and_a_near_miss_are_explained_by_one_click(client, filled):
 def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(client, filled):
     secret = filled.add_token("reader")[1]
     for scheme, is_secure in (("https", True), ("http", False)):
-        headers = {**OWN, "X-Forwarded-Proto": scheme}
-        answer = client.post(
-            "/console/sign-in", data={"token": secret}, headers=headers, follow_redirects=False
-        )
+        client.headers["X-Forwarded-Proto"] = scheme
+        answer = sent(client, "sign-in", {"token": secret}, follow_redirects=False)
         assert ("secure" in answer.headers["set-cookie"].lower()) is is_secure
 
 
 def test_a_dry_run_of_a_paused_subscription_says_so(client, filled):
     filled.note_messages("q", [{"topic": "cars/eu"}])
     filled.pause("heavy")
-    given = _form_of(client.get("/console/subscriptions/heavy/edit").text) | {"do": "try"}
-    assert (
-        "The subscription is paused"
-        in client.post("/console/subscriptions/heavy/edit", data=given, headers=OWN).text
-    )
+    given = _form_of(shown(client, "subscriptions/heavy/edit")) | {"do": "try"}
+    assert "The subscription is paused" in sent(client, "subscriptions/heavy/edit", given).text
 
 
 def test_a_recent_message_without_a_topic_is_offered(client, filled):

@@ -1,7 +1,5 @@
 """The console with a million subscriptions, in a real Chromium."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """What one caller may cost: no request makes others wait."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource
@@ -17,7 +15,7 @@ from selectroute.service.http.endpoint import MOST_FAULTS, SMALL_BODY
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions import messages
 from selectroute.service.subscriptions.changes import LOOKED_AT
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import bearer, client_of, meanwhile, problem, service
 
 JSON = {"Content-Type": "application/json"}
 
@@ -43,18 +41,12 @@ def test_a_large_wrong_body_is_refused_at_its_first_faults(shared, path, body):
 
 
 def test_a_large_body_is_read_in_a_thread_and_a_small_one_is_not(client, monkeypatch):
-    loops = []
-    real = models._few
+    loops, real = [], models._few
 
     def few(value):
-        if not isinstance(value, dict):  # FastAPI asks once more whether the body is the model that it is
-            return value
-        try:
-            asyncio.get_running_loop()
-            loops.append(True)
-        except RuntimeError:
-            loops.append(False)
-        return real(value)
+        if isinstance(value, dict):  # FastAPI asks once more whether the body is the model that it is
+            loops.append(asyncio._get_running_loop() is not None)
+        return real(value) if isinstance(value, dict) else value
 
     monkeypatch.setattr(models, "_few", few)
     for padding, in_loop in ((0, True), (SMALL_BODY, False)):
@@ -105,8 +97,7 @@ def test_what_selectors_multiply_out_to_is_limited_for_a_batch_and_an_import(reg
         for send in (batch, import_):
             for text in (SIXTEEN, SIXTEEN.format(0)):  # of one shape, of one text
                 assert send(10, text).status_code in (200, 201)
-                found = problem(send(30, text), 422, "too-costly")
-                assert "conditions" in found["detail"]
+                assert "conditions" in problem(send(30, text), 422, "too-costly")["detail"]
             assert send(100, "(a = 1 OR b = 2) AND c = {}").status_code in (200, 201)
         assert len(registry) == 240
 
@@ -133,10 +124,9 @@ def test_a_page_over_hidden_changes_looks_at_some_and_goes_on(registry, monkeypa
     lines = [json.dumps({"id": f"s{number:04}", "topic": "hidden"}) for number in range(LOOKED_AT + 50)]
     registry.import_(lines)
     registry.register(SubscriptionSpec("a = 1", "mine/a"), id="seen")
-    _, secret = registry.add_token("reader", topics=["mine/#"])
     looked, real = [], registry.as_of
     monkeypatch.setattr(registry, "as_of", lambda *given: looked.append(given) or real(*given))
-    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+    with client_of(registry, "reader", topics=["mine/#"]) as client:
         first = client.get("/v1/changes").json()
         assert (first["changes"], first["complete"]) == ([], 0)
         assert len(looked) == LOOKED_AT
@@ -152,10 +142,9 @@ def test_explaining_ends_when_its_time_is_over(registry):
     with service(registry, limits=ServiceLimits(explain_seconds=1e-6)) as client:
         body = {"message": {"properties": {"a": 1}}, "subscriptions": ids[:1]}
         assert len(client.post("/v1/messages:explain", json=body).json()["explanations"]) == 1
-        found = problem(
-            client.post("/v1/messages:explain", json={**body, "subscriptions": ids}), 413, "too-large"
-        )
-        assert found["detail"].startswith("1 of 20 explanations took more than 1e-06 seconds")
+        answer = client.post("/v1/messages:explain", json={**body, "subscriptions": ids})
+        detail = problem(answer, 413, "too-large")["detail"]
+        assert detail.startswith("1 of 20 explanations took more than 1e-06 seconds")
 
 
 def test_so_many_explain_at_once_and_others_wait_without_a_thread(registry, monkeypatch):
@@ -175,16 +164,9 @@ def test_so_many_explain_at_once_and_others_wait_without_a_thread(registry, monk
     monkeypatch.setattr(messages, "explained", slow)
     with service(registry) as client:
         body = {"message": {}, "subscriptions": ["a"]}
-        codes = []
-        asking = [
-            threading.Thread(target=lambda: codes.append(client.post("/v1/messages:explain", json=body)))
-            for _ in range(12)
-        ]
-        for one in asking:
-            one.start()
-        for one in asking:
-            one.join()
-        assert [one.status_code for one in codes] == [200] * 12
+        with meanwhile(*[lambda: client.post("/v1/messages:explain", json=body).status_code] * 12) as codes:
+            pass
+        assert codes == [200] * 12
         assert most[0] <= client.app.state.service.explaining.total_tokens == 4
 
 
@@ -197,8 +179,7 @@ def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, pat
     monkeypatch.setattr(endpoint, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
     answer = client.get(path, params={"limit": 100})
     assert len(answer.content) > 500_000 > 10_000 > max(sizes)
-    items = answer.json()["items" if "items" in answer.json() else "changes"]
-    assert len(items) == 100
+    assert len(answer.json()["items" if "items" in answer.json() else "changes"]) == 100
     assert answer.content == real(answer.json())
 
 
@@ -211,8 +192,7 @@ def test_answers_401_come_later_for_an_address_that_gets_many(registry, monkeypa
 
         def seconds(headers, status):
             started = time.monotonic()
-            answer = client.get("/v1/subscriptions", headers=headers)
-            assert answer.status_code == status
+            assert client.get("/v1/subscriptions", headers=headers).status_code == status
             return time.monotonic() - started
 
         wrong = {"Authorization": "Bearer srt_" + "x" * 43}
@@ -220,5 +200,5 @@ def test_answers_401_come_later_for_an_address_that_gets_many(registry, monkeypa
             assert seconds(headers, 401) < 0.4
         for headers in ({}, wrong):
             assert seconds(headers, 401) >= 0.5
-        assert seconds({"Authorization": f"Bearer {secret}"}, 200) < 0.4
+        assert seconds(bearer(secret), 200) < 0.4
         assert client.get("/healthz").is_success

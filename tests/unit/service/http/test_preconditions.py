@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from selectroute.service.http.preconditions import etag, is_minimal, revisions
@@ -23,8 +21,7 @@ def test_etags_name_revisions(header, weak, numbers):
 
 
 def test_a_star_is_any_revision_and_no_header_is_none():
-    assert 5 in revisions(" * ", "If-Match")
-    assert revisions(None, "If-Match") is None
+    assert 5 in revisions(" * ", "If-Match") and revisions(None, "If-Match") is None
 
 
 @pytest.mark.parametrize("header", ["", " ", "7", '"7', '"7" "8"', "'7'", '"7",,'])

@@ -1,7 +1,5 @@
 """Every way in refuses the same JSON with the same words and place, and takes a byte order mark."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Dead letters of a real job over HTTP: looked at, previewed, replayed by the job, once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading
@@ -23,11 +21,17 @@ from selectroute.spark.serving import job_folder
 from selectroute.spark.serving.job_folder import JobFolder
 from tests.support.replays import make_request
 from tests.support.world import World
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import Job, problem, service
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}
 PATH = "/v1/jobs/flights"
+
+
+def run_once(world):
+    folder = OutputFolder(world.job())
+    folder.claim()
+    folder.release()
 
 
 @pytest.fixture
@@ -37,14 +41,11 @@ def world(tmp_path, registry):
     made = World(tmp_path / "job")
     with RegistryPublisher(registry, made.snapshots) as published:
         published.catch_up()
-    folder = OutputFolder(made.job())
-    folder.claim()
-    folder.release()
+    run_once(made)
     router = made.router(max_message_bytes=100)
     router.route(0, [made.drop_json("0.jsonl", RED, LONG, "{<b>", LONG)], "q")
-    router.route(
-        1, [made.drop_bytes("1.jsonl", b'{"a": "\xff\xfe"}\n' + json.dumps(LONG).encode() + b"\n")], "q"
-    )
+    lines = b'{"a": "\xff\xfe"}\n' + json.dumps(LONG).encode() + b"\n"
+    router.route(1, [made.drop_bytes("1.jsonl", lines)], "q")
     return made
 
 
@@ -62,33 +63,27 @@ def places(found):
     return [(one["batch"], one["offset"]) for one in found["items"]]
 
 
-def carried_out(world):
+def carried_out(router):
     """Do what the job does at its next start."""
-    replays = Replays(world.router(), print)
+    replays = Replays(router, print)
     return list(iter(lambda: replays.next("q"), None))
 
 
 def test_jobs_are_listed_with_what_is_left(client):
     (job,) = client.get("/v1/jobs").json()["items"]
     assert (job["name"], job["left"], job["waiting"]) == ("flights", 5, [])
-    assert {(one["batch"], one["reason"]): one["letters"] for one in job["by_batch"]} == {
-        (0, "too-large"): 2,
-        (0, "not-json"): 1,
-        (1, "not-utf-8"): 1,
-        (1, "too-large"): 1,
-    }
+    by_batch = {(one["batch"], one["reason"]): one["letters"] for one in job["by_batch"]}
+    letters = {(0, "too-large"): 2, (0, "not-json"): 1, (1, "not-utf-8"): 1, (1, "too-large"): 1}
+    assert by_batch == letters
 
 
 def test_dead_letters_are_read_page_by_page_the_newest_batch_first(client):
     found = client.get(f"{PATH}/dead-letters", params={"limit": 3}).json()
-    assert [(one["batch"], one["offset"]) for one in found["items"]] == [(1, 0), (1, 1), (0, 1)]
-    assert found["more"]
+    assert places(found) == [(1, 0), (1, 1), (0, 1)] and found["more"]
     rest = client.get(f"{PATH}/dead-letters", params={"limit": 3, "cursor": found["next_cursor"]}).json()
-    assert [(one["batch"], one["offset"]) for one in rest["items"]] == [(0, 2), (0, 3)] and not rest["more"]
-    by_reason = client.get(f"{PATH}/dead-letters", params={"reason": ["not-json", "not-utf-8"]}).json()[
-        "items"
-    ]
-    raw, text = by_reason
+    assert places(rest) == [(0, 2), (0, 3)] and not rest["more"]
+    found = client.get(f"{PATH}/dead-letters", params={"reason": ["not-json", "not-utf-8"]}).json()
+    raw, text = found["items"]
     assert base64.b64decode(raw["raw_base64"]) == b'{"a": "\xff\xfe"}' and raw["raw"] is None
     assert (text["raw"], text["bytes"], text["stage"]) == ("{<b>", 4, "parse") and text["message"]
     one = client.get(f"{PATH}/dead-letters", params={"batch": 0, "source": "0.jsonl", "offset": 3}).json()
@@ -97,24 +92,15 @@ def test_dead_letters_are_read_page_by_page_the_newest_batch_first(client):
 
 def test_a_preview_says_who_gets_them_now(client):
     found = client.post(f"{PATH}/dead-letters:preview", json={}).json()
-    assert found["letters"] == 5 and found["reasons"][0] == {
-        "stage": "read",
-        "reason": "too-large",
-        "letters": 3,
-    }
-    said = {
-        (one["batch"], one["offset"]): (one["total"], one["ids"], one["why_not"]) for one in found["examples"]
-    }
-    assert said[0, 1][2] == "only the beginning of its bytes is kept, and a replay reads all of them"
+    assert found["letters"] == 5
+    assert found["reasons"][0] == {"stage": "read", "reason": "too-large", "letters": 3}
+    said = {(one["batch"], one["offset"]): one for one in found["examples"]}
+    assert said[0, 1]["why_not"] == "only the beginning of its bytes is kept, and a replay reads all of them"
     for letter in ((0, 2), (1, 0)):
-        assert said[letter][:2] == (None, [])
-        assert said[letter][2].startswith("its bytes are not valid ")
-    assert client.post(f"{PATH}/dead-letters:preview", json={"reasons": ["unknown-queue"]}).json() == {
-        "letters": 0,
-        "waiting": 0,
-        "reasons": [],
-        "examples": [],
-    }
+        assert (said[letter]["total"], said[letter]["ids"]) == (None, [])
+        assert said[letter]["why_not"].startswith("its bytes are not valid ")
+    none = client.post(f"{PATH}/dead-letters:preview", json={"reasons": ["unknown-queue"]}).json()
+    assert none == {"letters": 0, "waiting": 0, "reasons": [], "examples": []}
 
 
 def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
@@ -141,13 +127,11 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
     assert found[2]["why_not"] == "its bytes are still in the source"
     assert found[3]["why_not"] == "its bytes are not valid JSON: NaN is not a number of JSON at column 7"
     assert found[4]["why_not"] == "it is a Kafka record, and the job has not recorded how it binds its fields"
+    with_schema = {**bound_to("$.a"), "schemas": True}
     said = {
         "it is a Kafka record, and the job binds its fields in a way unknown here": {"later": 1},
         "the job binds the time of a record, which is not kept with a dead letter": bound_to("@timestamp"),
-        "it is a Kafka record, and its body has a schema, which only the job reads": {
-            **bound_to("$.a"),
-            "schemas": True,
-        },
+        "it is a Kafka record, and its body has a schema, which only the job reads": with_schema,
     }
     for why_not, Whole.bound in said.items():
         (*_, last) = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]
@@ -171,9 +155,7 @@ def test_a_job_that_has_not_run_yet_is_shown_when_it_has(registry, tmp_path):
     made = World(tmp_path / "later")
     with service(registry, jobs={"later": JobFolder(made.output)}) as client:
         assert "there is no folder" in client.get("/v1/jobs").json()["items"][0]["problem"]
-        folder = OutputFolder(made.job())
-        folder.claim()
-        folder.release()
+        run_once(made)
         assert client.get("/v1/jobs").json()["items"][0]["problem"] is None
 
 
@@ -186,7 +168,7 @@ def test_one_dead_letter_is_replayed_and_never_again(client, world):
     waits = {"request": request, "done": False, "state": "waiting", "letters": 1, "taken": 0, "batch": None}
     assert client.get(f"{PATH}/replays/{request}").json() == {**waits, "batches": []}
     assert client.get("/v1/jobs").json()["items"][0]["waiting"] == [request, twice]
-    (report,) = carried_out(world)
+    (report,) = carried_out(world.router())
     assert (report.counts.messages, report.counts.routed) == (1, 1)
     done = client.get(f"{PATH}/replays/{request}").json()
     (batch,) = done["batches"]
@@ -199,14 +181,17 @@ def test_one_dead_letter_is_replayed_and_never_again(client, world):
     assert client.get("/v1/jobs").json()["items"][0]["left"] == 4
     left = client.post(f"{PATH}/dead-letters:preview", json={}).json()["examples"]
     assert sorted((one["batch"], one["offset"]) for one in left) == [(0, 1), (0, 2), (1, 0), (1, 1)]
+    found = client.get(f"{PATH}/dead-letters", params={"batch": 0}).json()["items"]
+    assert [(one["offset"], one["replay"]) for one in found] == [(1, None), (2, None), (3, -1)]
+    left = client.get(f"{PATH}/dead-letters", params={"batch": 0, "left": True}).json()
+    assert places(left) == [(0, 1), (0, 2)]
 
 
 def test_what_failed_again_last_comes_first(client, world):
     for offset in (1, 2):
         make_request(world.output, ReplayFilterSpec(batches=(0,), offsets=(offset,)))
     router = world.router(max_message_bytes=100)
-    replays = Replays(router, print)
-    assert len(list(iter(lambda: replays.next("q"), None))) == 2
+    assert len(carried_out(router)) == 2
     newest_first = [(-2, 2), (-1, 1), (1, 0), (1, 1), (0, 1), (0, 2), (0, 3)]
     assert places(client.get(f"{PATH}/dead-letters").json()) == newest_first
     by_batch = client.get("/v1/jobs").json()["items"][0]["by_batch"]
@@ -222,23 +207,9 @@ def test_what_failed_again_last_comes_first(client, world):
 
 
 def test_a_cursor_of_another_list_is_refused(client):
-    for cursor in (
-        "x",
-        "1",
-        "1.0.0",
-        "١.٢",
-    ):
+    for cursor in ("x", "1", "1.0.0", "١.٢"):
         found = problem(client.get(f"{PATH}/dead-letters", params={"cursor": cursor}), 400, "invalid-request")
         assert found["detail"] == "the cursor is not one of this list: begin without it"
-
-
-def test_replayed_letters_are_marked_or_left_out(client, world):
-    client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
-    carried_out(world)
-    found = client.get(f"{PATH}/dead-letters", params={"batch": 0}).json()["items"]
-    assert [(one["offset"], one["replay"]) for one in found] == [(1, None), (2, None), (3, -1)]
-    left = client.get(f"{PATH}/dead-letters", params={"batch": 0, "left": True}).json()
-    assert places(left) == [(0, 1), (0, 2)]
 
 
 def test_letters_that_a_waiting_request_asks_for_are_not_counted_again(client, world):
@@ -251,7 +222,7 @@ def test_letters_that_a_waiting_request_asks_for_are_not_counted_again(client, w
     client.post(f"{PATH}/replays", json={"expected": 4})
     nothing = client.post(f"{PATH}/dead-letters:preview", json={}).json()
     assert nothing == {"letters": 0, "waiting": 5, "reasons": [], "examples": []}
-    first, second = carried_out(world)
+    first, second = carried_out(world.router())
     assert [first.counts.messages, second.counts.messages] == [1, 4]
 
 
@@ -285,14 +256,11 @@ def test_the_bytes_of_a_letter_are_returned_as_they_are(client, world):
 
 
 def test_key_and_headers_of_a_record_are_shown(client):
-    class Records:
-        def letters(self, wanted, limit, **_):
-            named = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
-            named |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
-            headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
-            return [{**named, "raw": None, "key": b"\xff\x00", "headers": headers}]
-
-    client.app.state.service.jobs["records"] = Records()
+    letter = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
+    letter |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
+    headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
+    letter |= {"raw": None, "key": b"\xff\x00", "headers": headers}
+    client.app.state.service.jobs["records"] = Job(1, letter)
     (one,) = client.get("/v1/jobs/records/dead-letters").json()["items"]
     assert (one["key"], one["key_base64"], one["key_bytes"]) == (None, "/wA=", 2)
     assert (len(one["headers"]), one["header_count"]) == (100, 202)
@@ -317,7 +285,7 @@ def test_a_batch_is_counted_once_and_again_after_a_replay_of_it(client, world, m
     monkeypatch.setattr(job_folder, "counts_left", counts)
     assert [left(), left()] == [5, 5] and counted == [1, 0]
     client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
-    carried_out(world)
+    carried_out(world.router())
     assert [left(), left()] == [4, 4] and counted == [1, 0, 0]
     monkeypatch.setattr(job_folder, "MOST_COUNTED", 2)
     world.router(max_message_bytes=100).route(2, [world.drop_json("2.jsonl", "{")], "q")
@@ -334,13 +302,12 @@ def test_lines_that_are_left_out_are_told(client, monkeypatch):
 
 
 def test_a_file_as_a_whole_is_replayed_alone(client, world):
-    router = world.router()
-    router.route(2, [world.drop_bytes("2.log", b"{"), world.drop_bytes("3.log", b"{")], "q")
+    world.router().route(2, [world.drop_bytes("2.log", b"{"), world.drop_bytes("3.log", b"{")], "q")
     only = {"batches": [2], "sources": ["2.log"], "partitions": [0], "reasons": ["unknown-format"]}
     found = client.post(f"{PATH}/dead-letters:preview", json=only).json()
     assert found["letters"] == 1 and found["examples"][0]["offset"] is None
     client.post(f"{PATH}/replays", json={**only, "expected": 1})
-    carried_out(world)
+    carried_out(world.router())
     (left,) = client.get(f"{PATH}/dead-letters", params={"batch": 2, "left": True}).json()["items"]
     assert left["source"] == "3.log"
 
@@ -374,20 +341,12 @@ def test_audits_do_not_hold_up_other_calls(client):
         assert {one.result().status_code for one in waiting} == {200}
 
 
-def test_a_number_that_has_changed_requests_nothing(client, world):
+def test_a_wrong_request_or_number_is_refused(client, world):
     found = problem(client.post(f"{PATH}/replays", json={"expected": 4}), 409, "letters-changed")
     assert found["detail"] == "5 dead letters can be replayed now, and not 4"
     assert client.get("/v1/jobs").json()["items"][0]["waiting"] == []
-    assert carried_out(world) == []
-
-
-def test_a_wrong_request_is_refused(client):
-    for body in (
-        {},
-        {"expected": 0},
-        {"expected": 1, "batch": [1]},
-        {"expected": 1, "offsets": ["1"]},
-    ):
+    assert carried_out(world.router()) == []
+    for body in ({}, {"expected": 0}, {"expected": 1, "batch": [1]}, {"expected": 1, "offsets": ["1"]}):
         problem(client.post(f"{PATH}/replays", json=body), 422, "invalid-body")
 
 

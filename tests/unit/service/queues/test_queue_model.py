@@ -1,7 +1,5 @@
 """Random requests to a service against the same calls of a queue in memory."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -100,8 +98,7 @@ def test_random_requests_give_what_a_queue_in_memory_does(client, steps, order):
             found = [_without(one) for one in answer.json()["messages"]]
             assert found == [_without(item_of(message)) for message in _all(model, asked)]
             continue
-        method = "DELETE" if kind == "get" else "GET"
-        answer = client.request(method, path, params=what.params())
+        answer = client.request("DELETE" if kind == "get" else "GET", path, params=what.params())
         try:
             message = (model.get if kind == "get" else model.browse)(**asked)
         except sr.MQError as error:

@@ -1,23 +1,18 @@
 """The change log over HTTP."""
 
-from __future__ import annotations
-
 import threading
 import time
 
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.service.limits import ServiceLimits
-from tests.support.waiting import wait_until
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import client_of, problem
 
 PATH = "/v1/changes"
 
 
 def test_changes_come_in_their_order_and_whole_revisions(client, add):
-    first = add("a = 1")
-    id = first["id"]
+    id = add("a = 1")["id"]
     client.post(f"/v1/subscriptions/{id}:pause")
     client.post(f"/v1/subscriptions/{id}:resume", json={"from": "last-processed"})
     client.delete(f"/v1/subscriptions/{id}", headers={"If-Match": "*"})
@@ -25,8 +20,7 @@ def test_changes_come_in_their_order_and_whole_revisions(client, add):
     assert found["revision"] == 4
     assert [one["op"] for one in found["changes"]] == ["add", "pause", "resume", "remove"]
     assert {one["id"] for one in found["changes"]} == {id}
-    assert found["changes"][2]["from"] == "last-processed"
-    assert found["changes"][2]["paused_at"] == 2
+    assert (found["changes"][2]["from"], found["changes"][2]["paused_at"]) == ("last-processed", 2)
     assert found["changes"][3]["subscription"] is None
     assert [one["revision"] for one in client.get(PATH, params={"after": 2}).json()["changes"]] == [3, 4]
     assert len(client.get(PATH, params={"limit": 1}).json()["changes"]) == 1
@@ -79,24 +73,6 @@ def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
     assert 0.2 < time.monotonic() - started < 28
 
 
-def test_a_request_waits_no_longer_than_it_says(client):
-    found = client.get(PATH, params={"after": 0, "wait": 0.2}).json()
-    assert (found["changes"], found["revision"]) == ([], 0)
-
-
-def test_so_many_wait_and_no_more(registry):
-    with service(registry, limits=ServiceLimits(waiting=1)) as client:
-        waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 20}})
-        waiting.start()
-        watch = client.app.state.service.watch
-        wait_until(lambda: len(watch), 60, "the request waits")
-        answer = client.get(PATH, params={"wait": 5})
-        problem(answer, 429, "too-many-requests")
-        assert answer.headers["retry-after"] == "1"
-        client.post("/v1/subscriptions", json={})
-        waiting.join()
-
-
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "wait=-1", "wait=nan"]
 )
@@ -108,23 +84,22 @@ def test_a_query_that_cannot_be_is_refused(shared, query):
 def test_a_query_of_another_name_is_told_what_a_name_is(shared, path):
     body = {"source": "x", "can_replay": True} if "/" not in path else {"batch": 1, "revision": 1}
     found = problem(shared.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
-    assert found["errors"][0]["pointer"] == "/query"
-    assert "subscription" not in found["detail"]
+    assert found["errors"][0]["pointer"] == "/query" and "subscription" not in found["detail"]
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"),
+    ("path", "body"),
     [
-        ("q", {"source": "x", "can_replay": 1}, 422),
-        ("q", {"source": "a\nb", "can_replay": True}, 422),
-        ("q", {"can_replay": True}, 422),
-        ("q/batches", {"batch": "1", "revision": 1}, 422),
-        ("q/batches", {"batch": 1, "revision": -1}, 422),
-        ("q/batches", {"batch": 2**63, "revision": 1}, 422),
+        ("q", {"source": "x", "can_replay": 1}),
+        ("q", {"source": "a\nb", "can_replay": True}),
+        ("q", {"can_replay": True}),
+        ("q/batches", {"batch": "1", "revision": 1}),
+        ("q/batches", {"batch": 1, "revision": -1}),
+        ("q/batches", {"batch": 2**63, "revision": 1}),
     ],
 )
-def test_a_report_that_cannot_be_is_refused(shared, path, body, status):
-    problem(shared.post(f"/v1/queries/{path}", json=body), status, "invalid-body")
+def test_a_report_that_cannot_be_is_refused(shared, path, body):
+    problem(shared.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
 
 
 def test_a_subscription_has_its_history_newest_first_even_after_it_is_gone(client, add):
@@ -134,11 +109,8 @@ def test_a_subscription_has_its_history_newest_first_even_after_it_is_gone(clien
     client.post(f"/v1/subscriptions/{other}:pause")
     client.delete(f"/v1/subscriptions/{id}", headers={"If-Match": "*"})
     found = client.get(path).json()
-    assert [(one["op"], one["revision"]) for one in found["changes"]] == [
-        ("remove", 5),
-        ("pause", 3),
-        ("add", 1),
-    ]
+    changes = [("remove", 5), ("pause", 3), ("add", 1)]
+    assert [(one["op"], one["revision"]) for one in found["changes"]] == changes
     assert found["next_cursor"] is None and found["changes"][2]["subscription"]["selector"] == "a = 1"
     page = client.get(path, params={"limit": 2}).json()
     assert [one["op"] for one in page["changes"]] == ["remove", "pause"]
@@ -153,17 +125,10 @@ def test_a_token_for_some_topics_sees_the_history_of_those_alone(registry):
     registry.register(SubscriptionSpec(topic="boats"), id="hidden")
     registry.replace("moved", SubscriptionSpec(topic="boats"))
     registry.pause("moved")
-    registry.add_token("admin")
-    _, secret = registry.add_token("reader", topics=["cars/#"])
-    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+    with client_of(registry, "reader", ["cars/#"]) as client:
         found = client.get("/v1/subscriptions/moved/changes").json()
-        assert [(one["op"], one["subscription"] is None) for one in found["changes"]] == [
-            ("remove", True),
-            ("add", False),
-        ]
+        changes = [(one["op"], one["subscription"] is None) for one in found["changes"]]
+        assert changes == [("remove", True), ("add", False)]
         assert found["next_cursor"] is None and not any("digest" in one for one in found["changes"])
-        for cursor in (None, "OTk5LjA"):  # one that would name changes that are hidden
-            answer = client.get(
-                "/v1/subscriptions/hidden/changes", params={"cursor": cursor} if cursor else {}
-            )
-            problem(answer, 404, "subscription-not-found")
+        for query in ("", "?cursor=OTk5LjA"):  # one that would name changes that are hidden
+            problem(client.get(f"/v1/subscriptions/hidden/changes{query}"), 404, "subscription-not-found")

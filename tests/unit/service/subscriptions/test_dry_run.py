@@ -1,7 +1,5 @@
 """A dry run says what the reference evaluator says of each message before and after a change."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

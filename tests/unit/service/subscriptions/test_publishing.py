@@ -1,7 +1,5 @@
 """The thread that publishes, when it is told to end."""
 
-from __future__ import annotations
-
 import threading
 
 from selectroute.registry.publisher import RegistryPublisher
@@ -47,8 +45,7 @@ def test_of_two_processes_one_publishes_and_the_other_takes_over(registry, caplo
     assert first.caught_up(1, 60).revision == 1
     caplog.set_level("INFO")
     second.start()
-    assert second.caught_up(1, 60).revision == 1
-    assert second.state().failure is None
+    assert second.caught_up(1, 60).revision == 1 and second.state().failure is None
     assert first.is_publisher and not second.is_publisher
     registry.import_(['{"id": "b"}'])
     assert second.caught_up(2, 60).find(["b"]).tolist() != [-1]

@@ -1,7 +1,5 @@
 """Search of subscriptions over HTTP, beside a search of each of them."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -10,7 +8,7 @@ from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Operation
 from selectroute.selector.selector import Selector
 from selectroute.service.subscriptions import bulk, search
-from tests.unit.service.conftest import problem, service
+from tests.unit.service.conftest import client_of, problem, service
 
 PATH = "/v1/subscriptions:search"
 EVERYWHERE = ("id", "name", "topic", "selector", "identifier")
@@ -24,8 +22,7 @@ def filled(registry):
     topics = (None, "cars/eu", "CARS/%", "boats")
     made = []
     for number, (selector, topic) in enumerate(itertools.product(selectors, topics)):
-        name = f"name of Car {number}" if number % 3 else None
-        spec = SubscriptionSpec(selector, topic=topic, name=name)
+        spec = SubscriptionSpec(selector, topic=topic, name=f"name of Car {number}" if number % 3 else None)
         made.append(Operation("add", f"s{number:02}", spec))
     registry.apply(made)
     for number in range(0, 20, 4):
@@ -81,8 +78,7 @@ def test_a_search_is_among_those_with_the_values(filled):
 
 def test_a_token_for_some_topics_finds_no_others(filled):
     filled.add_token("admin")
-    _, secret = filled.add_token("reader", topics=["cars/#"])
-    with service(filled, headers={"Authorization": f"Bearer {secret}"}) as client:
+    with client_of(filled, "reader", topics=["cars/#"]) as client:
         for text in TEXTS:
             wanted = brute(filled, text, EVERYWHERE, lambda topic: topic == "cars/eu")
             assert ids(client, text=text, limit=2) == wanted, text

@@ -1,7 +1,5 @@
 """Reports of streams over HTTP, and the verdict on all of them."""
 
-from __future__ import annotations
-
 import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -12,11 +10,7 @@ from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.model import time_text
 from selectroute.registry.reports import reports
 from selectroute.registry.reports.reports import GONE_SECONDS, SILENT_SECONDS
-from selectroute.service.subscriptions.reports.streams import (
-    BATCHES_COME_SECONDS,
-    LAG_SECONDS,
-    OUTDATED_SECONDS,
-)
+from selectroute.service.subscriptions.reports.streams import BATCHES_COME_SECONDS, OUTDATED_SECONDS
 from tests.unit.service.conftest import problem, service
 
 COUNTS = {"messages": 10, "routed": 7, "unrouted": 2, "dead_lettered": 1, "deliveries": 30}
@@ -69,21 +63,6 @@ def test_what_is_reported_is_read_page_by_page_the_newest_first(client):
 def test_a_wrong_report_is_refused_whole(shared, wrong):
     problem(shared.post(PATH, json=wrong), 422, "invalid-body")
     assert shared.get("/v1/streams").json() == {"items": []}
-
-
-def test_streams_are_seen_and_reported_with_tokens_for_all_topics(registry):
-    registry.add_token("admin")
-    secrets = {
-        "reader": registry.add_token("reader")[1],
-        "writer": registry.add_token("writer")[1],
-        "limited": registry.add_token("writer", topics=["cars/#"])[1],
-    }
-    for name, secret in secrets.items():
-        with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
-            may_see, may_report = name != "limited", name == "writer"
-            for path in (PATH, "/v1/streams", "/v1/health"):
-                assert client.get(path).status_code == (200 if may_see else 403), (name, path)
-            assert client.post(PATH, json={}).status_code == (204 if may_report else 403), name
 
 
 def test_a_stream_is_removed_with_its_reports(registry, client):
@@ -185,12 +164,6 @@ class TestHealth:
         client.delete("/v1/streams/stream")
         assert self.faults(client) == []
 
-    def test_what_it_is_behind_is_a_fact(self, client, published):
-        report(client, batch(0), behind=12_345)
-        text = "the stream stream is 12,345 messages behind its source"
-        found = {one["text"]: one["ok"] for one in self.health(client)["evidence"]}
-        assert found[text]
-
     def test_batches_with_an_old_revision_are_a_fault(self, client, registry, published, later):
         registry.register(SubscriptionSpec("b = 1"), id="later")
         client.post("/v1/messages:match", json={"message": {}})
@@ -205,8 +178,7 @@ class TestHealth:
 
         old = "the stream stream routes with revision 1, although revision 2 is published"
         late = OUTDATED_SECONDS + 2
-        assert of(OUTDATED_SECONDS - 5) == []
-        assert of(late) == [old]
+        assert of(OUTDATED_SECONDS - 5) == [] and of(late) == [old]
         assert of(late, revision=2) == []
         assert of(late, seconds={"match": 30.0}) == [], "it began in time"
         assert of(late, kind="backfill") == []
@@ -240,12 +212,12 @@ class TestHealth:
             report(client, *(batch(number, dead_lettered=5) for number in range(2)), name="flights")
             report_of = client.get("/v1/streams").json()["items"][0]
             assert (report_of["job"], report_of["dead_letters"], report_of["batches"]) == ("flights", 3, 2)
-            found = self.health(client)
-            wrong = [one for one in found["evidence"] if not one["ok"]]
-            text = "3 dead letters of the job flights are not replayed"
-            assert wrong == [{"ok": False, "text": text, "query": None, "job": "flights"}]
+            evidence = self.health(client)["evidence"]
+            of_job = {"query": None, "job": "flights"}
+            left = {"ok": False, "text": "3 dead letters of the job flights are not replayed", **of_job}
+            assert [one for one in evidence if not one["ok"]] == [left]
             held = "a driver holds the output folder of the job flights"
-            assert {"ok": True, "text": held, "query": None, "job": "flights"} in found["evidence"]
+            assert {"ok": True, "text": held, **of_job} in evidence
             for _ in range(5):
                 self.health(client)
             assert job.looks == 1, "files are read now and then"
@@ -287,26 +259,22 @@ class TestHealth:
     def health(self, client):
         return client.get("/v1/health").json()
 
-    def test_all_is_well(self, client, add):
-        add("a = 1")
-        client.post("/v1/messages:match", json={"message": {}})  # waits until it is published
+    def test_all_is_well_until_each_fault_is_named(self, client, published):
         assert self.health(client)["verdict"] == "All is well: 0 running streams, revision 1 is published."
-        report(client, batch(0))
+        report(client, batch(0), behind=12_345)
         found = self.health(client)
         assert found["status"] == "ok"
         assert found["verdict"].startswith("All is well: 1 running stream, revision 1")
-        assert [one["ok"] for one in found["evidence"]] == [True] * 3
-
-    def test_each_fault_is_named(self, client, add):
-        add("a = 1")
-        client.post("/v1/messages:match", json={"message": {}})
-        report(client, batch(0, dead_lettered=2, refused=1), waiting={"queue": 2, "kafka": 0})
+        assert [one["ok"] for one in found["evidence"]] == [True] * 4
+        behind = "the stream stream is 12,345 messages behind its source"
+        assert behind in [one["text"] for one in found["evidence"]]
+        report(client, batch(1, dead_lettered=2, refused=1), waiting={"queue": 2, "kafka": 0})
         found = self.health(client)
-        wrong = [one["text"] for one in found["evidence"] if not one["ok"]]
+        wrong = self.faults(client)
         assert found["status"] == "attention" and found["verdict"] == "; ".join(wrong) + "."
         assert wrong == [
             "2 destinations of the kind queue make the stream stream wait",
-            "the stream stream has 3 dead letters in its newest 1 batch",
+            "the stream stream has 3 dead letters in its newest 2 batches",
         ]
 
     def test_a_revision_that_is_not_published_is_named(self, registry, tmp_path):
@@ -314,9 +282,7 @@ class TestHealth:
         with service(registry, snapshots=str(tmp_path / "file")) as client:
             client.post("/v1/subscriptions", json={})
             found = self.health(client)
-            assert found["status"] == "attention"
-            assert "published" in found["verdict"]
-        assert LAG_SECONDS > 0
+            assert found["status"] == "attention" and "published" in found["verdict"]
 
 
 def test_reports_beyond_the_newest_thousand_are_removed(client, monkeypatch):
