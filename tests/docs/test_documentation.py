@@ -192,8 +192,7 @@ def test_every_page_with_a_stream_has_its_test():
 
 
 @pytest.mark.parametrize(
-    "page",
-    [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)],
+    "page", [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)]
 )
 def test_shell_commands_run(tmp_path, page):
     shell = Shell(tmp_path)

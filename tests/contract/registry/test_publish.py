@@ -223,10 +223,7 @@ def test_following_goes_on_after_an_error_that_is_handed_over(registry, folder, 
 
 
 def test_a_folder_has_one_publisher(registry, folder):
-    with (
-        RegistryPublisher(registry, folder),
-        pytest.raises(PublishError, match="another process publishes"),
-    ):
+    with RegistryPublisher(registry, folder), pytest.raises(PublishError, match="another process publishes"):
         RegistryPublisher(registry, folder)
     RegistryPublisher(registry, folder).close()
 

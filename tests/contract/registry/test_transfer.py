@@ -93,10 +93,7 @@ def test_helpers_know_the_limits_and_the_permission(url, helped):
     lines[39] = '{"id": "b", "topic": "b"}'  # of one block with the next
     lines[40] = '{"id": "c", "topic": "a", "selector": "' + "((((x = 1))))" + '"}'
     by = Permission((TopicFilter.parse("a/#"),))
-    with (
-        Registry.open(url, limits=Limits(nesting=3)) as registry,
-        pytest.raises(ImportLineError) as caught,
-    ):
+    with Registry.open(url, limits=Limits(nesting=3)) as registry, pytest.raises(ImportLineError) as caught:
         registry.import_(lines, by=by)
     assert [one.line for one in caught.value.problems] == [40, 41]
     assert "permits only topic filters within a/#" in str(caught.value) and "nested" in str(caught.value)

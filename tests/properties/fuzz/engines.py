@@ -133,9 +133,7 @@ def check(one: Round) -> tuple[int, bool]:
 
 
 def _apply(
-    change: sr.Add | sr.Replace | sr.Remove,
-    registry: dict[str, tuple[Selector, str | None]],
-    index: sr.Index,
+    change: sr.Add | sr.Replace | sr.Remove, registry: dict[str, tuple[Selector, str | None]], index: sr.Index
 ) -> None:
     if isinstance(change, sr.Remove):
         del registry[change.id]

@@ -22,10 +22,7 @@ def waited_for(folder):
 @pytest.mark.parametrize("seed", range(3))
 def test_of_two_writers_of_many_files_each_wins_its_own(s3, tmp_path, seed):
     won = {"a": set(), "b": set()}
-    with (
-        faulty_proxy(s3, tmp_path / "log", rate=0.3, seed=seed) as proxy,
-        clients_of(proxy),
-    ):
+    with faulty_proxy(s3, tmp_path / "log", rate=0.3, seed=seed) as proxy, clients_of(proxy):
         folder = waited_for(Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}"))
 
         def write(name):

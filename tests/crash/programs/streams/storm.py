@@ -38,15 +38,7 @@ from selectroute.registry.changes import Operation
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.topics import TopicFilter
-from tests.crash.programs.harness import (
-    FORMATS,
-    end_of,
-    kill,
-    launch,
-    program,
-    sqlite_in,
-    start,
-)
+from tests.crash.programs.harness import FORMATS, end_of, kill, launch, program, sqlite_in, start
 from tests.crash.programs.serving import Threads
 from tests.support.outcomes import published_files
 from tests.support.waiting import wait_until
