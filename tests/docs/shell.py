@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -98,6 +99,14 @@ def _lexed(command: str) -> Iterator[str]:
 def command_line() -> typer.core.TyperGroup:
     """Return the whole command line. Typer makes it anew for each call, which takes longer than most do."""
     return typer.main.get_command(cli.app)
+
+
+def find_command(argv: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the command that these words name, and the words after its name. KeyError if there is none."""
+    command, rest = command_line(), list(argv)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        command = command.commands[rest.pop(0)]
+    return command, rest
 
 
 class Shell:

@@ -18,6 +18,7 @@ import sys
 import time
 import tomllib
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -159,12 +160,18 @@ def test_few_blocks_are_not_run():
     assert (marks.count("not run"), marks.count("parsed"), marks.count("installs")) == (5, 4, 5)
 
 
+def _run_python(codes, page):
+    """Run blocks of a page one after another; return their names."""
+    names: dict[str, Any] = {}
+    for number, code in enumerate(codes, start=1):
+        exec(compile(code, f"{page.name}, python block {number}", "exec"), names)
+    return names
+
+
 @pytest.mark.parametrize("page", _pages("python", ""))
 def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for number, code in enumerate(_blocks(page, "python"), start=1):
-        exec(compile(code, f"{page.name}, python block {number}", "exec"), names)
+    _run_python(_blocks(page, "python"), page)
 
 
 @pytest.mark.slow
@@ -172,9 +179,7 @@ def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
 @pytest.mark.parametrize("page", _pages("python", "spark"))
 def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for code in _blocks(page, "python", "spark"):
-        exec(compile(code, f"{page.name}, a block of Spark", "exec"), names)
+    _run_python(_blocks(page, "python", "spark"), page)
 
 
 def _streams(code):
@@ -257,10 +262,8 @@ def test_the_example_of_delta_tables_runs(tmp_path, monkeypatch):
     (tmp_path / "messages" / "a.jsonl").write_bytes(RED * 3)
     Shell(tmp_path).run(shell)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(compile(python, page.name, "exec"), names)
-    table = names["table"]
-    assert (table.count(), [*names["versions"]]) == (3, [0])
+    names = _run_python([python], page)
+    assert (names["table"].count(), [*names["versions"]]) == (3, [0])
 
 
 @pytest.mark.application
@@ -377,11 +380,8 @@ def test_the_first_page_shows_who_gets_its_message():
     why = {id: reason for id, *_, reason in table}
     red = [str(Selector(part).explain(message)) for part in ("color IN ('red', 'orange')", "price < 10")]
     assert [one.split()[0] for one in red] == ["FALSE", "UNKNOWN"] and "`price < 10` is UNKNOWN" in why["red"]
-    typo = str(Selector("weight = '3000'").explain(message))
-    assert (
-        typo.startswith("FALSE")
-        and "`weight = '3000'` compares a number with a string, which is FALSE" in why["typo"]
-    )
+    assert str(Selector("weight = '3000'").explain(message)).startswith("FALSE")
+    assert "`weight = '3000'` compares a number with a string, which is FALSE" in why["typo"]
 
 
 @pytest.mark.parametrize("page", _pages("json", "message"))
@@ -449,9 +449,8 @@ def test_a_snapshot_folder_has_the_files_shown(tmp_path):
     world.route("a.jsonl")
     with sr.Publisher(world.snapshots) as publisher:
         publisher.apply([sr.Remove("s17"), sr.Add("all")])
-    found = [
-        one.relative_to(world.snapshots).as_posix() for one in world.snapshots.rglob("*") if one.is_file()
-    ]
+    paths = [path for path in world.snapshots.rglob("*") if path.is_file()]
+    found = [path.relative_to(world.snapshots).as_posix() for path in paths]
     matched = {name: [one for one in found if re.fullmatch(_pattern(name), one)] for name in shown}
     assert {one for some in matched.values() for one in some} == set(found)
     only_remote = "leases/_floor.json"
