@@ -30,26 +30,15 @@ from tests.support.strategies import messages as generated_messages
 
 IDS = (NONE, id_of("a"), id_of("b"))
 SELECTORS = (
-    None,
-    "",
-    "color = 'blue'",
-    "color = 'red' AND weight > 1",
-    "weight = 2",
-    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1",
-    "color IN ('red', 'blue') AND weight <> 2",
-    "JMSPriority < 2",
-    "color IS NULL",
-    "NOT (color = 'blue')",
-    "JMSXDeliveryCount = 2",
-    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'",
-    f"JMSMessageID = '{hex_of(IDS[1])}'",
-    f"JMSCorrelationID = '{hex_of(IDS[2])}'",
-    f"JMSCorrelationID = '{hex_of(NONE)}'",
+    None, "", "color = 'blue'", "color = 'red' AND weight > 1", "weight = 2",
+    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1", "color IN ('red', 'blue') AND weight <> 2",
+    "JMSPriority < 2", "color IS NULL", "NOT (color = 'blue')", "JMSXDeliveryCount = 2",
+    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'", f"JMSMessageID = '{hex_of(IDS[1])}'",
+    f"JMSCorrelationID = '{hex_of(IDS[2])}'", f"JMSCorrelationID = '{hex_of(NONE)}'",
     f"JMSCorrelationID = '{hex_of(IDS[1])}' AND weight = 1",
     f"JMSMessageID IN ('{hex_of(IDS[1])}', '{hex_of(IDS[2])}', 'x') AND JMSXGroupID = '{hex_of(IDS[1])}'",
-    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL",
-    "JMSMessageID = 'none'",
-)
+    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL", "JMSMessageID = 'none'",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -214,56 +203,45 @@ class Pair:
 def machine_of(make, clock):
     """The machine for one kind of queue."""
 
-    class Machine(RuleBasedStateMachine):
+    class Machine(Pair, RuleBasedStateMachine):
         def __init__(self):
-            super().__init__()
+            RuleBasedStateMachine.__init__(self)
             clock.now = 1_700_000_000.0
-            self.pair = Pair(make, clock)
+            Pair.__init__(self, make, clock)
 
-        @rule(message=messages, in_unit=st.booleans())
-        def put(self, message, in_unit):
-            self.pair.put(message, in_unit)
+        rule_put = rule(message=messages, in_unit=st.booleans())(Pair.put)
+        rule_browse = rule(request=requests, first=st.booleans())(Pair.browse)
+        rule_under = rule(get=st.booleans(), in_unit=st.booleans())(Pair.under)
+        rule_later = rule(tenths=st.integers(1, 12))(Pair.later)
 
         @rule(some=st.lists(messages, min_size=3, max_size=8))
         def put_several(self, some):
             for message in some:
-                self.pair.put(message)
+                self.put(message)
 
         @rule(request=requests, in_unit=st.booleans())
-        def get(self, request, in_unit):
+        def get_one(self, request, in_unit):
             # What backout does to a thread's group has tests of its own.
-            self.pair.get(request, in_unit and not request["logical_order"])
+            self.get(request, in_unit and not request["logical_order"])
 
-        @rule(request=requests, first=st.booleans())
-        def browse(self, request, first):
-            self.pair.browse(request, first)
-
-        @rule(get=st.booleans(), in_unit=st.booleans())
-        def under(self, get, in_unit):
-            self.pair.under(get, in_unit)
-
-        @precondition(lambda self: self.pair.unit is None)
+        @precondition(lambda self: self.unit is None)
         @rule()
         def begin(self):
-            self.pair.unit = self.pair.queue.unit()
+            self.unit = self.queue.unit()
 
-        @precondition(lambda self: self.pair.unit is not None)
+        @precondition(lambda self: self.unit is not None)
         @rule(commit=st.booleans())
-        def end(self, commit):
-            self.pair.end(commit)
-
-        @rule(tenths=st.integers(1, 12))
-        def later(self, tenths):
-            self.pair.later(tenths)
+        def end_unit(self, commit):
+            self.end(commit)
 
         @invariant()
         def as_deep(self):
-            assert self.pair.queue.depth == len(self.pair.linear.visible())
-            if isinstance(self.pair.queue, MemoryQueue):
-                check(self.pair.queue)
+            assert self.queue.depth == len(self.linear.visible())
+            if isinstance(self.queue, MemoryQueue):
+                check(self.queue)
 
         def teardown(self):
-            self.pair.queue.close()
+            self.queue.close()
 
     return Machine
 

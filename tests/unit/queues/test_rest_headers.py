@@ -12,7 +12,7 @@ from selectroute.queues.rest.headers import decoded, headers_of, message_of, put
 from selectroute.queues.rest.ids import RestError, id_of_any_text
 from selectroute.queues.rest.properties import header_of, properties_of
 from tests.support.queue_calls import id_of
-from tests.support.strategies import TIME_EDGES
+from tests.support.strategies import DESCRIPTOR_FIELDS
 
 MADE = Descriptor(
     id_of("m"), NO_ID, NO_ID, 1, 0, False, 4, False, UNLIMITED, 1_700_000_000_123, 0, 0, bytes(16)
@@ -80,27 +80,11 @@ def test_what_is_no_property_is_refused(header):
     assert caught.value.place == "ibm-mq-usr"
 
 
-NUMBERS = st.integers(1, 999_999_999)
-TIMES = st.sampled_from(TIME_EDGES).filter(lambda time: time >= 0) | st.integers(0, 10**13)
 MESSAGES = st.builds(
     lambda fields, properties, reply_to: QueuedMessage(
         MADE._replace(**fields), b"body", {**properties, **reply_to}
     ),
-    st.fixed_dictionaries(
-        {
-            "msg_id": st.binary(min_size=24, max_size=24),
-            "msg_seq_number": NUMBERS,
-            "offset": NUMBERS,
-            "last_in_group": st.booleans(),
-            "priority": st.integers(0, 9),
-            "persistence": st.booleans(),
-            "expiry": st.just(UNLIMITED) | NUMBERS,
-            "timestamp": TIMES,
-            "expiration": TIMES,
-            "backout_count": st.integers(0, 10**6),
-            "msg_token": st.binary(min_size=16, max_size=16),
-        }
-    ),
+    st.fixed_dictionaries(DESCRIPTOR_FIELDS),
     st.dictionaries(st.sampled_from(["color", "a.b", "é", "JMSType"]), VALUES, max_size=3),
     st.sampled_from(["queue:///Q", "queue://QM/Q?a=b", "x"]).map(lambda to: {"JMSReplyTo": to}) | st.just({}),
 )

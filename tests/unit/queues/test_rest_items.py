@@ -9,32 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
 from selectroute.queues.rest.list_items import item_of, message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import Limits
 from tests.support.queue_calls import hex_of, id_of
+from tests.support.strategies import DESCRIPTOR_FIELDS
 
-IDS = st.just(NO_ID) | st.binary(min_size=24, max_size=24)
-NUMBERS = st.integers(1, 999_999_999)
-DESCRIPTORS = st.builds(
-    Descriptor,
-    msg_id=IDS,
-    correl_id=IDS,
-    group_id=IDS,
-    msg_seq_number=NUMBERS,
-    offset=NUMBERS,
-    last_in_group=st.booleans(),
-    priority=st.integers(0, 9),
-    persistence=st.booleans(),
-    expiry=st.just(UNLIMITED) | NUMBERS,
-    timestamp=st.integers(0, 10**13),
-    backout_count=st.integers(0, 10**6),
-    expiration=st.integers(0, 10**13),
-    msg_token=st.binary(min_size=16, max_size=16),
-)
+IDS = st.just(NO_ID) | DESCRIPTOR_FIELDS["msg_id"]
+DESCRIPTORS = st.builds(Descriptor, **{**DESCRIPTOR_FIELDS, **dict.fromkeys(("correl_id", "group_id"), IDS)})
 VALUES = st.booleans() | st.text("ab\u00e9\n") | st.integers(-5, 5).map(sr.Int) | st.floats().map(sr.Double)
 
 

@@ -96,41 +96,30 @@ def test_every_kind_is_named_where_it_is_raised():
     assert set(KINDS) <= set(re.findall(r'"([a-z]+(?:-[a-z]+)+|blank)"', text))
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("a == 1", "write = to compare"),
-        ("a != 1", "write <> for unequal"),
-        ("a = 1 && b = 2", "write AND"),
-        ("a = 1 || b = 2", "write OR"),
-        ('color = "it\'s"', "write 'it''s'"),
-        ("EXISTS(a)", "write NAME IS NOT NULL"),
-        ("upper(a) = 'A'", "selectors have no functions: compare a property that has the value already"),
-        (
-            "XPATH '//a'",
-            "there is no XPATH: bind a field of the body to a property, and compare the property",
-        ),
-        ("sys.Label = 'a'", "write JMSType"),
-        ("a = 1 AND user.b = 2", "write b"),
-        ("a % 2 = 0", "there is no remainder operator; write the wildcard % inside the string of LIKE"),
-        ("JMSMessageId = 'x'", "did you mean JMSMessageID?"),
-        ("JMStype = 'x'", "did you mean JMSType?"),
-        ("a = NULL", "write IS NULL or IS NOT NULL"),
-        ("1 < a < 5", "join two comparisons by AND, or use BETWEEN"),
-        (
-            "a.b = 1",
-            "a name has no dots in this dialect; in ibm-mq it may have them "
-            "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)",
-        ),
-        ("a = 1;", "leave the semicolon out"),
-        ("a = ‘x’", "write a string in straight quotes, '"),
-        ("a\u2003= 1", "selectors do not allow this kind of space; write a plain one"),
-        ("a = 1 # b", "write a string in single quotes"),
-        ("a = 1e400", "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38"),
-    ],
-)
-def test_a_hint_names_the_right_spelling(text, hint):
-    assert error_of(text).hint == hint
+# fmt: off
+HINTS = {
+    "a == 1": "write = to compare", "a != 1": "write <> for unequal", "a = 1 && b = 2": "write AND",
+    "a = 1 || b = 2": "write OR", 'color = "it\'s"': "write 'it''s'", "EXISTS(a)": "write NAME IS NOT NULL",
+    "upper(a) = 'A'": "selectors have no functions: compare a property that has the value already",
+    "XPATH '//a'": "there is no XPATH: bind a field of the body to a property, and compare the property",
+    "sys.Label = 'a'": "write JMSType", "a = 1 AND user.b = 2": "write b",
+    "a % 2 = 0": "there is no remainder operator; write the wildcard % inside the string of LIKE",
+    "JMSMessageId = 'x'": "did you mean JMSMessageID?", "JMStype = 'x'": "did you mean JMSType?",
+    "a = NULL": "write IS NULL or IS NOT NULL",
+    "1 < a < 5": "join two comparisons by AND, or use BETWEEN",
+    "a.b = 1": "a name has no dots in this dialect; in ibm-mq it may have them "
+               "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)",
+    "a = 1;": "leave the semicolon out", "a = ‘x’": "write a string in straight quotes, '",
+    "a\u2003= 1": "selectors do not allow this kind of space; write a plain one",
+    "a = 1 # b": "write a string in single quotes",
+    "a = 1e400": "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38",
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("text", HINTS)
+def test_a_hint_names_the_right_spelling(text):
+    assert error_of(text).hint == HINTS[text]
 
 
 def test_a_name_unlike_any_header_gets_the_general_hint():
@@ -288,44 +277,21 @@ def test_what_is_no_text_is_a_type_error(text):
 HUGE = 200_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "n = " + "9" * HUGE,
-        "n = 1e" + "9" * HUGE,
-        "n = 1e-" + "9" * HUGE,
-        "n = 0x" + "F" * HUGE,
-        "n = 1_" * HUGE,
-        "n = 0x1p" + "9" * HUGE,
-        "n = 0x1p-" + "9" * HUGE + "F",
-        "n = " + "é" * HUGE + "×",
-        "'" * (HUGE + 1),
-        "." * HUGE,
-        "n = 0" + "_" * HUGE,
-        "n LIKE '" + "%" * HUGE,
-        "\x00" * HUGE,
-        "😀" * HUGE,
-        '"' * HUGE + "a",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "n = " + "9" * HUGE, "n = 1e" + "9" * HUGE, "n = 1e-" + "9" * HUGE, "n = 0x" + "F" * HUGE,
+    "n = 1_" * HUGE, "n = 0x1p" + "9" * HUGE, "n = 0x1p-" + "9" * HUGE + "F", "n = " + "é" * HUGE + "×",
+    "'" * (HUGE + 1), "." * HUGE, "n = 0" + "_" * HUGE, "n LIKE '" + "%" * HUGE, "\x00" * HUGE, "😀" * HUGE,
+    '"' * HUGE + "a",
+])  # fmt: skip
 def test_huge_nonsense_is_rejected_in_no_time(text):
     error = error_of(text, limits=UNLIMITED)
     assert len(str(error)) < 1_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "n = 0." + "1" * HUGE + "F",
-        "n = " + "1" * HUGE + f"e-{HUGE}F",
-        "n = 1e" + "0" * HUGE + "1F",
-        "n = 0x1p-" + "0" * HUGE + "1F",
-        "n = 0x0." + "0" * HUGE + f"1p{4 * HUGE}F",
-        "n = " + "0" * HUGE + "7",
-        "n = 0b" + "0" * HUGE + "1",
-        "é" * HUGE + " = 1",
-        "n LIKE '" + "%" * HUGE + "'",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "n = 0." + "1" * HUGE + "F", "n = " + "1" * HUGE + f"e-{HUGE}F", "n = 1e" + "0" * HUGE + "1F",
+    "n = 0x1p-" + "0" * HUGE + "1F", "n = 0x0." + "0" * HUGE + f"1p{4 * HUGE}F", "n = " + "0" * HUGE + "7",
+    "n = 0b" + "0" * HUGE + "1", "é" * HUGE + " = 1", "n LIKE '" + "%" * HUGE + "'",
+])  # fmt: skip
 def test_huge_literals_are_read_in_no_time(text):
     assert Selector(text, limits=UNLIMITED).expression is not None

@@ -146,71 +146,62 @@ def test_a_deep_explanation_is_made_shown_and_freed_without_recursion(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "sentences"),
+    "case",
     [
-        ("a > 1", props(a=2), ()),
-        ("a IS NULL", props(), ()),
-        ("price > 3", props(price="5"), ("`price` is the string '5', compared with a number: FALSE in jms",)),
-        ("3 < price", props(price="5"), ("`price` is the string '5', compared with a number: FALSE in jms",)),
-        ("a = b", props(a="x", b=1), ("`a` is the string 'x', compared with `b`, the long 1: FALSE in jms",)),
-        ("a < b", props(a="x", b="y"), (
-            "`a` is the string 'x', and < has no meaning for strings: FALSE in jms",
-        )),
-        ("a = 'x'", props(a=b"x"), (
-            "`a` is the byte string \"0x78\", compared with a string: FALSE in jms",
-        )),
-        ("(a > 1) = b", props(a=2, b=1), (
-            "`(a > 1)` is the boolean TRUE, compared with `b`, the long 1: FALSE in jms",
-        )),
-        ("weight > 1", props(), ("`weight` is NULL: comparing with it is UNKNOWN",)),
-        ("a = b", props(), ("`a` and `b` are NULL: comparing them is UNKNOWN",)),
-        ("a = a", props(), ("`a` is NULL: comparing with it is UNKNOWN",)),
-        ("a + 1 > 1", props(), (
-            "`a + 1` is NULL: comparing with it is UNKNOWN",
-            "`a` is NULL, and arithmetic on NULL is NULL",
-        )),
-        ("a / 0 + 1 > 1", props(a=1), (
-            "`a / 0 + 1` is NULL: comparing with it is UNKNOWN",
-            "`a / 0` divides an integer by zero: NULL",
-        )),
-        ("a / 0 > 1", props(a=1.0), ()),
-        ("-s > 1", props(s=True), (
-            "`s` is the boolean TRUE, not a number: comparing the result is FALSE in jms",
-        )),
-        ("a + 1 > 1", props(a=2**63 - 1), ("`a + 1` is beyond the range of a long and wraps around",)),
-        ("a + a > 1", props(a=Int(2**31 - 1)), ("`a + a` is beyond the range of an int and wraps around",)),
-        ("-a > 1", props(a=Int(-(2**31))), ("`-a` is beyond the range of an int and wraps around",)),
-        ("a / -1 > 1", props(a=-(2**63)), ("`a / -1` is beyond the range of a long and wraps around",)),
-        ("a / 2 > 1", props(a=5), ()),
-        ("+a > 1", props(a=Byte(-128)), ()),
-        ("n <> n", props(n=float("nan")), (
-            "`n` is NaN, which no number equals, precedes or follows: <> is TRUE",
-        )),
-        ("1 = n", props(n=float("nan")), (
-            "`n` is NaN, which no number equals, precedes or follows: = is FALSE",
-        )),
-        ("f = 1.1", props(f=Float(1.1)), (
-            "`f` is a float, which as a double is 1.100000023841858, not 1.1: write 1.1F",
-        )),
-        ("f = 1.5 OR f = 1.1F", props(f=Float(1.5)), ()),
-        ("a BETWEEN b AND 5", props(a="x", b=1), (
-            "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms; "
-            "`a` is the string 'x', compared with a number: FALSE in jms",
-        )),
-        ("a NOT BETWEEN 1 AND 5", props(), ("`a` is NULL: comparing with it is UNKNOWN",)),
-        ("a IN ('x')", props(a=1), ("`a` is the long 1, and IN takes a string: FALSE in jms",)),
-        ("a NOT IN ('x')", props(), ("`a` is NULL: NOT IN is UNKNOWN",)),
-        ("a NOT LIKE 'x'", props(a=True), (
-            "`a` is the boolean TRUE, and NOT LIKE takes a string: FALSE in jms",
-        )),
-        ("a LIKE 'x'", props(), ("`a` is NULL: LIKE is UNKNOWN",)),
-        ("a", props(a="x"), ("`a` is the string 'x', where a boolean is needed: FALSE in jms",)),
-        ("a", props(), ("`a` is NULL: UNKNOWN",)),
-        ("TRUE AND a", props(a=False), ()),
+        ("a > 1", props(a=2)),
+        ("a IS NULL", props()),
+        ("price > 3", props(price="5"), "`price` is the string '5', compared with a number: FALSE in jms"),
+        ("3 < price", props(price="5"), "`price` is the string '5', compared with a number: FALSE in jms"),
+        ("a = b", props(a="x", b=1), "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms"),
+        ("a < b", props(a="x", b="y"),
+         "`a` is the string 'x', and < has no meaning for strings: FALSE in jms"),
+        ("a = 'x'", props(a=b"x"),
+         "`a` is the byte string \"0x78\", compared with a string: FALSE in jms"),
+        ("(a > 1) = b", props(a=2, b=1),
+         "`(a > 1)` is the boolean TRUE, compared with `b`, the long 1: FALSE in jms"),
+        ("weight > 1", props(), "`weight` is NULL: comparing with it is UNKNOWN"),
+        ("a = b", props(), "`a` and `b` are NULL: comparing them is UNKNOWN"),
+        ("a = a", props(), "`a` is NULL: comparing with it is UNKNOWN"),
+        ("a + 1 > 1", props(),
+         "`a + 1` is NULL: comparing with it is UNKNOWN",
+         "`a` is NULL, and arithmetic on NULL is NULL"),
+        ("a / 0 + 1 > 1", props(a=1),
+         "`a / 0 + 1` is NULL: comparing with it is UNKNOWN",
+         "`a / 0` divides an integer by zero: NULL"),
+        ("a / 0 > 1", props(a=1.0)),
+        ("-s > 1", props(s=True),
+         "`s` is the boolean TRUE, not a number: comparing the result is FALSE in jms"),
+        ("a + 1 > 1", props(a=2**63 - 1), "`a + 1` is beyond the range of a long and wraps around"),
+        ("a + a > 1", props(a=Int(2**31 - 1)), "`a + a` is beyond the range of an int and wraps around"),
+        ("-a > 1", props(a=Int(-(2**31))), "`-a` is beyond the range of an int and wraps around"),
+        ("a / -1 > 1", props(a=-(2**63)), "`a / -1` is beyond the range of a long and wraps around"),
+        ("a / 2 > 1", props(a=5)),
+        ("+a > 1", props(a=Byte(-128))),
+        ("n <> n", props(n=float("nan")),
+         "`n` is NaN, which no number equals, precedes or follows: <> is TRUE"),
+        ("1 = n", props(n=float("nan")),
+         "`n` is NaN, which no number equals, precedes or follows: = is FALSE"),
+        ("f = 1.1", props(f=Float(1.1)),
+         "`f` is a float, which as a double is 1.100000023841858, not 1.1: write 1.1F"),
+        ("f = 1.5 OR f = 1.1F", props(f=Float(1.5))),
+        ("a BETWEEN b AND 5", props(a="x", b=1),
+         "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms; "
+         "`a` is the string 'x', compared with a number: FALSE in jms"),
+        ("a NOT BETWEEN 1 AND 5", props(), "`a` is NULL: comparing with it is UNKNOWN"),
+        ("a IN ('x')", props(a=1), "`a` is the long 1, and IN takes a string: FALSE in jms"),
+        ("a NOT IN ('x')", props(), "`a` is NULL: NOT IN is UNKNOWN"),
+        ("a NOT LIKE 'x'", props(a=True),
+         "`a` is the boolean TRUE, and NOT LIKE takes a string: FALSE in jms"),
+        ("a LIKE 'x'", props(), "`a` is NULL: LIKE is UNKNOWN"),
+        ("a", props(a="x"), "`a` is the string 'x', where a boolean is needed: FALSE in jms"),
+        ("a", props(), "`a` is NULL: UNKNOWN"),
+        ("TRUE AND a", props(a=False)),
     ],
+    ids=lambda case: case[0],
 )  # fmt: skip
-def test_a_sentence_says_why_in_jms(text, message, sentences):
-    assert of(text, "jms", message) == sentences
+def test_sentences_say_why_in_jms(case):
+    text, message, *sentences = case
+    assert of(text, "jms", message) == tuple(sentences)
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,14 @@ from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
 WIRE = {
     "headers": {"JMSType": "car", "JMSPriority": 4, "JMSTimestamp": 1700000000000, "JMSRedelivered": False},
     "properties": {
-        "weight": {"type": "int", "value": 3000},
-        "b": {"type": "byte", "value": -1},
-        "s": {"type": "short", "value": 7},
-        "l": 5,
-        "d": 5.0,
-        "f": {"type": "float", "value": 0.5},
-        "nan": {"type": "double", "value": "NaN"},
-        "inf": {"type": "float", "value": "-Infinity"},
-        "color": "blue",
-        "flag": True,
-        "none": None,
+        "weight": {"type": "int", "value": 3000}, "b": {"type": "byte", "value": -1}, "l": 5, "d": 5.0,
+        "s": {"type": "short", "value": 7}, "f": {"type": "float", "value": 0.5}, "color": "blue",
+        "nan": {"type": "double", "value": "NaN"}, "inf": {"type": "float", "value": "-Infinity"},
+        "flag": True, "none": None,
     },
     "topic": "cars/eu",
     "body": "text",
-}
+}  # fmt: skip
 
 
 def test_plain_values_are_string_boolean_long_and_double():

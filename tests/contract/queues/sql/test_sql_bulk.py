@@ -101,19 +101,10 @@ def test_a_move_takes_what_was_counted_to_the_end_of_the_other_queue(
 
 def test_a_moved_message_is_the_same_but_for_its_place_and_backout_count(queues, clock):
     queue, other = queues.create("A"), queues.create("B", QueueSettings(default_priority=9))
-    queue.put(
-        b"\0body\xff",
-        msg_id=id_of("m"),
-        correl_id=id_of("c"),
-        group_id=id_of("g"),
-        msg_seq_number=7,
-        offset=5,
-        last_in_group=True,
-        priority=2,
-        persistence=True,
-        expiry=600,
-        properties={"JMSType": "car", "weight": 3000, "raw": b"\1\2", "none": None},
-    )
+    ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
+    others = {"msg_seq_number": 7, "offset": 5, "last_in_group": True, "priority": 2, "persistence": True}
+    properties = {"JMSType": "car", "weight": 3000, "raw": b"\1\2", "none": None}
+    queue.put(b"\0body\xff", **ids, **others, expiry=600, properties=properties)
     with pytest.raises(RuntimeError), queue.unit() as unit:
         queue.get(syncpoint=unit)
         raise RuntimeError
