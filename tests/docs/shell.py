@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import typer
 
+from docs.site.pages import blocks
 from selectroute import cli
 
 BASH = ("bash", "-euo", "pipefail", "-c")
@@ -43,6 +44,12 @@ def finished(
     )
     assert ran.returncode == 0, f"{command[-1]}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
     return ran
+
+
+def code_of(page: Path, language: str, mark: str = "") -> list[str]:
+    """Return the code of a page in a language, by the first word of the comment before it."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    return [one.code for one in found if (one.language, one.mark.partition(":")[0]) == (language, mark)]
 
 
 def lines(code: str) -> list[str]:

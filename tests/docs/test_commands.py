@@ -23,7 +23,7 @@ import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.testing.server import free_ports
 from tests.docs import world
-from tests.docs.shell import BASH, Shell, environment, find_command, lines, words
+from tests.docs.shell import BASH, Shell, code_of, environment, find_command, lines, words
 
 HELP = DOCS / "reference/cli.md"
 OPTIONS_BEFORE = "--snapshots snapshots --output out"
@@ -37,10 +37,9 @@ ANY_PORT = {"SELECTROUTE_PORT": "0"}
 NOT_SMALL = {"SELECTROUTE_MAX_MESSAGE_BYTES": "4194304"}
 
 
-def code(page, mark, language="shell"):
-    """The blocks of a page with a mark, in their order."""
-    found = blocks((ROOT / page).read_text(encoding="utf-8"))
-    return [one.code for one in found if (one.language, one.mark.partition(":")[0]) == (language, mark)]
+def code(page, mark):
+    """The shell blocks of a page with a mark, in their order."""
+    return code_of(ROOT / page, "shell", mark)
 
 
 def examples(*parts):
