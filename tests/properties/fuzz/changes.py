@@ -223,15 +223,9 @@ class Changer:
         """What the index holds when it holds nothing is what a new one holds."""
         index = self.index
         assert len(index) == 0 and len(self.snapshot) == 0
-        sizes = {
-            "buckets": len(index._buckets),
-            "filed": len(index._filed),
-            "extended": len(index._extended),
-            "counts": len(index.statistics.counts),
-            "totals": len(index.statistics._totals),
-            "squares": len(index.statistics._squares),
-            "pairs": len(index._plan.pairs),
-        }
+        held = {name: getattr(index, f"_{name}") for name in ("buckets", "filed", "extended")}
+        held |= {name: getattr(index.statistics, name) for name in ("counts", "_totals", "_squares")}
+        sizes = {name: len(several) for name, several in {**held, "pairs": index._plan.pairs}.items()}
         assert not any(sizes.values()), f"an empty index still has {sizes}"
 
 
