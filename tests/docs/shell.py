@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from docs.site.pages import blocks
 from selectroute import cli
 
 BASH = ("bash", "-euo", "pipefail", "-c")
@@ -42,6 +44,12 @@ def finished(
     )
     assert ran.returncode == 0, f"{command[-1]}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
     return ran
+
+
+def code_of(page: Path, language: str, mark: str = "") -> list[str]:
+    """Return the code of a page in a language, by the first word of the comment before it."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    return [one.code for one in found if (one.language, one.mark.partition(":")[0]) == (language, mark)]
 
 
 def lines(code: str) -> list[str]:
@@ -98,6 +106,14 @@ def _lexed(command: str) -> Iterator[str]:
 def command_line() -> typer.core.TyperGroup:
     """Return the whole command line. Typer makes it anew for each call, which takes longer than most do."""
     return typer.main.get_command(cli.app)
+
+
+def find_command(argv: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the command that these words name, and the words after its name. KeyError if there is none."""
+    command, rest = command_line(), list(argv)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        command = command.commands[rest.pop(0)]
+    return command, rest
 
 
 class Shell:

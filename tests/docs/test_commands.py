@@ -23,7 +23,7 @@ import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.testing.server import free_ports
 from tests.docs import world
-from tests.docs.shell import BASH, Shell, command_line, environment, lines, words
+from tests.docs.shell import BASH, Shell, code_of, environment, find_command, lines, words
 
 HELP = DOCS / "reference/cli.md"
 OPTIONS_BEFORE = "--snapshots snapshots --output out"
@@ -37,10 +37,9 @@ ANY_PORT = {"SELECTROUTE_PORT": "0"}
 NOT_SMALL = {"SELECTROUTE_MAX_MESSAGE_BYTES": "4194304"}
 
 
-def code(page, mark, language="shell"):
-    """The blocks of a page with a mark, in their order."""
-    found = blocks((ROOT / page).read_text(encoding="utf-8"))
-    return [one.code for one in found if (one.language, one.mark.partition(":")[0]) == (language, mark)]
+def code(page, mark):
+    """The shell blocks of a page with a mark, in their order."""
+    return code_of(ROOT / page, "shell", mark)
 
 
 def examples(*parts):
@@ -64,11 +63,8 @@ def whole(text):
 
 def parsed(command):
     """Parse a command as the command line does, with its values; it is not run."""
-    found, (name, *rest) = command_line(), words(command)
-    while hasattr(found, "commands") and rest and not rest[0].startswith("-"):
-        name = rest.pop(0)
-        found = found.commands[name]
-    return found.make_context(name, rest)
+    found, rest = find_command(words(command)[1:])
+    return found.make_context(found.name, rest)
 
 
 @pytest.mark.parametrize("page", [one for one in documentation() if any(whole(one.read_text("utf-8")))],
@@ -98,19 +94,16 @@ def test_the_options_of_the_benchmark_exist(monkeypatch):
 
     from bench.__main__ import main
 
-    class Parsed(Exception):
-        pass
-
     def parse_only(parser, arguments, whole=argparse.ArgumentParser.parse_args):
         whole(parser, arguments)
-        raise Parsed
+        raise InterruptedError
 
     (block,) = code("bench/README.md", "parsed")
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
     for command in lines(block):
         python, m, bench, *options = words(command)
         assert (python, m, bench) == ("python", "-m", "bench")
-        with pytest.raises(Parsed):
+        with pytest.raises(InterruptedError):
             main(options)
 
 
@@ -318,6 +311,11 @@ def test_messages_are_put_and_got_over_http(shell):
 # Examples of the help.
 
 
+def databases(folder, name="*"):
+    """The files of databases; a folder of snapshots may stand beside one."""
+    return [path for path in folder.glob(f"{name}.db*") if path.is_file()]
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """A folder with messages, subscriptions and queues, and copies of its databases."""
@@ -333,18 +331,16 @@ def prepared(tmp_path_factory):
     for _ in range(12):
         shell.one("selectroute queue put ORDERS light -p weight:integer=5")
     (folder / "kept").mkdir()
-    for path in folder.glob("*.db*"):
-        if path.is_file():
-            shutil.copy(path, folder / "kept" / path.name)
+    for path in databases(folder):
+        shutil.copy(path, folder / "kept" / path.name)
     return folder
 
 
 @pytest.fixture
 def example_shell(prepared):
     """The folder with its databases as they were."""
-    for path in prepared.glob("*.db*"):
-        if path.is_file():
-            path.unlink()
+    for path in databases(prepared):
+        path.unlink()
     for path in (prepared / "kept").iterdir():
         shutil.copy(path, prepared / path.name)
     return Shell(prepared, **DATABASES, **world.OF_A_JOB)
@@ -358,9 +354,8 @@ def opened(shell):
 
 def empty(shell):
     """A registry without subscriptions."""
-    for path in shell.folder.glob("subscriptions.db*"):
-        if path.is_file():
-            path.unlink()
+    for path in databases(shell.folder, "subscriptions"):
+        path.unlink()
     with opened(shell):
         pass
 

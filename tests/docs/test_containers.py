@@ -18,14 +18,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from docs.site.pages import ROOT
-from selectroute.cli import app
 from selectroute.service.http.middleware import FREE
 from selectroute.testing.server import free_ports
 from streaming.containers import entrypoint
+from tests.docs.shell import find_command
 from tests.support.components import missing
 
 FOLDER = ROOT / "streaming" / "containers"
@@ -54,13 +53,6 @@ def health_command(name):
     command = json.loads(re.search(r"CMD (\[.*\])", value)[1])
     assert command[0] == "python"
     return [sys.executable, *command[1:]]
-
-
-def find_command(words):
-    command, rest = typer.main.get_command(app), list(words)
-    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-        command = command.commands[rest.pop(0)]
-    return command, rest
 
 
 def lint(path):
@@ -110,25 +102,19 @@ def test_it_does_not_run_as_root_and_holds_no_secret(name):
     assert not [key for key in variables(name) if re.search("TOKEN|SECRET|PASSWORD|KEY", key)]
 
 
-def test_the_service_starts_a_command_that_there_is_with_settings_that_there_are():
-    (entry,), (given,) = (map(json.loads, values("service", name)) for name in ("ENTRYPOINT", "CMD"))
+@pytest.mark.parametrize(("name", "port"), [("service", "PORT"), ("job", "METRICS_PORT")])
+def test_it_starts_a_command_that_there_is_with_settings_that_there_are(name, port):
+    (entry,), (given,) = (map(json.loads, values(name, kind)) for kind in ("ENTRYPOINT", "CMD"))
     command, rest = find_command(given)
-    assert (entry, rest) == (["selectroute"], [])
+    if name == "service":
+        assert (entry, rest) == (["selectroute"], [])
+    else:
+        assert Path(entry[1]).name == Path(entrypoint.__file__).name
+        assert (command.name, rest) == ("run", ["--help"])
     known = {parameter.name for parameter in command.params}
-    chosen = [key for key in variables("service") if key.startswith("SELECTROUTE_")]
+    chosen = [key for key in variables(name) if key.startswith("SELECTROUTE_")]
     assert {key.removeprefix("SELECTROUTE_").lower() for key in chosen} <= known
-    assert values("service", "EXPOSE") == [variables("service")["SELECTROUTE_PORT"]]
-
-
-def test_the_job_starts_a_command_that_there_is_with_settings_that_there_are():
-    (entry,), (given,) = (map(json.loads, values("job", name)) for name in ("ENTRYPOINT", "CMD"))
-    assert Path(entry[1]).name == Path(entrypoint.__file__).name
-    command, rest = find_command(given)
-    assert command.name == "run" and rest == ["--help"]
-    known = {parameter.name for parameter in command.params}
-    chosen = [key for key in variables("job") if key.startswith("SELECTROUTE_")]
-    assert {key.removeprefix("SELECTROUTE_").lower() for key in chosen} <= known
-    assert values("job", "EXPOSE") == [variables("job")["SELECTROUTE_METRICS_PORT"]]
+    assert values(name, "EXPOSE") == [variables(name)[f"SELECTROUTE_{port}"]]
 
 
 def test_the_health_checks_ask_for_paths_that_need_no_token():

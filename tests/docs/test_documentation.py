@@ -18,6 +18,7 @@ import sys
 import time
 import tomllib
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.cli.dialect_table import rows
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.testing.server import free_ports
-from tests.docs.shell import BASH, Shell, environment, finished, lines
+from tests.docs.shell import BASH, Shell, code_of, environment, finished, lines
 
 SOURCES = ROOT / "src"
 README = ROOT / "README.md"
@@ -103,14 +104,8 @@ def _mark(block):
 def _pages(language, mark):
     """The pages that have such blocks, as parameters of a test."""
     return [
-        pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if _blocks(page, language, mark)
+        pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if code_of(page, language, mark)
     ]
-
-
-def _blocks(page, language, mark=""):
-    """The code of a page in a language, by the mark of what runs it."""
-    found = blocks(page.read_text(encoding="utf-8"))
-    return [block.code for block in found if block.language == language and _mark(block) == mark]
 
 
 def _modules_with_doctests():
@@ -159,12 +154,18 @@ def test_few_blocks_are_not_run():
     assert (marks.count("not run"), marks.count("parsed"), marks.count("installs")) == (5, 4, 5)
 
 
+def _run_python(codes, page):
+    """Run blocks of a page one after another; return their names."""
+    names: dict[str, Any] = {}
+    for number, code in enumerate(codes, start=1):
+        exec(compile(code, f"{page.name}, python block {number}", "exec"), names)
+    return names
+
+
 @pytest.mark.parametrize("page", _pages("python", ""))
 def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for number, code in enumerate(_blocks(page, "python"), start=1):
-        exec(compile(code, f"{page.name}, python block {number}", "exec"), names)
+    _run_python(code_of(page, "python"), page)
 
 
 @pytest.mark.slow
@@ -172,9 +173,7 @@ def test_python_runs_top_to_bottom(tmp_path, monkeypatch, page):
 @pytest.mark.parametrize("page", _pages("python", "spark"))
 def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for code in _blocks(page, "python", "spark"):
-        exec(compile(code, f"{page.name}, a block of Spark", "exec"), names)
+    _run_python(code_of(page, "python", "spark"), page)
 
 
 def _streams(code):
@@ -187,17 +186,16 @@ WITH_STREAMS = [TUTORIALS / "changing-selector.md", TUTORIALS / "first-fan-out.m
 
 
 def test_every_page_with_a_stream_has_its_test():
-    found = [one for one in PAGES if any(map(_streams, _blocks(one, "shell")))]
+    found = [one for one in PAGES if any(map(_streams, code_of(one, "shell")))]
     assert found == sorted([*WITH_STREAMS, COMMANDS])
 
 
 @pytest.mark.parametrize(
-    "page",
-    [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)],
+    "page", [one for one in _pages("shell", "") if one.values[0] not in (*WITH_STREAMS, COMMANDS)]
 )
 def test_shell_commands_run(tmp_path, page):
     shell = Shell(tmp_path)
-    for code in _blocks(page, "shell"):
+    for code in code_of(page, "shell"):
         shell.run(code)
 
 
@@ -216,7 +214,7 @@ def test_what_is_installed_is_there():
 def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
     page = TUTORIALS / "first-fan-out.md"
     shell = Shell(tmp_path)
-    said = "".join(shell.run(code) + shell.reported for code in _blocks(page, "shell"))
+    said = "".join(shell.run(code) + shell.reported for code in code_of(page, "shell"))
     assert "monday.jsonl" in said
     (line,) = re.findall(r"`(batch 0 [^`]*), …`", page.read_text(encoding="utf-8"))
     assert " ".join(line.split()) in " ".join(said.split())
@@ -252,16 +250,14 @@ def _subscribed(folder):
 @pytest.mark.spark
 def test_the_example_of_delta_tables_runs(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "delta-tables.md"
-    (shell,), (python,) = _blocks(page, "shell", "delta"), _blocks(page, "python", "delta")
+    (shell,), (python,) = code_of(page, "shell", "delta"), code_of(page, "python", "delta")
     _subscribed(tmp_path)
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "a.jsonl").write_bytes(RED * 3)
     Shell(tmp_path).run(shell)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(compile(python, page.name, "exec"), names)
-    table = names["table"]
-    assert (table.count(), [*names["versions"]]) == (3, [0])
+    names = _run_python([python], page)
+    assert (names["table"].count(), [*names["versions"]]) == (3, [0])
 
 
 @pytest.mark.application
@@ -271,7 +267,7 @@ def test_the_example_of_delta_tables_runs(tmp_path, monkeypatch):
 def test_the_example_of_remote_storage_runs(tmp_path, request, store):
     from tests.support.remote_world import numba_cache, remote_folder
 
-    (code,) = _blocks(DOCS / "how-to" / "object-stores.md", "shell", store)
+    (code,) = code_of(DOCS / "how-to" / "object-stores.md", "shell", store)
     _subscribed(tmp_path)
     with remote_folder(request, store) as base:
         (base / "in" / "a.jsonl").put(RED * 3)
@@ -310,7 +306,7 @@ def _published(port):
 @pytest.mark.application
 def test_a_selector_changes_while_its_stream_runs_as_its_page_shows(tmp_path):
     page = TUTORIALS / "changing-selector.md"
-    [code] = _blocks(page, "shell")
+    [code] = code_of(page, "shell")
     (port,) = free_ports(1)  # somebody else may have the port of the page
     code = code.replace("8080", str(port))
     assert code.count("\nsleep 1 ") == 1
@@ -347,7 +343,7 @@ def test_a_selector_changes_while_its_stream_runs_as_its_page_shows(tmp_path):
 
 def test_the_explanation_shown_is_the_one_given(tmp_path):
     page = DOCS / "reference/selectors.md"
-    (commands,) = _blocks(page, "shell")
+    (commands,) = code_of(page, "shell")
     assert Shell(tmp_path).one(lines(commands)[1]) == _line(page, "text", "output")
 
 
@@ -361,7 +357,7 @@ def test_the_error_shown_is_the_one_given():
 
 def _line(page, language, mark):
     """The only block of a page of this language and mark."""
-    (code,) = _blocks(page, language, mark)
+    (code,) = code_of(page, language, mark)
     return code
 
 
@@ -378,16 +374,13 @@ def test_the_first_page_shows_who_gets_its_message():
     why = {id: reason for id, *_, reason in table}
     red = [str(Selector(part).explain(message)) for part in ("color IN ('red', 'orange')", "price < 10")]
     assert [one.split()[0] for one in red] == ["FALSE", "UNKNOWN"] and "`price < 10` is UNKNOWN" in why["red"]
-    typo = str(Selector("weight = '3000'").explain(message))
-    assert (
-        typo.startswith("FALSE")
-        and "`weight = '3000'` compares a number with a string, which is FALSE" in why["typo"]
-    )
+    assert str(Selector("weight = '3000'").explain(message)).startswith("FALSE")
+    assert "`weight = '3000'` compares a number with a string, which is FALSE" in why["typo"]
 
 
 @pytest.mark.parametrize("page", _pages("json", "message"))
 def test_messages_shown_are_read(page):
-    for code in _blocks(page, "json", "message"):
+    for code in code_of(page, "json", "message"):
         message = Message.from_json(json.loads(code))
         assert Selector("JMSType = 'car' AND weight > 2500").matches(message) and message.topic == "cars/eu"
 
@@ -423,7 +416,7 @@ def test_the_configuration_shown_is_read(tmp_path, monkeypatch, capsys):
     from selectroute.cli.settings import OF_SERVICE, Settings, settings_of
     from selectroute.service.limits import ServiceLimits
 
-    settings, limits = _blocks(DOCS / "reference/configuration.md", "toml")
+    settings, limits = code_of(DOCS / "reference/configuration.md", "toml")
     file = tmp_path / "config.toml"
     file.write_text(f"{settings}\n{limits}")
     file.chmod(0o600)
@@ -450,9 +443,8 @@ def test_a_snapshot_folder_has_the_files_shown(tmp_path):
     world.route("a.jsonl")
     with sr.Publisher(world.snapshots) as publisher:
         publisher.apply([sr.Remove("s17"), sr.Add("all")])
-    found = [
-        one.relative_to(world.snapshots).as_posix() for one in world.snapshots.rglob("*") if one.is_file()
-    ]
+    paths = [path for path in world.snapshots.rglob("*") if path.is_file()]
+    found = [path.relative_to(world.snapshots).as_posix() for path in paths]
     matched = {name: [one for one in found if re.fullmatch(_pattern(name), one)] for name in shown}
     assert {one for some in matched.values() for one in some} == set(found)
     only_remote = "leases/_floor.json"

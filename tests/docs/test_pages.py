@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
-import typer
 
 from docs.site import notebook, picture
-from docs.site.pages import DOCS, ROOT, blocks, broken_links, documentation, relative_links
-from selectroute.cli import app
+from docs.site.pages import DOCS, ROOT, broken_links, documentation, relative_links, without_code
+from tests.docs.shell import find_command, words
 from tests.support.components import missing
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in documentation()]
 _BEGIN = re.compile(r"^<!-- (\w+) -->\n.*?<!-- /\1 -->", re.MULTILINE | re.DOTALL)
-_ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "2>", ")", "<"}
 
 
 def parts():
@@ -93,49 +91,14 @@ def test_the_readme_is_read_in_one_go():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def shown(text):
-    """The commands `selectroute …` that a page shows, as words: in code blocks, and in sentences."""
-    for block in blocks(text):
-        if block.language not in ("shell", "console", "docker"):
-            continue
-        for line in block.code.replace("\\\n", " ").splitlines():
-            if found := re.search(r"(?:^|[;&|] *|\$ |submit\.py |until )(selectroute .*)", line):
-                yield words(found[1])
-    without = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    for code in re.findall(r"`(selectroute [^`]*)`", without):
-        yield words(code)
-
-
-def words(command):
-    """The words of the first command of a line."""
-    lexer = shlex.shlex(command.replace("…", "").replace("'", '"'), posix=True, punctuation_chars="|&;<>()")
-    lexer.whitespace_split = True
-    found = []
-    try:
-        for word in lexer:
-            if word in _ENDS or word.startswith("#"):
-                break
-            found.append(word)
-    except ValueError:  # a quote that is closed on a later line
-        pass
-    return found[1:]
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_shown_exist_and_have_the_options_shown(page):
-    whole = typer.main.get_command(app)
-    for given in shown(page.read_text(encoding="utf-8")):
-        command, rest = whole, list(given)
-        known = {"--help"}
-        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-            name = rest.pop(0)
-            if name.startswith(("|", "[", "NOUN")):  # `purge | move`, and forms of all commands
-                break
-            assert name in command.commands, f"selectroute {' '.join(given)}"
-            command = command.commands[name]
-        known |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+def test_commands_in_sentences_exist_and_have_the_options_shown(page):
+    """Those of blocks are parsed in `test_commands`."""
+    for code in re.findall(r"`selectroute ([^`]*)`", without_code(page.read_text(encoding="utf-8"))):
+        command, rest = find_command(takewhile(lambda word: word != "NOUN", words(code.replace("…", ""))))
+        names = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
         options = {word.partition("=")[0] for word in rest if re.match("--?[a-z]", word)}
-        assert options <= known, f"selectroute {' '.join(given)}: {options - known}"
+        assert options <= names | {"--help"}, f"selectroute {code}: {options - names}"
 
 
 def without_network():

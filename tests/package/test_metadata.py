@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 
@@ -34,12 +32,6 @@ def test_pages_that_name_the_newest_release_name_this_one():
     ]
     assert {name for name, _ in found} == {"README.md", "docs/SECURITY.md", "docs/how-to/upgrade.md"}
     assert {version for _, version in found} == {selectroute.__version__}, found
-
-
-def test_command_shows_the_version_of_the_package():
-    command = [sys.executable, "-m", "selectroute", "--version"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown == f"selectroute {selectroute.__version__}\n"
 
 
 def test_citation_has_the_keys_of_its_format_and_agrees_with_the_project():

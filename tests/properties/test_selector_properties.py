@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from selectroute.selector import (
     DIALECTS,
     JMS,
+    KINDS,
     InvalidSelectorError,
     Message,
     MessageError,
@@ -64,7 +65,7 @@ def test_printing_is_canonical_and_parses_back_in_every_dialect(name, data):
 
 @pytest.mark.slow
 @each_dialect
-@in_each
+@settings(in_each, max_examples=150)
 @given(text=texts())
 @example(text="a = '\udfff'")
 @example(text="\x00")
@@ -75,11 +76,12 @@ def test_any_text_is_a_selector_or_an_error_whose_span_is_inside_it(name, text):
     except InvalidSelectorError as error:
         start, end = error.span
         assert 0 <= start <= end <= len(text)
-        str(error).encode()
-        json.dumps(error.to_dict())
-        assert str(error).count("^") >= 1
-        if error.suggestion is not None:
-            Selector(error.suggestion, name)
+        assert error.kind in KINDS and error.dialect == name
+        assert len(set(error.expected)) == len(error.expected)
+        assert "^" in str(error).splitlines()[2] and str(error).encode()
+        data = json.loads(json.dumps(error.to_dict()))
+        assert (data["offset"], data["length"]) == (start, len(error.underlined))
+        assert error.suggestion is None or Selector(error.suggestion, name)
     else:
         assert selector_in(name, selector.canonical).expression == selector.expression
 
@@ -103,8 +105,9 @@ def test_explanation_agrees_with_evaluation(name, data, message):
     selector = selector_in(name, data.draw(SELECTORS[name]))
     explanation = selector.explain(message)
     assert explanation.truth is selector.evaluate(message)
+    assert json.loads(explanation.to_json()) == json.loads(json.dumps(explanation.to_dict()))
     str(explanation).encode()
-    json.dumps(explanation.to_dict())
+    assert all(sentence.isprintable() for sentence in explanation.sentences)
 
 
 @pytest.mark.parametrize("name", WITH_NOT)

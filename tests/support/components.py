@@ -13,6 +13,9 @@ NIGHTLY = bool(os.environ.get("SELECTROUTE_TESTS_NIGHTLY"))
 POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 """Marks of tests on PostgreSQL: one server for all of a run."""
 
+DATABASES = ["sqlite", pytest.param("postgresql", marks=POSTGRES)]
+"""Kinds of databases, as parameters of a test or a fixture."""
+
 KAFKA = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 """Marks of tests on Kafka: one broker for all of them, another for those that use Spark, too."""
 
@@ -23,6 +26,13 @@ def after_first(mark: pytest.MarkDecorator, *cases: object) -> list[Any]:
         cases[0],
         *(pytest.param(*(case if isinstance(case, tuple) else [case]), marks=mark) for case in cases[1:]),
     ]
+
+
+def database_url(request: pytest.FixtureRequest, name: str) -> str:
+    """The URL of a database of the kind that is the parameter of a fixture; in SQLite it is not there yet."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres")())
+    return f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
 
 
 def required() -> bool:

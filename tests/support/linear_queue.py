@@ -139,8 +139,5 @@ class LinearQueue:
         place.group = entry if goes_on else None
         place.key = entry.key
 
-    def remove(self, entry: Entry) -> None:
-        self.entries.remove(entry)
-
     def back(self, entry: Entry) -> None:
         self.entries.append(replace(entry, backout_count=entry.backout_count + 1))

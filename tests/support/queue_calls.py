@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 import selectroute as sr
@@ -46,7 +48,5 @@ def bodies(queue, **request):
 
 def put_pool(queue):
     """Put a message for each of eight combinations of ids."""
-    for m in "xy":
-        for c in "xy":
-            for g in "xy":
-                queue.put(f"{m}{c}{g}".encode(), msg_id=id_of(m), correl_id=id_of(c), group_id=id_of(g))
+    for m, c, g in product("xy", repeat=3):
+        queue.put(f"{m}{c}{g}".encode(), msg_id=id_of(m), correl_id=id_of(c), group_id=id_of(g))

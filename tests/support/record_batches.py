@@ -74,17 +74,9 @@ def counted(content: bytes | None) -> bytes:
 
 
 def record_bytes(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    body = b"".join(
-        [
-            b"\0",
-            varint(record.timestamp - base_timestamp),
-            varint(record.offset - base_offset),
-            counted(record.key),
-            counted(record.value),
-            varint(len(record.headers)),
-            *(counted(part) for header in record.headers for part in header),
-        ]
-    )
+    body = b"\0" + varint(record.timestamp - base_timestamp) + varint(record.offset - base_offset)
+    body += counted(record.key) + counted(record.value) + varint(len(record.headers))
+    body += b"".join(counted(part) for header in record.headers for part in header)
     return varint(len(body)) + body
 
 
@@ -92,38 +84,22 @@ def batch_bytes(
     records: Sequence[Record],
     *,
     base_offset: int | None = None,
-    last_delta: int | None = None,
-    max_timestamp: int | None = None,
-    attributes: int = 0,
-    producer: int = -1,
-    epoch: int = -1,
-    sequence: int = -1,
-    leader_epoch: int = -1,
     content: bytes | None = None,
-    count: int | None = None,
-    magic: int = 2,
+    attributes: int = 0,
+    **fields: int,
 ) -> bytes:
-    """Return one batch; ``content`` are its records as they are to be stored, if not simply one by one."""
-    base = base_offset if base_offset is not None else records[0].offset
+    """Return one batch; ``content`` are its records as they are to be stored, if not simply one by one.
+    ``fields`` are those of `Batch` that are to be others.
+    """
+    base = records[0].offset if base_offset is None else base_offset
     first = records[0].timestamp if records else -1
     plain = b"".join(record_bytes(one, base, first) for one in records)
     stored = packed(attributes & 7, plain) if content is None else content
-    fields = Batch(
-        base,
-        HEADER.size - 12 + len(stored),
-        leader_epoch,
-        magic,
-        0,
-        attributes,
-        last_delta if last_delta is not None else records[-1].offset - base,
-        first,
-        max_timestamp if max_timestamp is not None else max((one.timestamp for one in records), default=-1),
-        producer,
-        epoch,
-        sequence,
-        len(records) if count is None else count,
-    )
-    return sealed(HEADER.pack(*fields) + stored)
+    last = records[-1].offset - base if records else 0
+    newest = max((one.timestamp for one in records), default=-1)
+    size, count = HEADER.size - 12 + len(stored), len(records)
+    usual = Batch(base, size, -1, 2, 0, attributes, last, first, newest, -1, -1, -1, count)
+    return sealed(HEADER.pack(*usual._replace(**fields)) + stored)
 
 
 def sealed(batch: bytes) -> bytes:

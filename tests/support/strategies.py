@@ -64,51 +64,17 @@ INVALID = ("JMSFoo", "usr.JMSa", "in", "mq.a.b", "a.", "x.y.z")
 """Names of properties that break a rule of seed 003, the last one beside ``x.y``."""
 
 STRINGS = (
-    "",
-    "a",
-    "b",
-    "ab",
-    "abc",
-    "A",
-    "%",
-    "_",
-    "a%",
-    "a_b",
-    "it's",
-    "1",
-    "TRUE",
-    "car",
-    "\n",
-    "é",
-    "e\u0301",
-    "😀",
-    "ID:" + "00" * 24,
-    "ID:" + "aB" * 24,
-    "ID:0A",
-    "mcd://d/s/t?format=f",
-    "queue://QM/Q",
-)
+    "", "a", "b", "ab", "abc", "A", "%", "_", "a%", "a_b", "it's", "1", "TRUE", "car", "\n", "é", "e\u0301",
+    "😀", "ID:" + "00" * 24, "ID:" + "aB" * 24, "ID:0A", "mcd://d/s/t?format=f", "queue://QM/Q",
+)  # fmt: skip
 BYTES = (b"a", b"\0", b"ab", b"\xff", bytes(24), b"\xab" * 24, b"a".ljust(24, b"\0"))
 EDGES = (0, 1, 2, 3, 7, 2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**53, 2**63)
-TIME_EDGES = (
-    0,
-    -1,
-    1,
-    2**31,
-    2**53,
-    1_795_908_679_230,
-    1_795_908_679_230_000,
-    1_795_908_679_230_000_000,
-    2**63 - 1,
-    -(2**63),
-)
+DAY = 1_795_908_679_230
+TIME_EDGES = (0, -1, 1, 2**31, 2**53, DAY, DAY * 1_000, DAY * 1_000_000, 2**63 - 1, -(2**63))
 """Numbers where milliseconds since 1970 are expected: among them a day of 2026 in milli-, micro- and
 nanoseconds."""
-INTEGERS = tuple(
-    sorted(
-        {sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)} | set(TIME_EDGES)
-    )
-)
+NEAR = {sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)}
+INTEGERS = tuple(sorted(NEAR | set(TIME_EDGES)))
 _POSITIVE = (0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 3.0, 2.0**24, 2.0**24 + 2, 2.0**31, 2.0**53, 2.0**53 + 2, 2.0**63)
 _EXTREME = (5e-324, 1.401298464324817e-45, 1e-40, 3.4028234663852886e38, 1e39, 1.7976931348623157e308)
 FLOATS = tuple(sign * value for value in (*_POSITIVE, *_EXTREME) for sign in (1, -1))
@@ -170,6 +136,24 @@ _FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "Root.MQMD.BackoutCount": st.integers(-1, 2).map(Int),
     "Root.MQMD.ReplyToQ": strings,
 }
+
+
+_TIMES = st.sampled_from([time for time in TIME_EDGES if time >= 0]) | st.integers(0, 10**13)
+_NUMBERS = st.integers(1, 999_999_999)
+DESCRIPTOR_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "msg_id": st.binary(min_size=24, max_size=24),
+    "msg_seq_number": _NUMBERS,
+    "offset": _NUMBERS,
+    "last_in_group": st.booleans(),
+    "priority": st.integers(0, 9),
+    "persistence": st.booleans(),
+    "expiry": st.just(-1) | _NUMBERS,
+    "timestamp": _TIMES,
+    "expiration": _TIMES,
+    "backout_count": st.integers(0, 10**6),
+    "msg_token": st.binary(min_size=16, max_size=16),
+}
+"""Fields of messages on queues, but for correlation and group."""
 
 
 _ABSENT = object()
@@ -251,9 +235,8 @@ def table_of(batch: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
         values = [message.value(name) for message in batch]
         if UNSUPPORTED in values and all(value is None or value is UNSUPPORTED for value in values):
             other = _OTHER_TYPES[place % len(_OTHER_TYPES)]
-            columns[name] = other.take(
-                pa.array([None if value is None else 0 for value in values], pa.int32())
-            )
+            places = [None if value is None else 0 for value in values]
+            columns[name] = other.take(pa.array(places, pa.int32()))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)) if columns else table
 
 
@@ -329,9 +312,8 @@ def expressions(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[
     if dialect == "mqe":
         literals = (strings | st.booleans() | longs | doubles).map(Literal)
         operands = identifiers(dialect) | literals
-        one = st.builds(Comparison, st.just("="), operands, operands) | st.builds(
-            IsNull, identifiers(dialect)
-        )
+        one = st.builds(Comparison, st.just("="), operands, operands)
+        one |= st.builds(IsNull, identifiers(dialect))
         return one | st.lists(one, min_size=2, max_size=3).map(lambda parts: And(tuple(parts)))
     return st.recursive(_predicates(dialect), nested, max_leaves=max_leaves)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.queue import Queue
-from tests.support.components import POSTGRES
+from tests.support.components import DATABASES, database_url
 
 
 class Clock:
@@ -29,19 +28,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def made_in_memory(request: pytest.FixtureRequest) -> Callable[..., Queue]:
-    return MemoryQueue
-
-
-def made_in_sqlite(request: pytest.FixtureRequest) -> Callable[..., Queue]:
-    return _made_in(f"sqlite:///{request.getfixturevalue('tmp_path')}/queues.db")
-
-
-def made_in_postgresql(request: pytest.FixtureRequest) -> Callable[..., Queue]:
-    return _made_in(request.getfixturevalue("postgres")())
-
-
-def _made_in(url: str) -> Callable[..., Queue]:
+def made_in(url: str) -> Callable[..., Queue]:
     """What makes queues in one database, one after the other."""
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
     from selectroute.queues.sql.queue import SqlQueue
@@ -50,24 +37,15 @@ def _made_in(url: str) -> Callable[..., Queue]:
     return lambda **settings: SqlQueue.create(url, f"Q{next(numbers)}", **settings)
 
 
-KINDS: dict[str, Callable[[pytest.FixtureRequest], Callable[..., Queue]]] = {
-    "memory": made_in_memory,
-    "sqlite": made_in_sqlite,
-    "postgresql": made_in_postgresql,
-}
-"""What makes an empty queue of each kind, from its settings and a clock."""
-
-
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=POSTGRES)])
+@pytest.fixture(params=["memory", *DATABASES])
 def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Callable[..., Queue]]:
     """A function that makes an empty queue, on the clock."""
     opened: list[Queue] = []
-    maker = KINDS[request.param](request)
+    maker: Any = MemoryQueue if request.param == "memory" else made_in(database_url(request, "queues"))
 
     def made(**settings: Any) -> Queue:
-        queue = maker(**({"clock": clock} | settings))
-        opened.append(queue)
-        return queue
+        opened.append(maker(**({"clock": clock} | settings)))
+        return opened[-1]
 
     yield made
     for queue in opened:
@@ -79,10 +57,7 @@ def queue(make: Callable[..., Queue]) -> Queue:
     return make()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database of queues; in SQLite it is not there yet."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/queues.db"
-    made: Callable[[], str] = request.getfixturevalue("postgres")
-    return made()
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of a database of queues."""
+    return database_url(request, "queues")

@@ -14,18 +14,10 @@ from tests.support.queue_calls import bodies, hex_of, id_of, put_pool, reason_of
 
 
 def test_a_message_is_got_as_it_was_put_and_once(queue, clock):
-    made = queue.put(
-        b"body",
-        msg_id=id_of("m"),
-        correl_id=id_of("c"),
-        group_id=id_of("g"),
-        msg_seq_number=2,
-        offset=7,
-        last_in_group=True,
-        priority=3,
-        persistence=True,
-        properties={"weight": 3000, "color": "blue", "JMSType": "car", "gone": None},
-    )
+    ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
+    place = {"msg_seq_number": 2, "offset": 7, "last_in_group": True}
+    properties = {"weight": 3000, "color": "blue", "JMSType": "car", "gone": None}
+    made = queue.put(b"body", **ids, **place, priority=3, persistence=True, properties=properties)
     message = queue.get()
     assert message.descriptor == made
     assert message.body == b"body"

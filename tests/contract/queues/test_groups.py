@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -96,24 +97,18 @@ def test_a_get_without_logical_order_leaves_the_group(queue):
 
 
 def test_each_thread_is_in_a_group_of_its_own(queue):
-    for group in "YZ":
-        put(queue, f"{group}1".encode(), group)
-    for group in "YZ":
-        put(queue, f"{group}2".encode(), group, 2, last=True)
-    got = {}
+    for number in (1, 2):
+        for group in "YZ":
+            put(queue, f"{group}{number}".encode(), group, number, last=number == 2)
     barrier = threading.Barrier(2, timeout=60)
 
-    def work(name):
+    def work(_):
         first = queue.get(logical_order=True).body
         barrier.wait()
-        got[name] = [first, queue.get(logical_order=True).body]
+        return [first, queue.get(logical_order=True).body]
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(got.values()) == [[b"Y1", b"Y2"], [b"Z1", b"Z2"]]
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(work, range(2))) == [[b"Y1", b"Y2"], [b"Z1", b"Z2"]]
 
 
 def test_backout_takes_a_thread_back_to_where_it_was_in_the_group(queue):

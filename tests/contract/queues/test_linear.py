@@ -30,26 +30,15 @@ from tests.support.strategies import messages as generated_messages
 
 IDS = (NONE, id_of("a"), id_of("b"))
 SELECTORS = (
-    None,
-    "",
-    "color = 'blue'",
-    "color = 'red' AND weight > 1",
-    "weight = 2",
-    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1",
-    "color IN ('red', 'blue') AND weight <> 2",
-    "JMSPriority < 2",
-    "color IS NULL",
-    "NOT (color = 'blue')",
-    "JMSXDeliveryCount = 2",
-    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'",
-    f"JMSMessageID = '{hex_of(IDS[1])}'",
-    f"JMSCorrelationID = '{hex_of(IDS[2])}'",
-    f"JMSCorrelationID = '{hex_of(NONE)}'",
+    None, "", "color = 'blue'", "color = 'red' AND weight > 1", "weight = 2",
+    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1", "color IN ('red', 'blue') AND weight <> 2",
+    "JMSPriority < 2", "color IS NULL", "NOT (color = 'blue')", "JMSXDeliveryCount = 2",
+    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'", f"JMSMessageID = '{hex_of(IDS[1])}'",
+    f"JMSCorrelationID = '{hex_of(IDS[2])}'", f"JMSCorrelationID = '{hex_of(NONE)}'",
     f"JMSCorrelationID = '{hex_of(IDS[1])}' AND weight = 1",
     f"JMSMessageID IN ('{hex_of(IDS[1])}', '{hex_of(IDS[2])}', 'x') AND JMSXGroupID = '{hex_of(IDS[1])}'",
-    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL",
-    "JMSMessageID = 'none'",
-)
+    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL", "JMSMessageID = 'none'",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -59,15 +48,19 @@ def small_parts() -> Iterator[None]:
         yield
 
 
-ids = st.sampled_from(IDS)
+CHOICES = {
+    "msg_id": IDS,
+    "correl_id": IDS,
+    "group_id": IDS,
+    "msg_seq_number": (1, 2, 3),
+    "offset": (0, 1, 2),
+}
+"""What the fields of messages are, and those of requests."""
+
 requests = st.fixed_dictionaries(
     {
         "match": st.integers(0, 63) | st.sampled_from([0, 1, 2, 3, 4, 7]),
-        "msg_id": ids,
-        "correl_id": ids,
-        "group_id": ids,
-        "msg_seq_number": st.integers(1, 3),
-        "offset": st.integers(0, 2),
+        **{name: st.sampled_from(values) for name, values in CHOICES.items()},
         "token": st.integers(0, 30),
         "selector": st.sampled_from(SELECTORS) | st.none(),
         "logical_order": st.booleans() | st.just(False),
@@ -75,11 +68,7 @@ requests = st.fixed_dictionaries(
 )
 messages = st.fixed_dictionaries(
     {
-        "msg_id": ids,
-        "correl_id": ids,
-        "group_id": ids,
-        "msg_seq_number": st.integers(1, 3),
-        "offset": st.integers(0, 2),
+        **{name: st.sampled_from(values) for name, values in CHOICES.items()},
         "last_in_group": st.booleans(),
         "priority": st.integers(0, 2),
         "expiry": st.sampled_from([-1, -1, -1, 5, 20]),
@@ -112,19 +101,12 @@ class Pair:
         self.tokens.append(made.msg_token)
         expiry = message["expiry"]
         entry = Entry(
+            **{name: value for name, value in message.items() if name not in ("expiry", "msg_id")},
             arrival=len(self.tokens),
-            body=message["body"],
-            priority=message["priority"],
             msg_id=made.msg_id,
-            correl_id=message["correl_id"],
-            group_id=message["group_id"],
-            msg_seq_number=message["msg_seq_number"],
-            offset=message["offset"],
-            last_in_group=message["last_in_group"],
             msg_token=made.msg_token,
             put_ms=self.linear.now_ms,
             expires_ms=None if expiry < 0 else self.linear.now_ms + 100 * expiry,
-            properties=message["properties"],
         )
         (self.in_unit[0] if unit else self.linear.entries).append(entry)
 
@@ -148,7 +130,7 @@ class Pair:
         if not self.agree(found, self.queue.get, **given, logical_order=logical, syncpoint=unit):
             return
         before = handle.group
-        self.linear.remove(found)
+        self.linear.entries.remove(found)
         self.linear.move(handle, found, logical)
         if unit:
             self.in_unit[1].append(found)
@@ -181,7 +163,7 @@ class Pair:
         if not get:
             self.agree(found, self.cursor.under)
         elif self.agree(found, self.cursor.get_under, syncpoint=unit):
-            self.linear.remove(found)
+            self.linear.entries.remove(found)
             if unit:
                 self.in_unit[1].append(found)
 
@@ -196,11 +178,8 @@ class Pair:
         descriptor = message.descriptor
         assert descriptor.msg_token == found.msg_token
         assert descriptor.backout_count == found.backout_count
-        assert (message.body, descriptor.msg_id, descriptor.priority) == (
-            found.body,
-            found.msg_id,
-            found.priority,
-        )
+        assert message.body == found.body
+        assert (descriptor.msg_id, descriptor.priority) == (found.msg_id, found.priority)
         if found.expires_ms is not None:
             assert descriptor.expiry == -(-(found.expires_ms - self.linear.now_ms) // 100)
         return True
@@ -224,56 +203,45 @@ class Pair:
 def machine_of(make, clock):
     """The machine for one kind of queue."""
 
-    class Machine(RuleBasedStateMachine):
+    class Machine(Pair, RuleBasedStateMachine):
         def __init__(self):
-            super().__init__()
+            RuleBasedStateMachine.__init__(self)
             clock.now = 1_700_000_000.0
-            self.pair = Pair(make, clock)
+            Pair.__init__(self, make, clock)
 
-        @rule(message=messages, in_unit=st.booleans())
-        def put(self, message, in_unit):
-            self.pair.put(message, in_unit)
+        rule_put = rule(message=messages, in_unit=st.booleans())(Pair.put)
+        rule_browse = rule(request=requests, first=st.booleans())(Pair.browse)
+        rule_under = rule(get=st.booleans(), in_unit=st.booleans())(Pair.under)
+        rule_later = rule(tenths=st.integers(1, 12))(Pair.later)
 
         @rule(some=st.lists(messages, min_size=3, max_size=8))
         def put_several(self, some):
             for message in some:
-                self.pair.put(message)
+                self.put(message)
 
         @rule(request=requests, in_unit=st.booleans())
-        def get(self, request, in_unit):
+        def get_one(self, request, in_unit):
             # What backout does to a thread's group has tests of its own.
-            self.pair.get(request, in_unit and not request["logical_order"])
+            self.get(request, in_unit and not request["logical_order"])
 
-        @rule(request=requests, first=st.booleans())
-        def browse(self, request, first):
-            self.pair.browse(request, first)
-
-        @rule(get=st.booleans(), in_unit=st.booleans())
-        def under(self, get, in_unit):
-            self.pair.under(get, in_unit)
-
-        @precondition(lambda self: self.pair.unit is None)
+        @precondition(lambda self: self.unit is None)
         @rule()
         def begin(self):
-            self.pair.unit = self.pair.queue.unit()
+            self.unit = self.queue.unit()
 
-        @precondition(lambda self: self.pair.unit is not None)
+        @precondition(lambda self: self.unit is not None)
         @rule(commit=st.booleans())
-        def end(self, commit):
-            self.pair.end(commit)
-
-        @rule(tenths=st.integers(1, 12))
-        def later(self, tenths):
-            self.pair.later(tenths)
+        def end_unit(self, commit):
+            self.end(commit)
 
         @invariant()
         def as_deep(self):
-            assert self.pair.queue.depth == len(self.pair.linear.visible())
-            if isinstance(self.pair.queue, MemoryQueue):
-                check(self.pair.queue)
+            assert self.queue.depth == len(self.linear.visible())
+            if isinstance(self.queue, MemoryQueue):
+                check(self.queue)
 
         def teardown(self):
-            self.pair.queue.close()
+            self.queue.close()
 
     return Machine
 
@@ -281,11 +249,9 @@ def machine_of(make, clock):
 @EVERY_KIND
 @pytest.mark.nightly
 def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
+    often = settings(max_examples=100, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(
-        machine_of(make, clock),
-        settings=settings(
-            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        machine_of(make, clock), settings=settings(often, suppress_health_check=list(HealthCheck))
     )
 
 
@@ -305,31 +271,17 @@ def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
     pair = Pair(make, clock)
 
     def message():
-        return {
-            "msg_id": chance.choice(IDS),
-            "correl_id": chance.choice(IDS),
-            "group_id": chance.choice(IDS),
-            "msg_seq_number": chance.randint(1, 3),
-            "offset": chance.randint(0, 2),
-            "last_in_group": False,
-            "priority": chance.choice([4, 4, 4, 0, 9]),
-            "expiry": -1,
-            "body": b"",
-            "properties": {"weight": chance.randint(1, 3), "color": chance.choice(["red", "blue"])},
-        }
+        properties = {"weight": chance.randint(1, 3), "color": chance.choice(["red", "blue"])}
+        same = {"last_in_group": False, "expiry": -1, "body": b"", "properties": properties}
+        return {**drawn(), **same, "priority": chance.choice([4, 4, 4, 0, 9])}
 
     def request():
-        return {
-            "match": mask,
-            "msg_id": chance.choice(IDS),
-            "correl_id": chance.choice(IDS),
-            "group_id": chance.choice(IDS),
-            "msg_seq_number": chance.randint(1, 3),
-            "offset": chance.randint(0, 2),
-            "token": chance.randrange(1_000),
-            "selector": chance.choice([None, None, *SELECTORS]),
-            "logical_order": False,
-        }
+        selector = chance.choice([None, None, *SELECTORS])
+        same = {"match": mask, "token": chance.randrange(1_000), "logical_order": False}
+        return {**drawn(), **same, "selector": selector}
+
+    def drawn():
+        return {name: chance.choice(values) for name, values in CHOICES.items()}
 
     many = 250 if NIGHTLY else 100
     for _ in range(many):
@@ -354,11 +306,8 @@ def properties_of(message):
     correlation = message.headers.get("JMSCorrelationID")
     if isinstance(correlation, str):
         wanted["JMSCorrelationID"] = correlation
-    return {
-        name: value
-        for name, value in wanted.items()
-        if name not in FIELDS and name not in ("JMSXGroupSeq", "JMSXGroupID", "jms.Cid", "jms.Gid", "jms.Seq")
-    }
+    not_put = {*FIELDS, "JMSXGroupSeq", "JMSXGroupID", "jms.Cid", "jms.Gid", "jms.Seq"}
+    return {name: value for name, value in wanted.items() if name not in not_put}
 
 
 @pytest.mark.slow

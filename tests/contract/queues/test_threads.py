@@ -4,47 +4,37 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import selectroute as sr
 from selectroute import MatchOptions as M
 from selectroute.queues.memory import MemoryQueue
 from tests.support.queue_calls import EVERY_KIND, id_of
+from tests.support.waiting import wait_until
 
 
 def run(count, work):
     """Run `work(number)` in so many threads at once, and raise what any of them raised."""
-    barrier, errors = threading.Barrier(count, timeout=60), []
+    barrier = threading.Barrier(count, timeout=60)
 
-    def body(number):
-        try:
-            barrier.wait()
-            work(number)
-        except BaseException as error:
-            errors.append(error)
+    def begun(number):
+        barrier.wait()
+        work(number)
 
-    threads = [threading.Thread(target=body, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    assert errors == []
+    with ThreadPoolExecutor(count) as pool:
+        for _ in pool.map(begun, range(count), timeout=120):
+            pass
 
 
 def test_64_threads_on_one_id_have_one_winner(queue):
-    for round_ in range(20):
-        queue.put(b"prize", correl_id=id_of(f"c{round_}"), properties={"round": round_})
+    for turn in range(20):
+        queue.put(b"prize", correl_id=id_of(f"c{turn}"), properties={"round": turn})
+        by_id = {"match": M.CORREL_ID, "correl_id": id_of(f"c{turn}")}
         winners, losers = [], []
 
-        def work(number, round_=round_, winners=winners, losers=losers):
-            asked = [
-                {"match": M.CORREL_ID, "correl_id": id_of(f"c{round_}")},
-                {"selector": f"round = {round_}"},
-                {},
-            ][number % 3]
+        def work(number, turn=turn, by_id=by_id, winners=winners, losers=losers):
             try:
-                winners.append(queue.get(**asked).body)
+                winners.append(queue.get(**[by_id, {"selector": f"round = {turn}"}, {}][number % 3]).body)
             except sr.MQError as error:
                 losers.append(error.reason)
 
@@ -64,19 +54,14 @@ def test_64_waiting_threads_on_one_id_have_one_winner(queue):
         except sr.MQError as error:
             losers.append(error.reason)
 
-    threads = [threading.Thread(target=work) for _ in range(64)]
-    for thread in threads:
-        thread.start()
-    ready.wait()
-    queue.put(b"prize", correl_id=id_of("c"))
-    until = time.monotonic() + 60
-    while not winners:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    assert queue.depth == 0
-    queue.close()  # which ends the others' waiting
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(64) as pool:
+        for _ in range(64):
+            pool.submit(work)
+        ready.wait()
+        queue.put(b"prize", correl_id=id_of("c"))
+        wait_until(lambda: winners, 60, "a winner")
+        assert queue.depth == 0
+        queue.close()  # which ends the others' waiting
     assert winners == [b"prize"]
     assert losers == [2019] * 63
 

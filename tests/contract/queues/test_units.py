@@ -63,9 +63,12 @@ def test_the_messages_of_a_unit_count_towards_the_depth_that_is_allowed(make):
     unit = queue.unit()
     queue.get(syncpoint=unit)
     queue.put(b"b", syncpoint=unit)
-    assert reason_of(queue.put, b"c") == 2053
+    assert (reason_of(queue.put, b"c"), queue.depth) == (2053, 0)
+    unit.backout()
+    unit = queue.unit()
+    queue.put(b"b", syncpoint=unit)
+    assert (reason_of(queue.put, b"c"), queue.depth) == (2053, 1)
     unit.commit()
-    queue.put(b"c")
     assert queue.depth == len(queue) == 2
 
 

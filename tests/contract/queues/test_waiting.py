@@ -21,8 +21,8 @@ from tests.support.waiting import wait_until
 class Getters:
     """Threads that get, each its own message; what they got, or the reason why not, by name."""
 
-    def __init__(self, queue):
-        self.queue = queue
+    def __init__(self, queue=None):
+        self.queue = MemoryQueue() if queue is None else queue
         self.got = {}
         self.threads = []
 
@@ -33,9 +33,12 @@ class Getters:
             except sr.MQError as error:
                 self.got[name] = error.reason
 
-        thread = threading.Thread(target=work, daemon=True)
-        self.threads.append(thread)
-        thread.start()
+        self.threads.append(threading.Thread(target=work, daemon=True))
+        self.threads[-1].start()
+
+    def until(self, count):
+        """Wait until so many calls wait."""
+        wait_until(lambda: self.queue._store._waiters.count == count, 60, "the calls wait", 0.001)
 
     def join(self):
         for thread in self.threads:
@@ -43,9 +46,10 @@ class Getters:
         return self.got
 
 
-def until_waiting(queue, count):
-    """Wait until so many calls wait."""
-    wait_until(lambda: queue._store._waiters.count == count, 60, "the calls wait", 0.001)
+@pytest.fixture
+def getters():
+    """Threads on a queue in memory."""
+    return Getters()
 
 
 def get_later(queue, deliver, match=M.MSG_ID | M.CORREL_ID, **request):
@@ -78,50 +82,46 @@ def test_a_message_that_is_there_is_not_waited_for(queue):
     assert queue.get(wait=60).body == b"a"
 
 
-def test_each_waiting_call_gets_its_own_reply():
-    queue = MemoryQueue()
-    getters = Getters(queue)
+def test_each_waiting_call_gets_its_own_reply(getters):
+    queue = getters.queue
     for number in range(20):
         getters.start(number, match=M.CORREL_ID, correl_id=id_of(f"c{number}"))
-    until_waiting(queue, 20)
+    getters.until(20)
     for number in reversed(range(20)):
         queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
     assert getters.join() == {number: str(number).encode() for number in range(20)}
     assert queue.statistics.waiters_looked_at == 20
 
 
-def test_specific_waits_come_before_general_ones_and_older_before_younger():
-    queue = MemoryQueue()
-    getters = Getters(queue)
+def test_specific_waits_come_before_general_ones_and_older_before_younger(getters):
+    queue = getters.queue
     requests = [{}, {"selector": "a = 1"}, {"correl_id": id_of("c")}, {"correl_id": id_of("c")}]
     for number, request in enumerate(requests, start=1):
         getters.start(number, **request)
-        until_waiting(queue, number)
+        getters.until(number)
     for body in (b"first", b"second", b"third", b"fourth"):
         queue.put(body, correl_id=id_of("c"), properties={"a": 1})
     assert getters.join() == {3: b"first", 4: b"second", 2: b"third", 1: b"fourth"}
 
 
-def test_the_most_properties_are_put_while_somebody_waits_with_a_selector():
-    queue = MemoryQueue()
-    getters = Getters(queue)
+def test_the_most_properties_are_put_while_somebody_waits_with_a_selector(getters):
+    queue = getters.queue
     getters.start("all", selector="p0 = 1 AND JMSXGroupID = 'g' AND JMSXGroupSeq = 2")
-    until_waiting(queue, 1)
+    getters.until(1)
     most = {"JMSXGroupID": "g", **{f"p{number}": 1 for number in range(996)}}
     queue.put(b"a", msg_seq_number=2, properties=most)
     assert getters.join() == {"all": b"a"}
     assert reason_of(queue.put, properties={**most, "p": 1}) == 2478
 
 
-def test_all_who_browse_and_one_who_gets_are_woken():
-    queue = MemoryQueue()
-    getters = Getters(queue)
+def test_all_who_browse_and_one_who_gets_are_woken(getters):
+    queue = getters.queue
     for number in range(3):
         getters.start(f"browse {number}", call=queue.browse)
     getters.start("get 1")
-    until_waiting(queue, 4)
+    getters.until(4)
     getters.start("get 2")
-    until_waiting(queue, 5)
+    getters.until(5)
     queue.put(b"a")
     queue.put(b"b")
     got = getters.join()
@@ -130,14 +130,13 @@ def test_all_who_browse_and_one_who_gets_are_woken():
     assert queue.depth == 0
 
 
-def test_a_browse_waits_for_what_is_behind_its_cursor():
-    queue = MemoryQueue()
+def test_a_browse_waits_for_what_is_behind_its_cursor(getters):
+    queue = getters.queue
     queue.put(b"a", priority=5)
     cursor = queue.cursor()
     cursor.next()
-    getters = Getters(queue)
     getters.start("browse", call=cursor.next)
-    until_waiting(queue, 1)
+    getters.until(1)
     queue.put(b"ahead", priority=9)
     queue.put(b"behind", priority=5)
     assert getters.join() == {"browse": b"behind"}
@@ -154,7 +153,7 @@ def test_commit_and_backout_wake_who_waits():
             queue.get(syncpoint=unit)
         getters = Getters(queue)
         getters.start(end)
-        until_waiting(queue, 1)
+        getters.until(1)
         getattr(unit, end)()
         assert getters.join() == {end: end.encode()}
 
@@ -171,12 +170,11 @@ def test_what_expired_in_a_unit_is_handed_to_nobody(clock):
     assert cancel()
 
 
-def test_what_is_handed_over_in_a_unit_comes_back_with_it():
-    queue = MemoryQueue()
+def test_what_is_handed_over_in_a_unit_comes_back_with_it(getters):
+    queue = getters.queue
     unit = queue.unit()
-    getters = Getters(queue)
     getters.start("in unit", syncpoint=unit)
-    until_waiting(queue, 1)
+    getters.until(1)
     queue.put(b"a")
     assert getters.join() == {"in unit": b"a"}
     assert queue.depth == 0
@@ -184,14 +182,13 @@ def test_what_is_handed_over_in_a_unit_comes_back_with_it():
     assert queue.get().descriptor.backout_count == 1
 
 
-def test_a_call_whose_unit_has_ended_gets_nothing(monkeypatch):
+def test_a_call_whose_unit_has_ended_gets_nothing(getters, monkeypatch):
     time_is_over = threading.Event()
     monkeypatch.setattr("selectroute.queues.waiting.Waiter.wait", lambda *_: time_is_over.wait(60))
-    queue = MemoryQueue()
+    queue = getters.queue
     unit = queue.unit()
-    getters = Getters(queue)
     getters.start("in unit", syncpoint=unit, wait=0.3)
-    until_waiting(queue, 1)
+    getters.until(1)
     unit.commit()
     queue.put(b"a")
     time_is_over.set()
@@ -199,13 +196,12 @@ def test_a_call_whose_unit_has_ended_gets_nothing(monkeypatch):
     assert queue.depth == 1
 
 
-def test_close_ends_every_wait():
-    queue = MemoryQueue()
-    getters = Getters(queue)
+def test_close_ends_every_wait(getters):
+    queue = getters.queue
     getters.start("id", correl_id=id_of("c"))
     getters.start("selector", selector="a = 1")
     getters.start("any")
-    until_waiting(queue, 3)
+    getters.until(3)
     queue.close()
     assert getters.join() == {"id": 2019, "selector": 2019, "any": 2019}
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from selectroute.registry.registry import Registry
-from tests.support.components import POSTGRES
+from tests.support.components import DATABASES, database_url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/registry.db"
-    return str(request.getfixturevalue("postgres")())
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest) -> str:
+    return database_url(request, "registry")
 
 
 @pytest.fixture

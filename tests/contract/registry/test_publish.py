@@ -26,27 +26,21 @@ def folder(tmp_path):
 
 
 def live(snapshot):
-    """id → (selector, topic, dialect) of what is not dead."""
-    rows = snapshot.subscriptions.to_pylist()
-    dead = snapshot.dead
+    """id → (selector, topic, dialect, seltype, destination) of what is not dead."""
+    dead, rows = snapshot.dead, snapshot.subscriptions.to_pylist()
+    names = ("selector", "topic", "dialect", "seltype", "destination")
     return {
-        row["id"]: (row["selector"], row["topic"], row["dialect"], row["seltype"], row["destination"])
+        row["id"]: tuple(row[name] for name in names)
         for number, row in enumerate(rows)
         if dead is None or not dead[number]
     }
 
 
 def wanted(registry):
-    found, cursor = {}, None
-    while True:
-        page = registry.list(limit=1_000, cursor=cursor, status="active")
-        found |= {
-            one.id: (one.selector, one.topic, one.dialect, one.seltype, one.destination.text)
-            for one in page.items
-        }
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    page = registry.list(limit=1_000, status="active")
+    assert page.next_cursor is None
+    rows = page.items
+    return {row.id: (row.selector, row.topic, row.dialect, row.seltype, row.destination.text) for row in rows}
 
 
 def check(registry, publisher):
@@ -77,27 +71,22 @@ def test_an_empty_registry_is_an_empty_snapshot(registry, folder):
 
 
 def test_every_kind_of_change_reaches_the_folder(registry, folder):
+    body = SubscriptionSpec("//x", dialect="ibm-mq-extended", seltype="EXTENDED")
+    steps = [
+        lambda: registry.register(SubscriptionSpec("a = 1", topic="t/+"), id="s"),
+        lambda: registry.replace("s", SubscriptionSpec("b = 2")),
+        lambda: registry.register(SubscriptionSpec("a = 0x10", dialect="ibm-mq"), id="m"),
+        lambda: registry.pause("s"),
+        lambda: registry.change("s", {"selector": "c = 3"}),
+        lambda: registry.resume("s"),
+        lambda: registry.import_(['{"id": "i", "selector": "x = 1"}', '{"id": "j", "status": "paused"}']),
+        lambda: registry.remove("s"),
+        lambda: registry.remove("j"),
+        lambda: registry.register(SubscriptionSpec("a = 9"), id="s"),
+        *([lambda: registry.register(body, id="e")] if body.dialect in sr.DIALECTS else []),
+        lambda: registry.skip_revision(),
+    ]
     with RegistryPublisher(registry, folder) as publisher:
-        steps = [
-            lambda: registry.register(SubscriptionSpec("a = 1", topic="t/+"), id="s"),
-            lambda: registry.replace("s", SubscriptionSpec("b = 2")),
-            lambda: registry.register(SubscriptionSpec("a = 0x10", dialect="ibm-mq"), id="m"),
-            lambda: registry.pause("s"),
-            lambda: registry.change("s", {"selector": "c = 3"}),
-            lambda: registry.resume("s"),
-            lambda: registry.import_(['{"id": "i", "selector": "x = 1"}', '{"id": "j", "status": "paused"}']),
-            lambda: registry.remove("s"),
-            lambda: registry.remove("j"),
-            lambda: registry.register(SubscriptionSpec("a = 9"), id="s"),
-            lambda: (
-                registry.register(
-                    SubscriptionSpec("//x", dialect="ibm-mq-extended", seltype="EXTENDED"), id="e"
-                )
-                if "ibm-mq-extended" in sr.DIALECTS
-                else None
-            ),
-            lambda: registry.skip_revision(),
-        ]
         for step in steps:
             step()
             check(registry, publisher)
@@ -175,10 +164,9 @@ def test_what_was_registered_under_larger_limits_is_published_under_the_usual_on
     with Registry.open(url) as registry:
         with RegistryPublisher(registry, folder) as publisher:
             check(registry, publisher)
-        registry.pause("i1")
-        registry.resume("i1")
-        registry.pause("extended")
-        registry.resume("extended")
+        for id in ("i1", "extended"):
+            registry.pause(id)
+            registry.resume(id)
         with RegistryPublisher(registry, folder) as publisher:
             check(registry, publisher)
         registry.verify()
@@ -223,10 +211,7 @@ def test_following_goes_on_after_an_error_that_is_handed_over(registry, folder, 
 
 
 def test_a_folder_has_one_publisher(registry, folder):
-    with (
-        RegistryPublisher(registry, folder),
-        pytest.raises(PublishError, match="another process publishes"),
-    ):
+    with RegistryPublisher(registry, folder), pytest.raises(PublishError, match="another process publishes"):
         RegistryPublisher(registry, folder)
     RegistryPublisher(registry, folder).close()
 
@@ -241,27 +226,8 @@ def test_a_folder_of_others_is_left_alone(registry, folder, tmp_path):
         RegistryPublisher(registry, tmp_path / "built")
 
 
-def test_a_registry_that_was_put_back_is_noticed_before_it_is_published(tmp_path):
-    path, copy = tmp_path / "r.db", tmp_path / "copy.db"
-    with Registry.open(f"sqlite:///{path}") as registry:
-        registry.register(SubscriptionSpec(), id="a")
-    shutil.copy(path, copy)
-    with Registry.open(f"sqlite:///{path}") as registry:
-        registry.register(SubscriptionSpec(), id="b")
-        with RegistryPublisher(registry) as publisher:
-            publisher.catch_up()
-            folder = publisher.folder
-    assert folder.path == tmp_path / "r.db.snapshots"
-    shutil.copy(copy, path)
-    with (
-        Registry.open(f"sqlite:///{path}") as registry,
-        pytest.raises(PublishError, match="holds revision 2, the registry only 1"),
-    ):
-        RegistryPublisher(registry)
-
-
-@pytest.mark.parametrize("more", [0, 1, 5])
-def test_a_registry_that_lost_changes_is_noticed_also_when_it_has_as_many_again(tmp_path, more):
+@pytest.mark.parametrize("more", [0, 1, 2, 6])
+def test_a_registry_that_was_put_back_is_noticed_also_when_it_has_as_many_changes_again(tmp_path, more):
     path, copy = tmp_path / "r.db", tmp_path / "copy.db"
     with Registry.open(f"sqlite:///{path}") as registry:
         registry.register(SubscriptionSpec(), id="a")
@@ -270,24 +236,14 @@ def test_a_registry_that_lost_changes_is_noticed_also_when_it_has_as_many_again(
         registry.register(SubscriptionSpec("lost = 1"), id="b")
         with RegistryPublisher(registry) as publisher:
             publisher.catch_up()
+            assert publisher.folder.path == tmp_path / "r.db.snapshots"
     shutil.copy(copy, path)
     with Registry.open(f"sqlite:///{path}") as registry:
-        for number in range(1 + more):
+        for number in range(more):
             registry.register(SubscriptionSpec(f"a = {number}"))
-        with pytest.raises(PublishError, match="revision 2 of a log that is not the registry's"):
+        said = "2 of a log that is not the registry's" if more else "2, the registry only 1"
+        with pytest.raises(PublishError, match=f"revision {said}"):
             RegistryPublisher(registry)
-
-
-def test_a_damaged_manifest_does_not_keep_a_publisher_from_rebuilding(registry, folder):
-    registry.register(SubscriptionSpec("a = 1"), id="s")
-    with RegistryPublisher(registry, folder) as publisher:
-        publisher.catch_up()
-    (folder / "manifest-1.json").write_text("{")
-    with RegistryPublisher(registry, folder) as publisher:
-        with pytest.raises(SnapshotError, match="damaged"):
-            publisher.catch_up()
-        publisher.rebuild()
-        check(registry, publisher)
 
 
 def test_a_publisher_takes_the_changes_of_its_own_process_from_memory(registry, folder, monkeypatch):
@@ -343,12 +299,13 @@ def test_a_folder_that_could_not_be_taken_is_taken_later(registry, folder, monke
         check(registry, publisher)
 
 
-def test_a_damaged_folder_is_named_and_can_be_built_again(registry, folder):
+@pytest.mark.parametrize("damage", [lambda text: "{", lambda text: text.replace("base", "bass")])
+def test_a_damaged_folder_is_named_and_can_be_built_again(registry, folder, damage):
     registry.register(SubscriptionSpec("a = 1"), id="s")
     with RegistryPublisher(registry, folder) as publisher:
         publisher.catch_up()
     [manifest] = folder.glob("manifest-*.json")
-    manifest.write_bytes(manifest.read_bytes().replace(b"base", b"bass"))
+    manifest.write_text(damage(manifest.read_text()))
     with RegistryPublisher(registry, folder) as publisher:
         with pytest.raises(SnapshotError, match="damaged"):
             publisher.catch_up()

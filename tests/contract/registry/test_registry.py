@@ -88,10 +88,9 @@ def test_there_is_no_subscription_of_an_id_that_cannot_be(registry, id):
 def test_a_name_is_one_subscriptions(registry):
     registry.register(SubscriptionSpec(name="cars"), id="a")
     registry.register(SubscriptionSpec(), id="b")
-    with pytest.raises(NameTakenError, match="'cars'"):
-        registry.register(SubscriptionSpec(name="cars"))
-    with pytest.raises(NameTakenError, match="'b'"):
-        registry.register(SubscriptionSpec(name="b"))
+    for name in ("cars", "b"):
+        with pytest.raises(NameTakenError, match=f"'{name}'"):
+            registry.register(SubscriptionSpec(name=name))
     with pytest.raises(NameTakenError):
         registry.change("b", {"name": "cars"})
     registry.remove("a")
@@ -110,16 +109,11 @@ def test_replacing_gives_another_specification_and_keeps_the_rest(registry):
 def test_a_change_that_expects_another_revision_is_refused(registry):
     registry.register(CAR, id="car")
     registry.replace("car", CAR, expected=1)
-    calls = [
-        lambda: registry.replace("car", CAR, expected=1),
-        lambda: registry.change("car", {"selector": ""}, expected=1),
-        lambda: registry.remove("car", expected=1),
-        lambda: registry.pause("car", expected=1),
-        lambda: registry.resume("car", expected=1),
-    ]
-    for call in calls:
+    calls = {registry.replace: [CAR], registry.change: [{"selector": ""}]}
+    calls |= dict.fromkeys((registry.remove, registry.pause, registry.resume), ())
+    for call, given in calls.items():
         with pytest.raises(StaleRevisionError, match="is at revision 2, not 1") as caught:
-            call()
+            call("car", *given, expected=1)
         assert (caught.value.expected, caught.value.found) == (1, 2)
     assert registry.revision == 2
 
@@ -162,17 +156,12 @@ def test_what_is_got_can_be_put_back_as_a_patch(registry):
 def test_a_removed_subscription_is_gone_and_its_id_is_free(registry):
     old = registry.register(CAR, id="car")
     assert registry.remove("car") == old
-    for call in (
-        lambda: registry.get("car"),
-        lambda: registry.get_by_name("car"),
-        lambda: registry.remove("car"),
-        lambda: registry.replace("car", CAR),
-        lambda: registry.change("car", {}),
-        lambda: registry.pause("car"),
-        lambda: registry.resume("car"),
-    ):
+    calls = {registry.replace: [CAR], registry.change: [{}]}
+    names = ("get", "get_by_name", "remove", "pause", "resume")
+    calls |= {getattr(registry, name): [] for name in names}
+    for call, given in calls.items():
         with pytest.raises(NotFoundError):
-            call()
+            call("car", *given)
     assert len(registry) == 0
     assert registry.register(CAR, id="car").revision == 3
 
@@ -214,13 +203,11 @@ def test_nothing_of_what_is_refused_is_stored(registry):
         (SubscriptionSpec("a = 1", dialect="sql"), InvalidSpecError),
         (SubscriptionSpec(destination=Destination("mail", "x")), InvalidSpecError),
     ]
-    for spec, error in bad:
-        with pytest.raises(error):
-            registry.register(spec)
     registry.register(CAR, id="car")
     for spec, error in bad:
-        with pytest.raises(error):
-            registry.replace("car", spec)
+        for write in (registry.register, lambda spec: registry.replace("car", spec)):
+            with pytest.raises(error):
+                write(spec)
     assert (registry.revision, len(registry), len(registry.changes())) == (1, 1, 1)
     registry.verify()
 

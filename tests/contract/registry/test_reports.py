@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -173,27 +173,18 @@ class TestActivity:
     def test_streams_report_the_same_subscriptions_at_once_while_they_are_removed(self, url, registry):
         ids = [f"s{number}" for number in range(60)]
         registry.import_(f'{{"id": "{id}"}}' for id in ids)
-        failed = []
 
-        def reported(query, order):
-            try:
-                with Registry.open(url, verify=False) as other:
-                    for number in range(15):
-                        other.note_reports(query, [{"batch": number, "busiest": dict.fromkeys(order, 1)}], {})
-            except BaseException as error:
-                failed.append(error)
+        def report(query, order):
+            with Registry.open(url, verify=False) as other:
+                for number in range(15):
+                    other.note_reports(query, [{"batch": number, "busiest": dict.fromkeys(order, 1)}], {})
 
-        streams = [
-            threading.Thread(target=reported, args=(q, ids[:: 1 if q == "one" else -1]))
-            for q in ("one", "two")
-        ]
-        for one in streams:
-            one.start()
-        for id in ids[::2]:
-            registry.remove(id)
-        for one in streams:
-            one.join()
-        assert not failed
+        with ThreadPoolExecutor(2) as pool:
+            reporting = [pool.submit(report, "one", ids), pool.submit(report, "two", ids[::-1])]
+            for id in ids[::2]:
+                registry.remove(id)
+            for stream in reporting:
+                stream.result()
         assert list(last(registry, *ids)) == ids[1::2]
         with registry._store.reading() as connection:
             assert len(connection.execute(select(activity)).all()) == 30

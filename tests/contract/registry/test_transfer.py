@@ -55,32 +55,39 @@ LINES = [
 ]
 
 
-@LARGE
-def test_lines_become_subscriptions_of_one_revision(registry):
-    imported = registry.import_(LINES)
-    assert (imported.rows, imported.revision, registry.revision, len(registry)) == (4, 1, 1, 4)
+def numbered(count):
+    """Lines of so many subscriptions."""
+    return [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(count)]
+
+
+def check_lines(registry):
+    """Check what `LINES` have become; return the subscriptions with an id."""
     a, b, c = (registry.get(id) for id in "abc")
     assert (a.selector, a.topic, dict(a.labels), a.name) == ("x = 1", "t/+", {"k": "v"}, "first")
     assert (b.status, b.seltype, b.destination.name, b.name) == (Status.PAUSED, "NONE", "out", "b")
     assert (c.selector, c.dialect, c.seltype) == ("name = 'Æ'", "ibm-mq", "STANDARD")
-    assert registry.list(label="k=v").items == [a]
+    return a, b, c
+
+
+@LARGE
+def test_lines_become_subscriptions_of_one_revision(registry):
+    imported = registry.import_(LINES)
+    assert (imported.rows, imported.revision, registry.revision, len(registry)) == (4, 1, 1, 4)
+    assert registry.list(label="k=v").items == [check_lines(registry)[0]]
     assert {change.revision for change in registry.changes()} == {1}
     registry.verify()
 
 
 def test_helpers_find_what_one_process_finds(registry, helped):
-    lines = [*LINES, *(f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(200))]
-    assert registry.import_(lines).rows == 204
-    a, b, c = (registry.get(id) for id in "abc")
-    assert (a.selector, a.topic, dict(a.labels), a.name) == ("x = 1", "t/+", {"k": "v"}, "first")
-    assert (b.status, c.selector) == (Status.PAUSED, "name = 'Æ'")
+    assert registry.import_([*LINES, *numbered(200)]).rows == 204
+    check_lines(registry)
     assert all(registry.get(f"s{number}").selector == f"x = {number}" for number in range(200))
     logged = [change.id for change in registry.changes(limit=1_000)]
     assert logged[:2] == ["a", "b"] and logged[3:] == ["c", *(f"s{number}" for number in range(200))]
 
 
 def test_an_invalid_line_is_named_although_a_helper_finds_it(registry, helped):
-    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
+    lines = numbered(60)
     lines[41] = '{"selector": "x = "}'
     with pytest.raises(ImportLineError) as caught:
         registry.import_(lines)
@@ -93,18 +100,14 @@ def test_helpers_know_the_limits_and_the_permission(url, helped):
     lines[39] = '{"id": "b", "topic": "b"}'  # of one block with the next
     lines[40] = '{"id": "c", "topic": "a", "selector": "' + "((((x = 1))))" + '"}'
     by = Permission((TopicFilter.parse("a/#"),))
-    with (
-        Registry.open(url, limits=Limits(nesting=3)) as registry,
-        pytest.raises(ImportLineError) as caught,
-    ):
+    with Registry.open(url, limits=Limits(nesting=3)) as registry, pytest.raises(ImportLineError) as caught:
         registry.import_(lines, by=by)
     assert [one.line for one in caught.value.problems] == [40, 41]
     assert "permits only topic filters within a/#" in str(caught.value) and "nested" in str(caught.value)
 
 
 def test_a_helper_that_ends_loses_no_line(registry, helped, monkeypatch):
-    made = []
-    real = helpers._Helper
+    made, real = [], helpers._Helper
 
     def ended(*given):
         made.append(real(*given))
@@ -112,8 +115,7 @@ def test_a_helper_that_ends_loses_no_line(registry, helped, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(helpers, "_Helper", ended)
-    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
-    assert registry.import_(lines).rows == len(registry) == 60
+    assert registry.import_(numbered(60)).rows == len(registry) == 60
     assert made and all(one._process.poll() is not None for one in made)
 
 
@@ -122,20 +124,18 @@ def test_without_room_for_a_process_an_import_works_alone(registry, helped, monk
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(helpers, "_Helper", refused)
-    lines = [f'{{"id": "s{number}", "selector": "x = {number}"}}' for number in range(60)]
-    assert registry.import_(lines).rows == len(registry) == 60
+    assert registry.import_(numbered(60)).rows == len(registry) == 60
 
 
 @LARGE
 def test_what_is_imported_is_what_would_be_registered(registry):
     for number in range(40):  # more than one needs to be read by its shape
         registry.register(SubscriptionSpec(f"x = {number} AND y = 'b'", topic=f"t/{number}"), id=f"r{number}")
-    imported = [json.loads(line) for line in registry.export()]
-    lines = [json.dumps({**one, "id": one["id"].replace("r", "i"), "name": None}) for one in imported]
-    registry.import_(lines)
+    rows = [json.loads(line) for line in registry.export()]
+    registry.import_(json.dumps({**row, "id": row["id"].replace("r", "i"), "name": None}) for row in rows)
     for number in range(40):
-        assert registry.get(f"i{number}").seltype == registry.get(f"r{number}").seltype
-        assert registry.get(f"i{number}").spec.selector == registry.get(f"r{number}").spec.selector
+        imported, registered = (registry.get(f"{kind}{number}") for kind in "ir")
+        assert (imported.seltype, imported.selector) == (registered.seltype, registered.selector)
 
 
 def test_an_export_is_imported_to_the_same_subscriptions(registry, tmp_path):
@@ -185,8 +185,8 @@ def test_an_export_may_be_of_the_past(registry):
 def test_the_first_lines_that_cannot_be_are_named_together(registry, monkeypatch):
     monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", 4)
     registry.register(SubscriptionSpec(name="There"), id="there")
-    good = [f'{{"id": "d{number}", "selector": "x = {number}"}}' for number in range(9)]
-    wrong = ["{", '{"selektor": "a"}', '{"selector": "a = "}', '{"id": "d0"}', '{"selector": "b <> >"}']
+    good = numbered(9)
+    wrong = ["{", '{"selektor": "a"}', '{"selector": "a = "}', '{"id": "s0"}', '{"selector": "b <> >"}']
     with pytest.raises(ImportLineError) as caught:
         registry.import_([*good[:3], wrong[2], wrong[0], "", *good[3:], wrong[1], wrong[4]])
     found = caught.value
@@ -215,7 +215,7 @@ def test_the_first_lines_that_cannot_be_are_named_together(registry, monkeypatch
 
 def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry):
     registry.register(SubscriptionSpec(name="There"), id="there")
-    good = [f'{{"id": "d{number}", "selector": "x = {number}"}}' for number in range(30)]
+    good = numbered(30)
     for line, cause, pointer in (
         ("{", InvalidSpecError, ""),
         ("[]", InvalidSpecError, ""),
@@ -227,9 +227,9 @@ def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry):
         ('{"dialect": "sql"}', InvalidSpecError, "/dialect"),
         ('{"id": "a b"}', InvalidSpecError, "/id"),
         ('{"id": 7}', InvalidSpecError, "/id"),
-        ('{"id": "d0"}', IdTakenError, None),
+        ('{"id": "s0"}', IdTakenError, None),
         ('{"id": "there"}', IdTakenError, None),
-        ('{"name": "d1"}', NameTakenError, None),
+        ('{"name": "s1"}', NameTakenError, None),
         ('{"name": "There"}', NameTakenError, None),
         ('{"status": "asleep"}', InvalidSpecError, "/status"),
         ('{"status": {}}', InvalidSpecError, "/status"),
@@ -358,36 +358,23 @@ def test_an_import_without_room_for_its_temporary_file_is_refused_and_can_be_mad
 def _described(registry):
     """The indexes that the database has of the tables of subscriptions."""
     with registry._store.reading() as connection:
-        found = inspect(connection)
-        return {
-            table: sorted(
-                (one["name"], one["unique"], *one["column_names"]) for one in found.get_indexes(table)
-            )
-            for table in ("change", "subscription", "label")
-        }
+        indexes = [inspect(connection).get_indexes(table) for table in ("change", "subscription", "label")]
+    return [sorted((one["name"], one["unique"], *one["column_names"]) for one in table) for table in indexes]
 
 
 @LARGE
-def test_a_large_import_leaves_the_indexes_as_they_were(registry, monkeypatch):
+def test_a_large_import_leaves_the_indexes_as_they_were_also_if_it_fails(registry, monkeypatch):
     monkeypatch.setattr(transfer, "_MANY_ROWS", 1)
     before = _described(registry)
     registry.import_(LINES)
     assert _described(registry) == before
     assert [one.id for one in registry.list(topic="t/+").items] == ["a"]
-    assert [one.id for one in registry.list(label="k=v").items] == ["a"]
     registry.import_(['{"id": "later"}'])  # fewer than there are
     registry.import_([f'{{"id": "n{number}"}}' for number in range(9)])
     registry.verify()
-    assert (_described(registry), len(registry)) == (before, 14)
-
-
-def test_a_large_import_that_fails_leaves_the_indexes_as_they_were(registry, monkeypatch):
-    monkeypatch.setattr(transfer, "_MANY_ROWS", 1)
-    registry.import_(['{"id": "a", "labels": {"k": "v"}}'])
-    before = _described(registry)
     with pytest.raises(ImportLineError) as found:
-        registry.import_([*(f'{{"id": "n{number}"}}' for number in range(9)), '{"id": "a"}'])
-    assert (found.value.problems[0].line, type(found.value.problems[0].cause)) == (10, IdTakenError)
-    assert (_described(registry), len(registry)) == (before, 1)
+        registry.import_([*numbered(40), '{"id": "a"}'])
+    assert (found.value.problems[0].line, type(found.value.problems[0].cause)) == (41, IdTakenError)
+    assert (_described(registry), len(registry)) == (before, 14)
     assert [one.id for one in registry.list(label="k=v").items] == ["a"]
     registry.verify()

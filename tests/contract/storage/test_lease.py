@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Queue
 
@@ -85,11 +86,9 @@ def test_of_many_that_start_at_once_one_gets_it(file):
         except LeaseHeldError as error:
             refused.append(error)
 
-    takers = [threading.Thread(target=take) for _ in range(5)]
-    for one in takers:
-        one.start()
-    for one in takers:
-        one.join()
+    with ThreadPoolExecutor(5) as pool:
+        for _ in range(5):
+            pool.submit(take)
     assert (len(held), len(refused)) == (1, 4)
     held[0].close()
 

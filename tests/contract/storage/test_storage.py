@@ -1,6 +1,7 @@
 """What every storage does: on this machine, and in a store that speaks S3."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -44,21 +45,16 @@ def test_a_version_that_was_changed_is_not_replaced(folder):
 
 
 def test_of_many_writers_of_one_new_file_one_wins(folder):
-    file, won = folder / "x", []
+    file = folder / "x"
 
     def write(number):
-        try:
-            file.put_new(str(number).encode())
-            won.append(number)
-        except FileExistsError:
-            pass
+        with suppress(FileExistsError):
+            file.put_new(b"%d" % number)
+            return number
 
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for one in writers:
-        one.start()
-    for one in writers:
-        one.join()
-    assert len(won) == 1 and file.read() == str(won[0]).encode()
+    with ThreadPoolExecutor(8) as pool:
+        [won] = [number for number in pool.map(write, range(8)) if number is not None]
+    assert file.read() == b"%d" % won
 
 
 def test_a_listing_has_the_files_of_the_folder(folder):

@@ -154,7 +154,11 @@ def run_again(made: tuple[dict[str, str], Path] | str) -> None:
     """Run this program again in a process that has the compiled shim, and end as that does; return there, and
     where no shim was compiled.
     """
-    if isinstance(made, str) or VARIABLE in os.environ:
-        return
-    command = [sys.executable, *sys.orig_argv[1:]]
-    sys.exit(subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False).returncode)
+    if not isinstance(made, str) and VARIABLE not in os.environ:
+        command = [sys.executable, *sys.orig_argv[1:]]
+        sys.exit(subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False).returncode)
+
+
+def required(made: tuple[dict[str, str], Path] | str) -> tuple[dict[str, str], Path]:
+    """Return a shim that was compiled; end the program if there is none."""
+    return sys.exit(f"nothing was tried: {made}") if isinstance(made, str) else made

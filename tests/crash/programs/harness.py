@@ -37,6 +37,7 @@ FORMATS = {"choices": ["parquet", "delta"], "default": "parquet"}
 POSTGRESQL = {"action": "store_true", "help": "instead of SQLite"}
 """Option ``postgresql`` of `program`: its function gets a ``database_in`` of a server of PostgreSQL."""
 
+STREAM_RUN = (sys.executable, "-m", "selectroute", "stream", "run")
 FAST_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Most of a kill is a JVM that starts: this one compiles less, and does all the same."""
 
@@ -190,6 +191,15 @@ class Journal:
 def lines_of(journal: Path) -> list[dict[str, Any]]:
     """The lines of a journal; none where nobody wrote."""
     return [json.loads(line) for line in journal.read_bytes().splitlines()] if journal.exists() else []
+
+
+def same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:
+    """Check that each thing is there as often as expected. Raises AssertionError."""
+    lost, more = expected - found, found - expected
+    twice = [one for one in more if one in expected]
+    assert not lost, f"{what}: {lost.total()} lost: {list(lost)[:3]}"
+    assert not twice, f"{what}: {len(twice)} twice: {twice[:3]}"
+    assert not more, f"{what}: {more.total()} that should not be: {list(more)[:3]}"
 
 
 def sqlite_in(home: Path) -> str:

@@ -11,11 +11,11 @@ Everything is made from the seed, so that a run can be made again.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -28,6 +28,7 @@ from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter
+from tests.crash.programs.harness import program
 from tests.properties.fuzz.mutations import generated, seeds
 from tests.properties.fuzz.selectors import VALUES
 from tests.support.index_invariants import verify_index
@@ -140,11 +141,7 @@ class Changer:
         else:
             self.index.remove(change.id)
             del self.live[change.id]
-            place = self._ids.index(change.id) if len(self._ids) < 50 else None
-            if place is None:  # the order of the ids is of no consequence
-                self._ids = [id for id in self._ids if id != change.id]
-            else:
-                del self._ids[place]
+            self._ids.remove(change.id)
         self.tally.changes += 1
         self.tally.most = max(self.tally.most, len(self.live))
         self._waiting.append(change)
@@ -226,40 +223,22 @@ class Changer:
         """What the index holds when it holds nothing is what a new one holds."""
         index = self.index
         assert len(index) == 0 and len(self.snapshot) == 0
-        sizes = {
-            "buckets": len(index._buckets),
-            "filed": len(index._filed),
-            "extended": len(index._extended),
-            "counts": len(index.statistics.counts),
-            "totals": len(index.statistics._totals),
-            "squares": len(index.statistics._squares),
-            "pairs": len(index._plan.pairs),
-        }
+        held = {name: getattr(index, f"_{name}") for name in ("buckets", "filed", "extended")}
+        held |= {name: getattr(index.statistics, name) for name in ("counts", "_totals", "_squares")}
+        sizes = {name: len(several) for name, several in {**held, "pairs": index._plan.pairs}.items()}
         assert not any(sizes.values()), f"an empty index still has {sizes}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; an AssertionError is a fault, and the seed makes it again."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.properties.fuzz.changes",
-        description="Add, replace and remove subscriptions at random, in an index and in a snapshot of "
-        "deltas that are merged, and compare both with a dict and the reference evaluator.",
-        epilog="the record: nice python -m tests.properties.fuzz.changes --count 1000000",
-    )
-    parser.add_argument("--count", type=int, default=20_000, help="changes (default 20000)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed makes other changes (default 1)")
-    parser.add_argument("--every", type=int, default=2_000, help="changes between comparisons (default 2000)")
-    given = parser.parse_args(arguments)
-    if given.count < 1 or given.every < 1:
-        parser.error("--count and --every are 1 or more")
+def run(root: Path, seed: int, count: int, every: int) -> str:
+    """Make so many changes. Raises AssertionError for a fault."""
 
     def say(tally: Tally) -> None:
-        if tally.changes % (given.every * 20) == 0:
+        if tally.changes % (every * 20) == 0:
             print(tally, file=sys.stderr, flush=True)
 
-    print(Changer(given.seed, given.every).run(given.count, say))
-    return 0
+    return str(Changer(seed, every).run(count, say))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    every = {"type": int, "default": 2_000, "help": "changes between comparisons"}
+    program("change subscriptions at random", run, count=20_000, every=every)

@@ -74,14 +74,8 @@ def noise(chance: Random) -> str:
 
 
 def _literal(chance: Random) -> str:
-    return chance.choice(
-        (
-            chance.choice(NUMBERS),
-            _string(chance),
-            chance.choice(("TRUE", "FALSE")),
-            str(chance.randint(-9, 9)),
-        )
-    )
+    constant, number = chance.choice(("TRUE", "FALSE")), str(chance.randint(-9, 9))
+    return chance.choice((chance.choice(NUMBERS), _string(chance), constant, number))
 
 
 def _string(chance: Random) -> str:

@@ -125,9 +125,8 @@ class Fuzzer:
         self.dialect = dialect
         self.seed = seed
         self._seeds = seeds(dialect)
-        self._messages = list(
-            {str(row.message): Message.from_json(dict(row.message)) for row in rows()}.values()
-        )
+        distinct = {str(row.message): row.message for row in rows()}
+        self._messages = [Message.from_json(dict(message)) for message in distinct.values()]
 
     def case(self, number: int) -> Case:
         """Make the text and all that it is checked with, from the number."""
@@ -155,13 +154,9 @@ class Fuzzer:
         own: list[object] = [content.replace("''", "'") for content in _STRING.findall(text, 0, 400)]
         own += [int(digits) for digits in _INTEGER.findall(text, 0, 400)]
         for values in (VALUES, own * 4 + [True, Int(1), 5.0, "x"]):
-            yield Message(
-                headers={
-                    "JMSType": chance.choice((None, "car", "x")),
-                    "JMSPriority": chance.choice((None, 4, 5)),
-                },
-                properties={name: chance.choice(values) for name in names},
-            )
+            jms_type, priority = chance.choice((None, "car", "x")), chance.choice((None, 4, 5))
+            headers = {"JMSType": jms_type, "JMSPriority": priority}
+            yield Message(headers, {name: chance.choice(values) for name in names})
 
 
 def check(case: Case, tally: Tally | None = None) -> str:
@@ -256,25 +251,13 @@ def shortened(text: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code: 1 if a text failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.properties.fuzz.selectors",
-        description="Mutate the selectors of the corpus and generated ones, and hold each text to what must "
-        "be true of every text: it is a selector or an error that shows its place, prints and parses back, "
-        "is judged alike by evaluator, explanation and clauses, and takes no time to speak of.",
-        epilog="a million of each dialect: nice python -m tests.properties.fuzz.selectors --count 1000000",
-    )
+    parser = argparse.ArgumentParser("python -m tests.properties.fuzz.selectors", description=__doc__)
     parser.add_argument("--count", type=int, default=20_000, help="texts of each dialect (default 20000)")
-    parser.add_argument(
-        "--dialect", action="append", choices=list(DIALECTS), help="only this one; may be repeated"
-    )
+    parser.add_argument("--dialect", action="append", choices=[*DIALECTS], help="only this; may be repeated")
     parser.add_argument("--seed", type=int, default=1, help="another seed makes other texts (default 1)")
     parser.add_argument("--start", type=int, default=0, help="the number of the first text (default 0)")
-    parser.add_argument(
-        "--raise", action="store_true", dest="raises", help="let a failure end in its traceback"
-    )
+    parser.add_argument("--raise", action="store_true", dest="raises", help="end in a traceback")
     given = parser.parse_args(arguments)
-    if given.count < 1 or given.start < 0:
-        parser.error("--count is 1 or more, --start 0 or more")
     for name in given.dialect or DIALECTS:
         fuzzer = Fuzzer(name, given.seed)
         numbers = range(given.start, given.start + given.count)

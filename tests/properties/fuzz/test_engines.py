@@ -32,19 +32,15 @@ def test_a_round_is_known_by_its_number():
     assert engines.make(3, 5) != engines.make(3, 6)
 
 
-def test_a_lost_match_is_found(monkeypatch):
-    monkeypatch.setattr(sr.Index, "match", lambda index, message: [])
-    with pytest.raises(AssertionError, match="index misses s"):
-        engines.check(engines.make(0, 0))
-
-
-def test_a_match_that_is_lost_in_partitions_is_found(monkeypatch):
-    monkeypatch.setattr(PartitionedSnapshot, "addresses", lambda parts, messages: (NONE, NONE))
-    with pytest.raises(AssertionError, match="built, in partitions misses s"):
-        engines.check(engines.make(0, 0))
-
-
-def test_a_wrong_match_is_found(monkeypatch):
-    monkeypatch.setattr(sr.Index, "match", lambda index, message: [one.id for one in index])
-    with pytest.raises(AssertionError, match="index wrongly gives s"):
+@pytest.mark.parametrize(
+    ("owner", "method", "wrong", "said"),
+    [
+        (sr.Index, "match", lambda index, message: [], "index misses s"),
+        (sr.Index, "match", lambda index, message: [one.id for one in index], "index wrongly gives s"),
+        (PartitionedSnapshot, "addresses", lambda *_: (NONE, NONE), "built, in partitions misses s"),
+    ],
+)
+def test_a_lost_and_a_wrong_match_are_found(monkeypatch, owner, method, wrong, said):
+    monkeypatch.setattr(owner, method, wrong)
+    with pytest.raises(AssertionError, match=said):
         engines.check(engines.make(0, 0))

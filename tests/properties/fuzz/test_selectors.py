@@ -28,11 +28,7 @@ def test_a_text_is_known_by_its_number():
 
 @pytest.mark.parametrize(
     "broken",
-    [
-        lambda selector: f"{selector.text} ",
-        lambda selector: "a",
-        lambda selector: 1 // 0,
-    ],
+    [lambda selector: f"{selector.text} ", lambda selector: "a", lambda selector: 1 // 0],
     ids=["prints as it stands", "prints something else", "raises"],
 )
 def test_a_fault_is_found_and_can_be_replayed(broken, monkeypatch, capsys):

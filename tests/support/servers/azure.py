@@ -69,15 +69,10 @@ def _made(port: int, container: str) -> bool:
     path, date = f"/{ACCOUNT}/{container}", formatdate(usegmt=True)
     # Shared key: the verb, eleven headers that are empty here, those of Azure, and the resource.
     signed = f"PUT{12 * chr(10)}x-ms-date:{date}\nx-ms-version:{_API}\n/{ACCOUNT}{path}\nrestype:container"
-    signature = base64.b64encode(
-        hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
-    ).decode()
-    headers = {
-        "x-ms-date": date,
-        "x-ms-version": _API,
-        "Authorization": f"SharedKey {ACCOUNT}:{signature}",
-        "Content-Length": "0",
-    }
+    digest = hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
+    signature = base64.b64encode(digest).decode()
+    headers = {"x-ms-date": date, "x-ms-version": _API, "Content-Length": "0"}
+    headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
     try:
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         client.request("PUT", f"{path}?restype=container", headers=headers)

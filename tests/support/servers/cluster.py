@@ -67,13 +67,9 @@ def running(folder: Path, hosts: Sequence[str] = ("127.0.0.1",), cores: int = 2)
 def _daemon(log: Path, *arguments: str) -> Iterator[None]:
     """A process of Spark's own that runs until the end; what it says goes to a file."""
     found = environment()
+    command = [f"{found['SPARK_HOME']}/bin/spark-class", *arguments]
     with open(log, "wb") as said:
-        started = subprocess.Popen(
-            [f"{found['SPARK_HOME']}/bin/spark-class", *arguments],
-            env=found,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-        )
+        started = subprocess.Popen(command, env=found, stdout=said, stderr=said)
     try:
         yield
     finally:

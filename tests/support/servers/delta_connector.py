@@ -45,13 +45,8 @@ def in_spark(step: str, folder: Path, code: int = 0) -> Any:
     Raises AssertionError unless it ends with this code.
     """
     path = os.pathsep.join(map(str, (pyspark(), _ROOT / "src", _ROOT)))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.servers.delta_connector", step, str(folder)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.support.servers.delta_connector", step, str(folder)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     if lines and lines[-1].startswith("missing: "):
         missing(lines[-1].removeprefix("missing: "))

@@ -150,8 +150,7 @@ class Passing(BaseHTTPRequestHandler):
         if fault is not None:
             self.server.say(self.command, self.path, fault, began)
         if fault == "refused":
-            self.close_connection = True
-            self.connection.close()
+            self._hang_up()
             return
         if fault in _REFUSALS:
             status, text = _REFUSALS[fault]
@@ -167,18 +166,14 @@ class Passing(BaseHTTPRequestHandler):
         upstream.request(self.command, self.path, body, {name: value for name, value in self.headers.items()})
         answer = upstream.getresponse()
         data = answer.read()
-        headers = {
-            name: value
-            for name, value in answer.getheaders()
-            if name.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date")
-        }
+        own = ("transfer-encoding", "connection", "content-length", "server", "date")
+        headers = {name: value for name, value in answer.getheaders() if name.lower() not in own}
         upstream.close()
         if moment == "after":
             self.server.hold()
             return
         if fault == "lost":
-            self.close_connection = True
-            self.connection.close()
+            self._hang_up()
             return
         length = answer.getheader("Content-Length")
         self._answer(answer.status, headers, data, cut=fault == "cut", length=length)
@@ -188,13 +183,7 @@ class Passing(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass
 
     def _answer(
-        self,
-        status: int,
-        headers: dict[str, str],
-        data: bytes,
-        *,
-        cut: bool = False,
-        length: str | None = None,
+        self, status: int, headers: dict[str, str], data: bytes, cut: bool = False, length: str | None = None
     ) -> None:
         self.send_response(status)
         for name, value in headers.items():
@@ -204,31 +193,23 @@ class Passing(BaseHTTPRequestHandler):
         if cut:
             self.wfile.write(data[: len(data) // 2])
             self.wfile.flush()
-            self.close_connection = True
-            self.connection.close()
-            return
-        if self.command != "HEAD":
+            self._hang_up()
+        elif self.command != "HEAD":
             self.wfile.write(data)
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.close()
 
     def log_message(self, *_: object) -> None:
         """Write nothing: each request has a line of its own."""
 
 
 @contextmanager
-def faulty_proxy(
-    target: str,
-    log: Path,
-    *,
-    rate: float = 0.0,
-    seed: int = 1,
-    switch: Path | None = None,
-    delay: float = 0.0,
-) -> Iterator[str]:
-    """The URL of a proxy in a process of its own; its lines go to ``log``."""
-    command = [sys.executable, "-m", "tests.support.servers.faulty_proxy", target, "--rate", str(rate)]
-    command += ["--seed", str(seed), "--delay", str(delay)] + (
-        [] if switch is None else ["--switch", str(switch)]
-    )
+def faulty_proxy(target: str, log: Path, **options: object) -> Iterator[str]:
+    """The URL of a proxy in a process of its own, with these options; its lines go to ``log``."""
+    command = [sys.executable, "-m", "tests.support.servers.faulty_proxy", target]
+    command += [f"--{name}={value}" for name, value in options.items() if value is not None]
     with log.open("wb") as lines:
         proxy = subprocess.Popen(command, stdout=lines, cwd=Path(__file__).parents[3], env=os.environ)
     try:

@@ -48,6 +48,7 @@ _MODULE = "github.com/fsouza/fake-gcs-server"
 _PAGE = 100
 """Objects in a page of a listing, less than the store's thousand, so that tests turn pages."""
 
+NONE: Mapping[str, str] = {}
 _CODES = {400: "InvalidArgument", 404: "NoSuchKey", 412: "PreconditionFailed"}
 
 
@@ -145,10 +146,8 @@ class Translated(BaseHTTPRequestHandler):
             self._answer(200, {"ETag": f'"{self.query["partNumber"]}"'})
         elif source := self.headers.get("x-goog-copy-source"):
             other, _, name = unquote(source).lstrip("/").partition("/")
-            to = f"{self._object()}?{urlencode(self._conditions())}"
-            self._write(
-                "POST", f"/storage/v1/b/{other}/o/{quote(name, safe='')}/copyTo{to[len('/storage/v1') :]}"
-            )
+            to = f"{self._object().removeprefix('/storage/v1')}?{urlencode(self._conditions())}"
+            self._write("POST", f"/storage/v1/b/{other}/o/{quote(name, safe='')}/copyTo{to}")
         else:
             self._upload(self.body)
 
@@ -183,9 +182,8 @@ class Translated(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.bucket, _, key = url.path.lstrip("/").partition("/")
         self.key = unquote(key)
-        self.query = {
-            name: values[-1] for name, values in parse_qs(url.query, keep_blank_values=True).items()
-        }
+        query = parse_qs(url.query, keep_blank_values=True)
+        self.query = {name: values[-1] for name, values in query.items()}
 
     def _object(self) -> str:
         return f"/storage/v1/b/{self.bucket}/o/{quote(self.key, safe='')}"
@@ -241,10 +239,10 @@ class Translated(BaseHTTPRequestHandler):
         self._xml("ListBucketResult", text)
 
     def _ask(
-        self, verb: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+        self, verb: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NONE
     ) -> tuple[int, Any, bytes]:
         client = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        client.request(verb, path, body or None, dict(headers or {}))
+        client.request(verb, path, body or None, dict(headers))
         answer = client.getresponse()
         data = answer.read()
         client.close()
@@ -261,21 +259,15 @@ class Translated(BaseHTTPRequestHandler):
     def _error(self, status: int, code: str, message: str = "") -> None:
         self._xml("Error", f"<Code>{code}</Code><Message>{escape(message)}</Message>", status=status)
 
-    def _xml(
-        self, name: str, content: str, headers: Mapping[str, str] | None = None, status: int = 200
-    ) -> None:
+    def _xml(self, name: str, content: str, headers: Mapping[str, str] = NONE, status: int = 200) -> None:
         text = f'<?xml version="1.0" encoding="UTF-8"?><{name}>{content}</{name}>'
-        self._answer(status, {"Content-Type": "application/xml", **(headers or {})}, text.encode())
+        self._answer(status, {"Content-Type": "application/xml", **headers}, text.encode())
 
     def _answer(
-        self,
-        status: int,
-        headers: Mapping[str, str] | None = None,
-        data: bytes = b"",
-        length: str | None = None,
+        self, status: int, headers: Mapping[str, str] = NONE, data: bytes = b"", length: str | None = None
     ) -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             self.send_header(name, value)
         if status != 204:
             self.send_header("Content-Length", length or str(len(data)))

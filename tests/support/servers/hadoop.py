@@ -158,13 +158,8 @@ class Hadoop:
         return found
 
     def _format(self) -> None:
-        done = subprocess.run(
-            [*self._java, _MAIN["namenode"], "-format", "-nonInteractive"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self._environment,
-        )
+        command = [*self._java, _MAIN["namenode"], "-format", "-nonInteractive"]
+        done = subprocess.run(command, capture_output=True, text=True, env=self._environment)
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines() or ["the NameNode said nothing"]
             raise ServerError(f"HDFS could not be formatted: {lines[-1]}")
@@ -173,18 +168,14 @@ class Hadoop:
         """Write the files of HADOOP_CONF_DIR."""
         self.conf.mkdir()
         (self.conf / "log4j2.properties").write_text(_LOGGING)
-        _write(
-            self.conf / "core-site.xml",
-            {
+        files: dict[str, dict[str, object]] = {
+            "core-site.xml": {
                 "fs.defaultFS": self.url,
                 "hadoop.tmp.dir": self.folder / "tmp",
                 # The REST interfaces act as this user.
                 "hadoop.http.staticuser.user": _user(),
             },
-        )
-        _write(
-            self.conf / "hdfs-site.xml",
-            {
+            "hdfs-site.xml": {
                 "dfs.replication": 1,
                 "dfs.namenode.name.dir": (self.folder / "name").as_uri(),
                 "dfs.datanode.data.dir": (self.folder / "data").as_uri(),
@@ -197,10 +188,7 @@ class Hadoop:
                 # A node that is not reached is given up soon, and there is no other to write to.
                 "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
             },
-        )
-        _write(
-            self.conf / "yarn-site.xml",
-            {
+            "yarn-site.xml": {
                 "yarn.resourcemanager.webapp.address": ports[5],
                 "yarn.resourcemanager.address": ports[6],
                 "yarn.resourcemanager.scheduler.address": ports[7],
@@ -221,15 +209,14 @@ class Hadoop:
                 "yarn.scheduler.minimum-allocation-mb": 256,
                 "yarn.scheduler.maximum-allocation-mb": memory_mb,
             },
-        )
-        _write(
-            self.conf / "capacity-scheduler.xml",
-            {
+            "capacity-scheduler.xml": {
                 "yarn.scheduler.capacity.root.queues": "default",
                 "yarn.scheduler.capacity.root.default.capacity": 100,
                 "yarn.scheduler.capacity.maximum-am-resource-percent": 1,
             },
-        )
+        }
+        for name, properties in files.items():
+            _write(self.conf / name, properties)
 
 
 @contextmanager
@@ -273,8 +260,6 @@ def _user() -> str:
 
 
 def _write(path: Path, properties: Mapping[str, object]) -> None:
-    rows = (
-        f"<property><name>{name}</name><value>{escape(str(value))}</value></property>"
-        for name, value in properties.items()
-    )
+    texts = ((name, escape(str(value))) for name, value in properties.items())
+    rows = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in texts)
     path.write_text("\n".join(["<configuration>", *rows, "</configuration>\n"]))

@@ -38,12 +38,9 @@ def s3_server() -> Iterator[str]:
     pytest.importorskip("moto", reason="moto[server] is not installed")
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which no other process can take meanwhile
         url, descriptor = f"http://127.0.0.1:{listening.getsockname()[1]}", listening.fileno()
-        server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(descriptor)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-        )
+        command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(descriptor)]
+        none = subprocess.DEVNULL
+        server = subprocess.Popen(command, stdout=none, stderr=none, pass_fds=[descriptor])
     try:
         make_bucket(url)
         yield url
@@ -68,12 +65,11 @@ def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
     """Make a bucket, as soon as the server answers."""
     request = urllib.request.Request(f"{url}/{bucket}", method="PUT")
     request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     until = time.monotonic() + seconds
     while True:
         try:
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-                request, timeout=seconds
-            ).close()
+            opener.open(request, timeout=seconds).close()
             return
         except (urllib.error.URLError, OSError):
             if time.monotonic() > until:

@@ -8,17 +8,11 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
-from selectroute.queues.rest.headers import (
-    decoded,
-    headers_of,
-    message_of,
-    put_fields,
-    put_headers,
-)
+from selectroute.queues.rest.headers import decoded, headers_of, message_of, put_fields, put_headers
 from selectroute.queues.rest.ids import RestError, id_of_any_text
 from selectroute.queues.rest.properties import header_of, properties_of
 from tests.support.queue_calls import id_of
-from tests.support.strategies import TIME_EDGES
+from tests.support.strategies import DESCRIPTOR_FIELDS
 
 MADE = Descriptor(
     id_of("m"), NO_ID, NO_ID, 1, 0, False, 4, False, UNLIMITED, 1_700_000_000_123, 0, 0, bytes(16)
@@ -73,80 +67,31 @@ def test_several_headers_are_one():
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        "a",
-        "a;1",
-        "a;1;number",
-        "a;1;integer;",
-        "a;300;byte",
-        "a;1e400;double",
-        "a;1e39;float",
-        "a;1_0;double",
-        "a;nan;double",
-        "a;x;integer",
-        "a;maybe;boolean",
-        'a;"x;string',
-        'a;"C:\\dir";string',
-        'a;"x"y;string',
-        "a;1;integer,a;2;integer",
-        "a;zz;bytes",
-        " ",
-        ",",
-        ";" * 50_000,
-        " " * 50_000,
-        '"' + "\\" * 49_999,
-    ],
-    ids=lambda header: header[:20],
-)
+    "header", [
+        "a", "a;1", "a;1;number", "a;1;integer;", "a;300;byte", "a;1e400;double", "a;1e39;float",
+        "a;1_0;double", "a;nan;double", "a;x;integer", "a;maybe;boolean", 'a;"x;string',
+        'a;"C:\\dir";string', 'a;"x"y;string', "a;1;integer,a;2;integer", "a;zz;bytes", " ", ",",
+        ";" * 50_000, " " * 50_000, '"' + "\\" * 49_999,
+    ], ids=lambda header: header[:20],
+)  # fmt: skip
 def test_what_is_no_property_is_refused(header):
     with pytest.raises(RestError) as caught:
         properties_of([header])
     assert caught.value.place == "ibm-mq-usr"
 
 
-NUMBERS = st.integers(1, 999_999_999)
-TIMES = st.sampled_from(TIME_EDGES).filter(lambda time: time >= 0) | st.integers(0, 10**13)
 MESSAGES = st.builds(
-    lambda fields, correlation, group, properties, reply_to: QueuedMessage(
-        MADE._replace(**fields), b"body", {**properties, **correlation, **group, **reply_to}
+    lambda fields, properties, reply_to: QueuedMessage(
+        MADE._replace(**fields), b"body", {**properties, **reply_to}
     ),
-    st.fixed_dictionaries(
-        {
-            "msg_id": st.binary(min_size=24, max_size=24),
-            "msg_seq_number": NUMBERS,
-            "offset": NUMBERS,
-            "last_in_group": st.booleans(),
-            "priority": st.integers(0, 9),
-            "persistence": st.booleans(),
-            "expiry": st.just(UNLIMITED) | NUMBERS,
-            "timestamp": TIMES,
-            "expiration": TIMES,
-            "backout_count": st.integers(0, 10**6),
-            "msg_token": st.binary(min_size=16, max_size=16),
-        }
-    ),
-    st.just({}),
-    st.just({}),
+    st.fixed_dictionaries(DESCRIPTOR_FIELDS),
     st.dictionaries(st.sampled_from(["color", "a.b", "é", "JMSType"]), VALUES, max_size=3),
-    st.sampled_from(
-        [{}, {"JMSReplyTo": "queue:///Q"}, {"JMSReplyTo": "queue://QM/Q?a=b"}, {"JMSReplyTo": "x"}]
-    ),
+    st.sampled_from(["queue:///Q", "queue://QM/Q?a=b", "x"]).map(lambda to: {"JMSReplyTo": to}) | st.just({}),
 )
-IDS = st.sampled_from(
-    [
-        (NO_ID, None),
-        (id_of("c"), None),
-        (bytes(range(24)), None),
-        (id_of("order-7"), "order-7"),
-        (id_of("ab cd"), "ab cd"),
-        (id_of(" x "), " x "),
-        (id_of("é"), "é"),
-        (id_of("ID:x"), "ID:x"),
-        (b"longer than twenty-four ", "longer than twenty-four bytes"),
-        (b"ab" * 12, "ab" * 24),
-    ]
-)
+TEXT_IDS = ("order-7", "ab cd", " x ", "é", "ID:x")
+CUT = [(b"longer than twenty-four ", "longer than twenty-four bytes"), (b"ab" * 12, "ab" * 24)]
+BARE = [(octets, None) for octets in (NO_ID, id_of("c"), bytes(range(24)))]
+IDS = st.sampled_from([*BARE, *((id_of(text), text) for text in TEXT_IDS), *CUT])
 
 
 @given(MESSAGES, IDS, IDS)
@@ -166,24 +111,13 @@ def test_a_message_comes_out_of_its_headers_as_it_went_in(message, correlation, 
 @given(MESSAGES, IDS)
 def test_what_is_put_comes_out_of_its_headers_as_it_went_in(message, correlation):
     queue = sr.MemoryQueue()
-    descriptor = message.descriptor
-    fields = {
-        "msg_id": descriptor.msg_id,
-        "correl_id": correlation[0],
-        "msg_seq_number": descriptor.msg_seq_number,
-        "offset": descriptor.offset,
-        "last_in_group": descriptor.last_in_group,
-        "priority": descriptor.priority,
-        "persistence": descriptor.persistence,
-        "expiry": descriptor.expiry,
-        "properties": {
-            name: value
-            for name, value in message.properties.items()
-            if name != "JMSType" or isinstance(value, str)
-        },
-    }
+    names = ("msg_id", "msg_seq_number", "offset", "last_in_group", "priority", "persistence", "expiry")
+    fields = {name: getattr(message.descriptor, name) for name in names} | {"correl_id": correlation[0]}
+    fields["properties"] = properties = dict(message.properties)
+    if not isinstance(properties.get("JMSType"), str):
+        properties.pop("JMSType", None)
     if correlation[1] is not None:
-        fields["properties"]["JMSCorrelationID"] = correlation[1]
+        properties["JMSCorrelationID"] = correlation[1]
     headers = dict(put_headers(fields))
     usr = headers.pop("ibm-mq-usr", "")
     for arguments in (fields, put_fields(headers, [usr])):
@@ -221,32 +155,26 @@ def test_as_destination_is_what_the_queue_has(header):
     assert put_fields({header: "asDestination"}, []) == {}
 
 
-@pytest.mark.parametrize(
-    ("header", "value", "reason"),
-    [
-        ("ibm-mq-md-messageId", "ID:" + "0" * 46, 2206),
-        ("ibm-mq-md-messageId", "ID:" + "g" * 48, 2206),
-        ("ibm-mq-md-messageId", "", 2206),
-        ("ibm-mq-md-correlationId", "ID:abc", 2207),
-        ("ibm-mq-md-correlationId", "ID:" + "0" * 50, 2207),
-        ("ibm-mq-md-correlationId", "ID:", 2207),
-        ("ibm-mq-md-groupId", "ID:zz", 2258),
-        ("ibm-mq-md-priority", "10", 2050),
-        ("ibm-mq-md-priority", "high", 2050),
-        ("ibm-mq-md-persistence", "maybe", 2047),
-        ("ibm-mq-md-expiry", "-1", 2013),
-        ("ibm-mq-md-expiry", "99999999901", 2013),
-        ("ibm-mq-md-expiry", "9" * 5_000, 2013),
-        ("ibm-mq-md-msgSeqNumber", "x", 2250),
-        ("ibm-mq-md-offset", "1000000000", 2251),
-        ("ibm-mq-md-lastInGroup", "1", 2249),
-    ],
-    ids=str,
-)
-def test_what_no_field_can_be_is_refused_with_its_reason(header, value, reason):
-    with pytest.raises(RestError) as caught:
-        put_fields({header: value}, [])
-    assert (caught.value.place, caught.value.reason) == (header, reason)
+REFUSED = {
+    "messageId": (2206, ["ID:" + "0" * 46, "ID:" + "g" * 48, ""]),
+    "correlationId": (2207, ["ID:abc", "ID:" + "0" * 50, "ID:"]),
+    "groupId": (2258, ["ID:zz"]),
+    "priority": (2050, ["10", "high"]),
+    "persistence": (2047, ["maybe"]),
+    "expiry": (2013, ["-1", "99999999901", "9" * 5_000]),
+    "msgSeqNumber": (2250, ["x"]),
+    "offset": (2251, ["1000000000"]),
+    "lastInGroup": (2249, ["1"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_field_can_be_is_refused_with_its_reason(name):
+    reason, values = REFUSED[name]
+    for value in values:
+        with pytest.raises(RestError) as caught:
+            put_fields({f"ibm-mq-md-{name}": value}, [])
+        assert (caught.value.place, caught.value.reason) == (f"ibm-mq-md-{name}", reason)
 
 
 def test_one_thing_is_said_once():

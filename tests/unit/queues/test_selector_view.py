@@ -17,16 +17,8 @@ def test_what_selectors_see_is_what_the_message_for_selectors_has():
     queue.put(
         **ids, msg_seq_number=2, priority=9, persistence=True, expiry=100, properties={"a.b": 1, "a": 2}
     )
-    queue.put(
-        properties={
-            "JMSCorrelationID": "order-7",
-            "JMSXGroupID": "x" * 30,
-            "JMSType": "mcd://d/s/t?format=f",
-            "JMSReplyTo": "queue://QM/Q",
-            "JMSXGroupSeq": 3,
-            "weight": 1.5,
-        }
-    )
+    texts = {"JMSCorrelationID": "order-7", "JMSXGroupID": "x" * 30, "JMSType": "mcd://d/s/t?format=f"}
+    queue.put(properties={**texts, "JMSReplyTo": "queue://QM/Q", "JMSXGroupSeq": 3, "weight": 1.5})
     names = {"a.b", "a", "weight", "missing", "@invalid-names", "@missing"}
     names |= {f"@{name}" for name in DERIVED} | {name for name in DERIVED if ":" not in name}
     names |= {name for dialect in DIALECTS.values() for name in dialect.headers}

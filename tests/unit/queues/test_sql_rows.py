@@ -31,17 +31,7 @@ def test_properties_that_are_damaged_are_said_to_be(text):
 
 
 def test_keys_that_differ_have_other_digests():
-    keys = [
-        ("a", "b"),
-        ("ab",),
-        ("a",),
-        (b"a",),
-        (1.0,),
-        (-1.0,),
-        (("true",),),
-        (("float", 1.0),),
-        ("", "a"),
-    ]
+    keys = [("a", "b"), ("ab",), ("a",), (b"a",), (1.0,), (-1.0,), (("true",),), (("float", 1.0),), ("", "a")]
     assert len({digest_of(one) for one in keys}) == len(keys)
     assert digest_of(("a", 1.0)) == digest_of(("a", 1.0))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
 
 from selectroute.selector import Byte, Double, Float, Int, Message, Selector, Short, Truth
 from selectroute.selector.explain.explain import DEEPEST_SHOWN
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.values.truth import VOID
-from tests.support.strategies import checked_selectors, messages
 
 ID = "0A" * 24
 
@@ -70,50 +68,32 @@ def test_what_makes_the_whole_selector_false_is_void_up_to_the_root():
     assert explanation.to_dict()["children"][0]["truth"] == "void"
 
 
+def part(text, offset=0, **more):
+    return {"text": text, "offset": offset, "length": len(text), **more}
+
+
 def test_an_explanation_is_data_too():
     explanation = Selector("s + 1 = 2 OR f").explain(Message(properties={"s": "x", "f": Float(0.5)}))
-    assert explanation.to_dict() == {
-        "text": "s + 1 = 2 OR f",
-        "offset": 0,
-        "length": 14,
-        "truth": "false",
-        "children": [
-            {
-                "text": "s + 1 = 2",
-                "offset": 0,
-                "length": 9,
-                "truth": "false",
-                "unlike": True,
-                "children": [
-                    {
-                        "text": "s + 1",
-                        "offset": 0,
-                        "length": 5,
-                        "type": "mismatch",
-                        "value": None,
-                        "unlike": True,
-                        "sentence": "`s` is the string 'x', not a number: "
-                        "comparing the result is FALSE in jms",
-                        "children": [
-                            {"text": "s", "offset": 0, "length": 1, "type": "string", "value": "x"},
-                            {"text": "1", "offset": 4, "length": 1, "type": "long", "value": 1},
-                        ],
-                    },
-                    {"text": "2", "offset": 8, "length": 1, "type": "long", "value": 2},
-                ],
-            },
-            {
-                "text": "f",
-                "offset": 13,
-                "length": 1,
-                "truth": "false",
-                "type": "float",
-                "value": {"type": "float", "value": 0.5},
-                "unlike": True,
-                "sentence": "`f` is the float 0.5, where a boolean is needed: FALSE in jms",
-            },
-        ],
+    unlike = {
+        "unlike": True,
+        "sentence": "`s` is the string 'x', not a number: comparing the result is FALSE in jms",
+        "children": [part("s", type="string", value="x"), part("1", 4, type="long", value=1)],
     }
+    sum_and_two = [
+        part("s + 1", type="mismatch", value=None, **unlike),
+        part("2", 8, type="long", value=2),
+    ]
+    flag = {
+        "type": "float",
+        "value": {"type": "float", "value": 0.5},
+        "unlike": True,
+        "sentence": "`f` is the float 0.5, where a boolean is needed: FALSE in jms",
+    }
+    parts = [
+        part("s + 1 = 2", truth="false", unlike=True, children=sum_and_two),
+        part("f", 13, truth="false", **flag),
+    ]
+    assert explanation.to_dict() == part("s + 1 = 2 OR f", truth="false", children=parts)
     assert json.loads(explanation.to_json()) == explanation.to_dict()
 
 
@@ -166,71 +146,62 @@ def test_a_deep_explanation_is_made_shown_and_freed_without_recursion(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "sentences"),
+    "case",
     [
-        ("a > 1", props(a=2), ()),
-        ("a IS NULL", props(), ()),
-        ("price > 3", props(price="5"), ("`price` is the string '5', compared with a number: FALSE in jms",)),
-        ("3 < price", props(price="5"), ("`price` is the string '5', compared with a number: FALSE in jms",)),
-        ("a = b", props(a="x", b=1), ("`a` is the string 'x', compared with `b`, the long 1: FALSE in jms",)),
-        ("a < b", props(a="x", b="y"), (
-            "`a` is the string 'x', and < has no meaning for strings: FALSE in jms",
-        )),
-        ("a = 'x'", props(a=b"x"), (
-            "`a` is the byte string \"0x78\", compared with a string: FALSE in jms",
-        )),
-        ("(a > 1) = b", props(a=2, b=1), (
-            "`(a > 1)` is the boolean TRUE, compared with `b`, the long 1: FALSE in jms",
-        )),
-        ("weight > 1", props(), ("`weight` is NULL: comparing with it is UNKNOWN",)),
-        ("a = b", props(), ("`a` and `b` are NULL: comparing them is UNKNOWN",)),
-        ("a = a", props(), ("`a` is NULL: comparing with it is UNKNOWN",)),
-        ("a + 1 > 1", props(), (
-            "`a + 1` is NULL: comparing with it is UNKNOWN",
-            "`a` is NULL, and arithmetic on NULL is NULL",
-        )),
-        ("a / 0 + 1 > 1", props(a=1), (
-            "`a / 0 + 1` is NULL: comparing with it is UNKNOWN",
-            "`a / 0` divides an integer by zero: NULL",
-        )),
-        ("a / 0 > 1", props(a=1.0), ()),
-        ("-s > 1", props(s=True), (
-            "`s` is the boolean TRUE, not a number: comparing the result is FALSE in jms",
-        )),
-        ("a + 1 > 1", props(a=2**63 - 1), ("`a + 1` is beyond the range of a long and wraps around",)),
-        ("a + a > 1", props(a=Int(2**31 - 1)), ("`a + a` is beyond the range of an int and wraps around",)),
-        ("-a > 1", props(a=Int(-(2**31))), ("`-a` is beyond the range of an int and wraps around",)),
-        ("a / -1 > 1", props(a=-(2**63)), ("`a / -1` is beyond the range of a long and wraps around",)),
-        ("a / 2 > 1", props(a=5), ()),
-        ("+a > 1", props(a=Byte(-128)), ()),
-        ("n <> n", props(n=float("nan")), (
-            "`n` is NaN, which no number equals, precedes or follows: <> is TRUE",
-        )),
-        ("1 = n", props(n=float("nan")), (
-            "`n` is NaN, which no number equals, precedes or follows: = is FALSE",
-        )),
-        ("f = 1.1", props(f=Float(1.1)), (
-            "`f` is a float, which as a double is 1.100000023841858, not 1.1: write 1.1F",
-        )),
-        ("f = 1.5 OR f = 1.1F", props(f=Float(1.5)), ()),
-        ("a BETWEEN b AND 5", props(a="x", b=1), (
-            "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms; "
-            "`a` is the string 'x', compared with a number: FALSE in jms",
-        )),
-        ("a NOT BETWEEN 1 AND 5", props(), ("`a` is NULL: comparing with it is UNKNOWN",)),
-        ("a IN ('x')", props(a=1), ("`a` is the long 1, and IN takes a string: FALSE in jms",)),
-        ("a NOT IN ('x')", props(), ("`a` is NULL: NOT IN is UNKNOWN",)),
-        ("a NOT LIKE 'x'", props(a=True), (
-            "`a` is the boolean TRUE, and NOT LIKE takes a string: FALSE in jms",
-        )),
-        ("a LIKE 'x'", props(), ("`a` is NULL: LIKE is UNKNOWN",)),
-        ("a", props(a="x"), ("`a` is the string 'x', where a boolean is needed: FALSE in jms",)),
-        ("a", props(), ("`a` is NULL: UNKNOWN",)),
-        ("TRUE AND a", props(a=False), ()),
+        ("a > 1", props(a=2)),
+        ("a IS NULL", props()),
+        ("price > 3", props(price="5"), "`price` is the string '5', compared with a number: FALSE in jms"),
+        ("3 < price", props(price="5"), "`price` is the string '5', compared with a number: FALSE in jms"),
+        ("a = b", props(a="x", b=1), "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms"),
+        ("a < b", props(a="x", b="y"),
+         "`a` is the string 'x', and < has no meaning for strings: FALSE in jms"),
+        ("a = 'x'", props(a=b"x"),
+         "`a` is the byte string \"0x78\", compared with a string: FALSE in jms"),
+        ("(a > 1) = b", props(a=2, b=1),
+         "`(a > 1)` is the boolean TRUE, compared with `b`, the long 1: FALSE in jms"),
+        ("weight > 1", props(), "`weight` is NULL: comparing with it is UNKNOWN"),
+        ("a = b", props(), "`a` and `b` are NULL: comparing them is UNKNOWN"),
+        ("a = a", props(), "`a` is NULL: comparing with it is UNKNOWN"),
+        ("a + 1 > 1", props(),
+         "`a + 1` is NULL: comparing with it is UNKNOWN",
+         "`a` is NULL, and arithmetic on NULL is NULL"),
+        ("a / 0 + 1 > 1", props(a=1),
+         "`a / 0 + 1` is NULL: comparing with it is UNKNOWN",
+         "`a / 0` divides an integer by zero: NULL"),
+        ("a / 0 > 1", props(a=1.0)),
+        ("-s > 1", props(s=True),
+         "`s` is the boolean TRUE, not a number: comparing the result is FALSE in jms"),
+        ("a + 1 > 1", props(a=2**63 - 1), "`a + 1` is beyond the range of a long and wraps around"),
+        ("a + a > 1", props(a=Int(2**31 - 1)), "`a + a` is beyond the range of an int and wraps around"),
+        ("-a > 1", props(a=Int(-(2**31))), "`-a` is beyond the range of an int and wraps around"),
+        ("a / -1 > 1", props(a=-(2**63)), "`a / -1` is beyond the range of a long and wraps around"),
+        ("a / 2 > 1", props(a=5)),
+        ("+a > 1", props(a=Byte(-128))),
+        ("n <> n", props(n=float("nan")),
+         "`n` is NaN, which no number equals, precedes or follows: <> is TRUE"),
+        ("1 = n", props(n=float("nan")),
+         "`n` is NaN, which no number equals, precedes or follows: = is FALSE"),
+        ("f = 1.1", props(f=Float(1.1)),
+         "`f` is a float, which as a double is 1.100000023841858, not 1.1: write 1.1F"),
+        ("f = 1.5 OR f = 1.1F", props(f=Float(1.5))),
+        ("a BETWEEN b AND 5", props(a="x", b=1),
+         "`a` is the string 'x', compared with `b`, the long 1: FALSE in jms; "
+         "`a` is the string 'x', compared with a number: FALSE in jms"),
+        ("a NOT BETWEEN 1 AND 5", props(), "`a` is NULL: comparing with it is UNKNOWN"),
+        ("a IN ('x')", props(a=1), "`a` is the long 1, and IN takes a string: FALSE in jms"),
+        ("a NOT IN ('x')", props(), "`a` is NULL: NOT IN is UNKNOWN"),
+        ("a NOT LIKE 'x'", props(a=True),
+         "`a` is the boolean TRUE, and NOT LIKE takes a string: FALSE in jms"),
+        ("a LIKE 'x'", props(), "`a` is NULL: LIKE is UNKNOWN"),
+        ("a", props(a="x"), "`a` is the string 'x', where a boolean is needed: FALSE in jms"),
+        ("a", props(), "`a` is NULL: UNKNOWN"),
+        ("TRUE AND a", props(a=False)),
     ],
+    ids=lambda case: case[0],
 )  # fmt: skip
-def test_a_sentence_says_why_in_jms(text, message, sentences):
-    assert of(text, "jms", message) == sentences
+def test_sentences_say_why_in_jms(case):
+    text, message, *sentences = case
+    assert of(text, "jms", message) == tuple(sentences)
 
 
 @pytest.mark.parametrize(
@@ -335,36 +306,18 @@ def test_sentences_are_safe_to_print():
         assert sentence.isprintable()
 
 
-@pytest.mark.slow
-@settings(deadline=None)
-@given(checked_selectors(), messages())
-def test_the_verdict_is_that_of_evaluation_in_every_dialect(selector, message):
-    explanation = selector.explain(message)
-    assert explanation.truth is selector.evaluate(message)
-    assert json.loads(explanation.to_json()) == json.loads(json.dumps(explanation.to_dict()))
-    str(explanation).encode()
-    assert all(sentence.isprintable() for sentence in explanation.sentences)
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("at > 5", "`at` is of a type that no property has, compared with a number: FALSE in jms"),
-        ("5 < at", "`at` is of a type that no property has, compared with a number: FALSE in jms"),
-        (
-            "at = due",
-            "`at` is of a type that no property has, compared with `due`, of a type that no property has: "
-            "FALSE in jms",
-        ),
-        ("at LIKE 'a%'", "`at` is of a type that no property has, and LIKE takes a string: FALSE in jms"),
-        (
-            "at + 1 > 5",
-            "`at` is of a type that no property has, not a number: comparing the result is FALSE in jms",
-        ),
-        ("at", "`at` is of a type that no property has, where a boolean is needed: FALSE in jms"),
+        ("at > 5", ", compared with a number: FALSE in jms"),
+        ("5 < at", ", compared with a number: FALSE in jms"),
+        ("at = due", ", compared with `due`, of a type that no property has: FALSE in jms"),
+        ("at LIKE 'a%'", ", and LIKE takes a string: FALSE in jms"),
+        ("at + 1 > 5", ", not a number: comparing the result is FALSE in jms"),
+        ("at", ", where a boolean is needed: FALSE in jms"),
     ],
 )
 def test_a_value_of_a_type_that_no_property_has_is_named_as_such(text, sentence):
     explanation = Selector(text).explain(Message(properties={}, unlike=["at", "due"]))
-    assert explanation.sentences == (sentence,)
+    assert explanation.sentences == (f"`at` is of a type that no property has{sentence}",)
     assert "at is of a type that no property has" in str(explanation)

@@ -45,13 +45,7 @@ def test_patterns_that_nearly_match(case):
 @pytest.mark.parametrize(
     ("text", "pattern", "verdict"),
     [
-        ("", "", True),
-        ("", "%", True),
-        ("", "_", False),
-        ("a", "", False),
-        ("aa", "a%a", True),
-        ("a", "a%a", False),  # the head and the tail need a character each
-        ("aba", "ab%ba", False),
+        ("aba", "ab%ba", False),  # the head and the tail need characters of their own
         ("abab", "%ab%ab%", True),
         ("abaab", "%ab%ab%ab%", False),
         ("😀é", "__", True),
@@ -85,6 +79,7 @@ class Counted(str):
 
 ADVERSARIAL = {
     "many segments": "%a" * 2_000,
+    "any many again and again": "%" * 50_000 + "a",
     "many segments and no end": "%a" * 2_000 + "%b%",
     "any one in every segment": "%a_a" * 500 + "%b%",
     "the end nearly matches everywhere": "%" + "a" * 1_000,

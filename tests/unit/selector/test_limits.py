@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from selectroute.selector import DIALECTS, InvalidSelectorError, Message, Selector, dialect, parse, to_text
+from selectroute.selector import DIALECTS, InvalidSelectorError, Message, Selector, parse
 from selectroute.selector.limits import UNLIMITED, Limits
 from tests.support.growth import cost_ratio
 
@@ -27,20 +27,6 @@ CHAINS = {
     "sum": "a = b" + " + b" * DEEP,
     "product": "a = b" + " * b" * DEEP,
 }
-
-
-# More shapes, in the dialect jms, in test_parser.
-@pytest.mark.slow
-def test_depth_is_no_matter_to_the_parser():
-    text, name = NESTED["conditions"], "ibm-mq"
-    rules = dialect(name)
-    tree, again = parse(text, rules), parse(text, rules)
-    assert tree == again and hash(tree) == hash(again)
-    assert parse(to_text(tree), rules) == tree
-    selector = Selector(text, name, limits=UNLIMITED)
-    selector.evaluate(Message(properties={"a": True, "b": 1}))
-    del tree, again, selector
-    gc.collect()
 
 
 @pytest.mark.slow

@@ -13,34 +13,20 @@ from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
 WIRE = {
     "headers": {"JMSType": "car", "JMSPriority": 4, "JMSTimestamp": 1700000000000, "JMSRedelivered": False},
     "properties": {
-        "weight": {"type": "int", "value": 3000},
-        "b": {"type": "byte", "value": -1},
-        "s": {"type": "short", "value": 7},
-        "l": 5,
-        "d": 5.0,
-        "f": {"type": "float", "value": 0.5},
-        "nan": {"type": "double", "value": "NaN"},
-        "inf": {"type": "float", "value": "-Infinity"},
-        "color": "blue",
-        "flag": True,
-        "none": None,
+        "weight": {"type": "int", "value": 3000}, "b": {"type": "byte", "value": -1}, "l": 5, "d": 5.0,
+        "s": {"type": "short", "value": 7}, "f": {"type": "float", "value": 0.5}, "color": "blue",
+        "nan": {"type": "double", "value": "NaN"}, "inf": {"type": "float", "value": "-Infinity"},
+        "flag": True, "none": None,
     },
     "topic": "cars/eu",
     "body": "text",
-}
+}  # fmt: skip
 
 
 def test_plain_values_are_string_boolean_long_and_double():
     message = Message(properties={"a": "x", "b": True, "c": 5, "d": 5.0, "e": None, "f": Int(3)})
-    assert [message.value(name) for name in "abcdefg"] == [
-        "x",
-        True,
-        Long(5),
-        Double(5.0),
-        None,
-        Int(3),
-        None,
-    ]
+    values = ["x", True, Long(5), Double(5.0), None, Int(3), None]
+    assert [message.value(name) for name in "abcdefg"] == values
 
 
 def test_the_wire_form_gives_every_type():
@@ -79,46 +65,34 @@ def test_headers_take_the_type_of_their_name():
     assert message.value("JMSType") is None and message.value("JMSMessageID") is None
 
 
+# fmt: off
+NO_HEADERS = [
+    ("Type", "x"), ("JMSType", 5), *(("JMSPriority", priority) for priority in (10, True, 4.0, 2**40)),
+    ("JMSDeliveryMode", 2), ("JMSDeliveryMode", "persistent"), ("JMSTimestamp", 2**63),
+]
+TYPED = [
+    ("int", 2**31), ("int", 1.0), ("int", "1"), ("int", True), ("float", "nan"), ("string", 1),
+    ("boolean", 1), ("bytes", "0"), ("bytes", "0 0 "), ("bytes", "0g"), ("bytes", 0), ([], "00"),
+]
+# fmt: on
+NO_WEIGHTS = [[1], 2**63, {"type": "int"}, {"type": "int", "value": 1, "unit": "kg"}]
+NO_WEIGHTS += [{"type": type_, "value": value} for type_, value in TYPED]
+
+
 @pytest.mark.parametrize(
     ("wire", "place"),
     [
         ([], "message"),
         ({"property": {}}, "property"),
         ({"headers": []}, "headers"),
-        ({"headers": {"Type": "x"}}, "headers.Type"),
-        ({"headers": {"JMSType": 5}}, "headers.JMSType"),
-        ({"headers": {"JMSPriority": 10}}, "headers.JMSPriority"),
-        ({"headers": {"JMSPriority": True}}, "headers.JMSPriority"),
-        ({"headers": {"JMSPriority": 4.0}}, "headers.JMSPriority"),
-        ({"headers": {"JMSPriority": 2**40}}, "headers.JMSPriority"),
-        ({"headers": {"JMSDeliveryMode": 2}}, "headers.JMSDeliveryMode"),
-        ({"headers": {"JMSDeliveryMode": "persistent"}}, "headers.JMSDeliveryMode"),
-        ({"headers": {"JMSTimestamp": 2**63}}, "headers.JMSTimestamp"),
+        *(({"headers": {name: value}}, f"headers.{name}") for name, value in NO_HEADERS),
         ({"properties": 5}, "properties"),
-        ({"properties": {"weight": [1]}}, "properties.weight"),
-        ({"properties": {"weight": 2**63}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int", "value": 2**31}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int", "value": 1.0}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int", "value": "1"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int", "value": True}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "float", "value": "nan"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "string", "value": 1}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "boolean", "value": 1}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "bytes", "value": "0"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "bytes", "value": "0 0 "}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "bytes", "value": "0g"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "bytes", "value": 0}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": [], "value": "00"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int"}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "int", "value": 1, "unit": "kg"}}}, "properties.weight"),
+        *(({"properties": {"weight": weight}}, "properties.weight") for weight in NO_WEIGHTS),
         ({"properties": {"color": "\ud800"}}, "properties.color"),
         ({"properties": {"": 1}}, "properties."),
         ({"properties": {"JMSType": "x"}}, "properties.JMSType"),
-        ({"topic": 5}, "topic"),
-        ({"topic": "\ud800"}, "topic"),
-        ({"body": {"a": 1}}, "body"),
-        ({"body": {"type": "bytes", "value": "0"}}, "body"),
-        ({"body": 5}, "body"),
+        *(({"topic": topic}, "topic") for topic in (5, "\ud800")),
+        *(({"body": body}, "body") for body in ({"a": 1}, {"type": "bytes", "value": "0"}, 5)),
     ],
 )
 def test_what_is_no_message_is_an_error_that_names_the_place(wire, place):
@@ -171,18 +145,18 @@ def test_names_and_their_number_are_limited():
             Message(properties={name: 1})
 
 
-def test_the_constructor_checks_as_the_wire_does():
-    wrong: list[dict[str, Any]] = [{"properties": [("a", 1)]}, {"headers": 5}]
-    for arguments in (
-        *wrong,
-        {"properties": {"a": object()}},
-        {"headers": {"JMSType": b"x"}},
-        {"headers": {"JMSType": 1}},
-        {"topic": 1},
-        {"body": 1},
-    ):
-        with pytest.raises(MessageError):
-            Message(**arguments)
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        *(("properties", wrong) for wrong in ([("a", 1)], {"a": object()})),
+        *(("headers", wrong) for wrong in (5, {"JMSType": b"x"}, {"JMSType": 1})),
+        ("topic", 1),
+        ("body", 1),
+    ],
+)
+def test_the_constructor_checks_as_the_wire_does(field, wrong):
+    with pytest.raises(MessageError):
+        Message(**{field: wrong})
 
 
 def test_messages_are_immutable_values():

@@ -13,28 +13,15 @@ from selectroute.selector.names import (
     mixed_content,
 )
 
+BREACHES = {
+    1: ["JMSFoo", "JMS", "JMS_IBM_Format", "JMSType.x", "usr.JMSFoo"],
+    2: ["null", "Between", "ESCAPE"],
+    3: ["mq.a.b", "MQ.a.b", "mqfoo.a.b", "mq_us.a.b"],
+    4: ["a..b", "a.", ".a", ""],
+}
 
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("JMSFoo", 1),
-        ("JMS", 1),
-        ("JMS_IBM_Format", 1),
-        ("JMSType.x", 1),
-        ("usr.JMSFoo", 1),
-        ("null", 2),
-        ("Between", 2),
-        ("ESCAPE", 2),
-        ("mq.a.b", 3),
-        ("MQ.a.b", 3),
-        ("mqfoo.a.b", 3),
-        ("mq_us.a.b", 3),
-        ("a..b", 4),
-        ("a.", 4),
-        (".a", 4),
-        ("", 4),
-    ],
-)
+
+@pytest.mark.parametrize(("rule", "name"), [(rule, name) for rule in BREACHES for name in BREACHES[rule]])
 def test_a_name_that_breaks_a_rule_is_refused_with_2442(name, rule):
     assert broken_rule(name).number == rule
     with pytest.raises(PropertyNameError, match="2442") as caught:

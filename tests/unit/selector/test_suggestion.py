@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 
 FIELDS = ("id", "selector", "topic", "dialect")
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("selektor", "selector"),
-        ("SELECTOR", "selector"),
-        ("Topic", "topic"),
-        ("zzz", None),
-        (5, None),
-        ("", None),
-    ],
-)
-def test_the_nearest_name(name: object, meant: str | None) -> None:
-    assert nearest(name, FIELDS) == meant
+def test_the_nearest_name() -> None:
+    meant = {"selektor": "selector", "SELECTOR": "selector", "Topic": "topic", "zzz": None, 5: None, "": None}
+    assert {name: nearest(name, FIELDS) for name in meant} == meant
 
 
 def test_a_name_without_a_near_one_gets_the_list() -> None:

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
@@ -48,16 +48,9 @@ def test_a_file_is_downloaded_once(remote, tmp_path):
 
 def test_several_at_once_download_a_file_once(remote, tmp_path):
     file, sha256 = remote("x", os.urandom(1 << 20))
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(cached(file, sha256, tmp_path / "cache")))
-        for _ in range(6)
-    ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert len(found) == 6 and len(set(found)) == 1 and len(RemoteFolder.downloads) == 1
+    with ThreadPoolExecutor(6) as pool:
+        found = [pool.submit(cached, file, sha256, tmp_path / "cache") for _ in range(6)]
+    assert len({one.result() for one in found}) == 1 and len(RemoteFolder.downloads) == 1
 
 
 def test_a_file_with_another_digest_is_not_kept(remote, tmp_path):

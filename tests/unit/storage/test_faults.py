@@ -1,8 +1,9 @@
 """An object store behind a proxy that fails: nothing is lost, nothing is written by two."""
 
-import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -22,25 +23,17 @@ def waited_for(folder):
 @pytest.mark.parametrize("seed", range(3))
 def test_of_two_writers_of_many_files_each_wins_its_own(s3, tmp_path, seed):
     won = {"a": set(), "b": set()}
-    with (
-        faulty_proxy(s3, tmp_path / "log", rate=0.3, seed=seed) as proxy,
-        clients_of(proxy),
-    ):
+    with faulty_proxy(s3, tmp_path / "log", rate=0.3, seed=seed) as proxy, clients_of(proxy):
         folder = waited_for(Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}"))
 
         def write(name):
             for number in range(40):
-                try:
+                with suppress(FileExistsError):
                     (folder / str(number)).put_new(f"{name} {number}".encode())
                     won[name].add(number)
-                except FileExistsError:
-                    pass
 
-        writers = [threading.Thread(target=write, args=(name,)) for name in won]
-        for one in writers:
-            one.start()
-        for one in writers:
-            one.join()
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(write, won))
         found = {number: (folder / str(number)).read().decode() for number in range(40)}
     faults = {what for _, _, _, what, _, _ in requests_in(tmp_path / "log") if isinstance(what, str)}
     assert faults > {"lost", "slow down", "refused"}
@@ -66,9 +59,8 @@ def test_credentials_that_expire_are_waited_for(s3, tmp_path):
 
 
 def test_a_store_that_is_down_is_named(s3, tmp_path):
-    switch = tmp_path / "switch"
+    switch, log = tmp_path / "switch", tmp_path / "log"
     switch.write_text("down")
     said = pytest.raises(UnreachableError, match="does not answer")
-    log = tmp_path / "log"
     with faulty_proxy(s3, log, switch=switch) as proxy, clients_of(proxy), said:
         Location.of(f"s3://{BUCKET}/x").read()

@@ -20,16 +20,11 @@ class LosingClient:
     """Client that renames, and then raises ``error`` so many ``times``; without ``sent`` it only raises."""
 
     def __init__(self, client, error, *, times=1, sent=True):
-        self.client = client
-        self.error = error
-        self.times = times
-        self.sent = sent
+        self.client, self.error, self.times, self.sent = client, error, times, sent
 
     def rename(self, source, target, overwrite):
-        if self.times and not self.sent:
-            self.times -= 1
-            raise self.error
-        self.client.rename(source, target, overwrite=overwrite)
+        if self.sent or not self.times:
+            self.client.rename(source, target, overwrite=overwrite)
         if self.times:
             self.times -= 1
             raise self.error

@@ -39,11 +39,8 @@ number = Table("number", metadata, Column("n", Integer, primary_key=True))
 
 
 def opened(path, first=(0,)):
-    return Store(
-        f"sqlite:///{path}",
-        metadata,
-        lambda connection: connection.execute(insert(number), [{"n": n} for n in first]),
-    )
+    rows = [{"n": n} for n in first]
+    return Store(f"sqlite:///{path}", metadata, lambda connection: connection.execute(insert(number), rows))
 
 
 def numbers(store):
@@ -51,11 +48,21 @@ def numbers(store):
         return list(connection.execute(select(number.c.n)).scalars())
 
 
-def test_a_new_database_is_whole_and_alone_in_its_folder(tmp_path):
-    store = opened(tmp_path / "x.db", (1, 2))
-    assert numbers(store) == [1, 2]
-    store.close()
-    assert [file.name for file in tmp_path.iterdir()] == ["x.db"]
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def store(path):
+    with closing(opened(path)) as store:
+        yield store
+
+
+def test_a_new_database_is_whole_and_alone_in_its_folder(path):
+    with closing(opened(path, (1, 2))) as store:
+        assert numbers(store) == [1, 2]
+    assert [*path.parent.iterdir()] == [path]
 
 
 def test_a_database_that_could_not_be_begun_is_not_there(tmp_path):
@@ -70,68 +77,56 @@ def test_an_empty_file_is_no_new_database(tmp_path):
         opened(tmp_path / "x.db")
 
 
-def test_a_database_with_other_tables_gets_these_beside_them(tmp_path):
-    opened(tmp_path / "x.db").close()
+def test_a_database_with_other_tables_gets_these_beside_them(path):
+    opened(path).close()
     others = MetaData()
     letter = Table("letter", others, Column("n", Integer, primary_key=True))
-    url = f"sqlite:///{tmp_path}/x.db"
     with pytest.raises(NoDatabaseError, match="no table letter"):
-        Store(url, others)
+        Store(f"sqlite:///{path}", others)
     for _ in range(2):
-        store = Store(url, others, lambda connection: connection.execute(insert(letter), {"n": 7}))
-        with store.reading() as connection:
+        store = Store(f"sqlite:///{path}", others, lambda made: made.execute(insert(letter), {"n": 7}))
+        with closing(store), store.reading() as connection:
             assert list(connection.execute(select(letter.c.n)).scalars()) == [7]
-        store.close()
-    store = opened(tmp_path / "x.db")
-    assert numbers(store) == [0]
-    store.close()
+    with closing(opened(path)) as store:
+        assert numbers(store) == [0]
 
 
-def test_commits_are_synced(tmp_path):
-    store = opened(tmp_path / "x.db")
+def test_commits_are_synced(store):
     with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-    store.close()
 
 
-def test_a_single_statement_is_a_transaction_and_gives_its_rows(tmp_path):
-    store, other = opened(tmp_path / "x.db", (1, 2)), opened(tmp_path / "x.db")
+def test_a_single_statement_is_a_transaction_and_gives_its_rows(path):
     take = delete(number).where(number.c.n == bindparam("wanted")).returning(number.c.n)
-    assert store.single(take, {"wanted": 2}) == [(2,)]
-    assert numbers(other) == [1]
-    assert store.single(take, {"wanted": 2}) == []
-    with pytest.raises(StoreError, match="UNIQUE"):
-        store.single(insert(number).values(n=bindparam("new")), {"new": 1})
-    assert store.single(take, {"wanted": 1}) == [(1,)], "an error spoils nothing"
-    assert numbers(other) == []
-    store.close()
-    other.close()
+    with closing(opened(path, (1, 2))) as store, closing(opened(path)) as other:
+        assert store.single(take, {"wanted": 2}) == [(2,)]
+        assert numbers(other) == [1]
+        assert store.single(take, {"wanted": 2}) == []
+        with pytest.raises(StoreError, match="UNIQUE"):
+            store.single(insert(number).values(n=bindparam("new")), {"new": 1})
+        assert store.single(take, {"wanted": 1}) == [(1,)], "an error spoils nothing"
+        assert numbers(other) == []
 
 
-def test_a_block_that_raises_leaves_nothing(tmp_path):
-    store = opened(tmp_path / "x.db")
+def test_a_block_that_raises_leaves_nothing(store):
     for bulk in (False, True):
         with pytest.raises(KeyError), store.writing(bulk=bulk) as connection:
             connection.execute(insert(number), {"n": 5})
             raise KeyError
         assert numbers(store) == [0]
-    store.close()
 
 
-def test_a_reader_sees_one_state(tmp_path):
-    store = opened(tmp_path / "x.db")
+def test_a_reader_sees_one_state(store):
     with store.reading() as connection:
         assert list(connection.execute(select(number.c.n)).scalars()) == [0]
         with store.writing() as other:
             other.execute(insert(number), {"n": 1})
         assert list(connection.execute(select(number.c.n)).scalars()) == [0]
     assert numbers(store) == [0, 1]
-    store.close()
 
 
-def test_a_bulk_transaction_does_not_wait_for_a_reader(tmp_path):
-    store = opened(tmp_path / "x.db")
+def test_a_bulk_transaction_does_not_wait_for_a_reader(store, tmp_path):
     log = tmp_path / "x.db-wal"
     returned = Event()
 
@@ -155,7 +150,6 @@ def test_a_bulk_transaction_does_not_wait_for_a_reader(tmp_path):
             assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -engine._CACHE_KIB
         store._truncation.shutdown()
         assert log.stat().st_size == 0
-    store.close()
 
 
 def test_the_commit_of_a_bulk_transaction_does_not_copy_its_log(tmp_path, monkeypatch):
@@ -198,19 +192,16 @@ def test_a_long_log_is_truncated_when_it_begins_anew(tmp_path, monkeypatch):
     store.close()
 
 
-def test_a_writer_that_waits_too_long_is_told_who_is_in_the_way(tmp_path, monkeypatch):
+def test_a_writer_that_waits_too_long_is_told_who_is_in_the_way(path, monkeypatch):
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.05)
-    one, other = opened(tmp_path / "x.db"), opened(tmp_path / "x.db")
-    with one.writing():
-        with pytest.raises(BusyError), other.writing():
-            pass
-        with pytest.raises(BusyError), one.writing():
-            pass
-    with other.writing() as connection:
-        connection.execute(insert(number), {"n": 1})
-    assert numbers(one) == [0, 1]
-    one.close()
-    other.close()
+    with closing(opened(path)) as one, closing(opened(path)) as other:
+        with one.writing():
+            for store in (one, other):
+                with pytest.raises(BusyError), store.writing():
+                    pass
+        with other.writing() as connection:
+            connection.execute(insert(number), {"n": 1})
+        assert numbers(one) == [0, 1]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
@@ -264,15 +255,10 @@ _FULL = """
 """
 
 
-def test_a_full_disk_undoes_the_whole_change_and_is_survived(tmp_path):
-    source = str(Path(engine.__file__).parents[2])
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_FULL), str(tmp_path / "x.db")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": source},
-    )
+def test_a_full_disk_undoes_the_whole_change_and_is_survived(path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(engine.__file__).parents[2])}
+    command = [sys.executable, "-c", textwrap.dedent(_FULL), path]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr
     refused, kept = json.loads(ended.stdout)
     assert refused > 3 and kept > 3
@@ -370,9 +356,8 @@ def test_a_database_that_is_there_keeps_its_mode(tmp_path):
     assert stat.S_IMODE((tmp_path / "r.db").stat().st_mode) == 0o660
 
 
-def test_many_rows_are_one_statement(tmp_path):
+def test_many_rows_are_one_statement(store):
     """One statement a row gives Python's lock up each time: all writers waited for it."""
-    store = opened(tmp_path / "x.db")
     seen = []
 
     @event.listens_for(store.engine, "before_cursor_execute")
@@ -383,4 +368,3 @@ def test_many_rows_are_one_statement(tmp_path):
         connection.execute(insert(number), [{"n": n} for n in range(1, 1_000)])
     assert [one for one in seen if one[0].startswith("INSERT")] == [("INSERT INTO number", 999)]
     assert numbers(store) == list(range(1_000))
-    store.close()

@@ -21,16 +21,6 @@ from selectroute.selector.message import Message
 from selectroute.selector.values.values import Long
 from selectroute.store.engine import Store
 from selectroute.store.errors import InvalidUrlError, OvertakenError, StoreError
-from tests.support.components import POSTGRES
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
-def url(request, tmp_path):
-    return (
-        f"sqlite:///{tmp_path}/queues.db"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgres")()
-    )
 
 
 @pytest.fixture
@@ -49,10 +39,8 @@ def open_database(url, clock):
 
 
 def to(queue, *bodies, **headers):
-    return [
-        Delivery(queue, "s", f"a/0/{body}/s", 7, routed_of(Message(headers, body=str(body))))
-        for body in bodies
-    ]
+    routed = [(body, routed_of(Message(headers, body=str(body)))) for body in bodies]
+    return [Delivery(queue, "s", f"a/0/{body}/s", 7, message) for body, message in routed]
 
 
 def bodies(url, name, clock):
@@ -106,11 +94,7 @@ def test_each_task_of_a_batch_has_a_progress_of_its_own(url, open_database, cloc
 def test_a_batch_that_was_put_by_another_plan_is_an_error(open_database):
     database = open_database("A")
     put(database, *to("A", 0))
-    assert (database.begun("q", 0), database.begun("q", 1), database.begun("q", -1)) == (
-        {"plan"},
-        set(),
-        set(),
-    )
+    assert [database.begun("q", batch) for batch in (0, 1, -1)] == [{"plan"}, set(), set()]
     with pytest.raises(StoreError, match="by another plan than this one"):
         database.progress(TASK._replace(plan="other"))
 
@@ -124,14 +108,10 @@ def test_a_queue_of_a_stream_is_a_queue_as_any_other(url, open_database, clock):
         cursor = queue.cursor()
         found = [cursor.next() for _ in range(4)]
     assert [one.body for one in found] == [b"1", b"before", b"2", b"after"]
-    assert (
-        len({one.descriptor.msg_id for one in found}) == len({one.descriptor.msg_token for one in found}) == 4
-    )
-    assert found[0].properties == {
-        "selectroute_subscription": "s",
-        "selectroute_delivery_id": "a/0/1/s",
-        "selectroute_revision": Long(7),
-    }
+    for name in ("msg_id", "msg_token"):
+        assert len({getattr(message.descriptor, name) for message in found}) == 4
+    ours = {"subscription": "s", "delivery_id": "a/0/1/s", "revision": Long(7)}
+    assert found[0].properties == {f"selectroute_{name}": value for name, value in ours.items()}
     assert found[0].descriptor.timestamp == int(clock.now * 1000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 
 import pytest
 
@@ -18,22 +19,21 @@ from selectroute.queues.sql.queues import SqlQueues
 from selectroute.queues.sql.statements import ANY_EXPIRED, DEPTH, EXPIRE, HELD
 from selectroute.queues.sql.tables import held, message, metadata, queue
 from selectroute.store.engine import Store
-from tests.support.queue_calls import reason_of
 
 
 def recount(url):
     """Compare the counts of each queue with its messages."""
-    store = Store(url, metadata)
-    try:
-        with store.reading() as connection:
-            for (id,) in connection.execute(select(queue.c.id)):
-                rows = select(func.count(), func.count(message.c.owner)).where(message.c.queue == id)
-                sums = select(
-                    func.coalesce(func.sum(held.c.messages), 0), func.coalesce(func.sum(held.c.in_units), 0)
-                ).where(held.c.queue == id)
-                assert tuple(connection.execute(sums).one()) == tuple(connection.execute(rows).one())
-    finally:
-        store.close()
+    held_sums = [func.coalesce(func.sum(column), 0) for column in (held.c.messages, held.c.in_units)]
+    with closing(Store(url, metadata)) as store, store.reading() as connection:
+        for (id,) in connection.execute(select(queue.c.id)):
+            rows = select(func.count(), func.count(message.c.owner)).where(message.c.queue == id)
+            sums = select(*held_sums).where(held.c.queue == id)
+            assert tuple(connection.execute(sums).one()) == tuple(connection.execute(rows).one())
+
+
+def rows_of_counts(url):
+    with closing(Store(url, metadata)) as store, store.reading() as connection:
+        return connection.execute(select(func.count()).select_from(held)).scalar_one()
 
 
 class Doings:
@@ -47,18 +47,16 @@ class Doings:
         self.clock = clock
 
     def put(self, name, **options):
-        try:
-            self.queues[name].put(b"x", **options)
-        except MQError as error:
-            assert error.reason == 2053
-            return 0
-        return 1
+        return self._tried(self.queues[name].put, 2053, body=b"x", **options)
 
     def get(self, name, **options):
+        return self._tried(self.queues[name].get, 2033, **options)
+
+    def _tried(self, call, reason, **options):
         try:
-            self.queues[name].get(**options)
+            call(**options)
         except MQError as error:
-            assert error.reason == 2033
+            assert error.reason == reason
             return 0
         return 1
 
@@ -115,19 +113,6 @@ def test_it_is_right_whatever_is_done(url, clock, seed):
     recount(url)  # the units that were left are backed out
 
 
-def test_a_queue_is_full_at_its_maximum_depth_with_messages_in_units(url, clock):
-    with SqlQueues(url, clock=clock) as queues:
-        one = queues.create("A", QueueSettings(max_depth=2))
-        unit = one.unit()
-        one.put(b"x", syncpoint=unit)
-        one.put(b"x")
-        assert reason_of(one.put, b"x") == 2053
-        assert one.depth == 1
-        unit.backout()
-        one.put(b"x")
-        assert one.depth == 2
-
-
 def test_rows_of_counts_become_one(url, clock, monkeypatch):
     monkeypatch.setattr(unit_endings, "_MOST_ROWS", 4)
     monkeypatch.setattr(unit_endings, "_CLEAN_UP_SECONDS", 0.0)
@@ -135,11 +120,7 @@ def test_rows_of_counts_become_one(url, clock, monkeypatch):
         for _ in range(40):
             one.put(b"x")
         one.get()
-        store = Store(url, metadata)
-        with store.reading() as connection:
-            rows = connection.execute(select(func.count()).select_from(held)).scalar_one()
-        store.close()
-        assert rows <= 8
+        assert rows_of_counts(url) <= 8
         assert one.depth == 39
     recount(url)
 
@@ -147,8 +128,7 @@ def test_rows_of_counts_become_one(url, clock, monkeypatch):
 def test_it_reads_no_message_that_has_not_expired(tmp_path, clock):
     url = f"sqlite:///{tmp_path}/queues.db"
     SqlQueue.create(url, "A", clock=clock).close()
-    store = Store(url, metadata)
-    with store.reading() as connection:
+    with closing(Store(url, metadata)) as store, store.reading() as connection:
         for statement in (DEPTH, HELD, ANY_EXPIRED, EXPIRE):
             compiled = statement.compile(store.engine, compile_kwargs={"render_postcompile": True})
             plan = connection.exec_driver_sql(
@@ -156,14 +136,10 @@ def test_it_reads_no_message_that_has_not_expired(tmp_path, clock):
             ).all()
             steps = [step[3] for step in plan if "queue_message" in step[3]]
             assert all("queue_message_expiration" in step for step in steps), steps
-    store.close()
 
 
 def test_a_deleted_queue_leaves_no_counts(url, clock):
     with SqlQueues(url, clock=clock) as queues:
         queues.create("A").put(b"x")
         queues.delete("A", purge=True)
-    store = Store(url, metadata)
-    with store.reading() as connection:
-        assert connection.execute(select(func.count()).select_from(held)).scalar_one() == 0
-    store.close()
+    assert rows_of_counts(url) == 0

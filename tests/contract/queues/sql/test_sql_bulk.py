@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -36,30 +37,29 @@ def small_chunks(monkeypatch):
 def filled(queues, name="A", count=10, **settings):
     queue = queues.create(name, QueueSettings(**settings))
     for number in range(count):
-        color = ("red", "green", "blue")[number % 3]
-        queue.put(
-            str(number).encode(),
-            correl_id=id_of(f"c{number % 2}"),
-            properties={"number": number, "color": color},
-        )
+        properties = {"number": number, "color": ("red", "green", "blue")[number % 3]}
+        queue.put(str(number).encode(), correl_id=id_of(f"c{number % 2}"), properties=properties)
     return queue
 
 
 LOOKUPS = [
-    pytest.param({}, range(10), id="all"),
-    pytest.param({"match": M.CORREL_ID, "correl_id": id_of("c1")}, (1, 3, 5, 7, 9), id="an id"),
-    pytest.param({"match": M.CORREL_ID, "correl_id": id_of("c2")}, (), id="an id of none"),
-    pytest.param({"selector": "number >= 7"}, (7, 8, 9), id="a selector"),
-    pytest.param({"selector": "color = 'red'"}, (0, 3, 6, 9), id="an equality"),
-    pytest.param({"selector": "color IN ('red', 'blue') AND number < 4"}, (0, 2, 3), id="a list"),
-    pytest.param({"selector": "color = 'red' OR number > 5"}, (0, 3, 6, 7, 8, 9), id="alternatives"),
-    pytest.param(
-        {"match": M.CORREL_ID, "correl_id": id_of("c0"), "selector": "color = 'red' OR number = 4"},
-        (0, 4, 6),
-        id="an id and a selector",
-    ),
-    pytest.param({"selector": "1 = 2"}, (), id="a selector of none"),
+    ({}, range(10)),
+    ({"match": M.CORREL_ID, "correl_id": id_of("c1")}, (1, 3, 5, 7, 9)),
+    ({"match": M.CORREL_ID, "correl_id": id_of("c2")}, ()),
+    ({"selector": "number >= 7"}, (7, 8, 9)),
+    ({"selector": "color = 'red'"}, (0, 3, 6, 9)),
+    ({"selector": "color IN ('red', 'blue') AND number < 4"}, (0, 2, 3)),
+    ({"selector": "color = 'red' OR number > 5"}, (0, 3, 6, 7, 8, 9)),
+    ({"match": M.CORREL_ID, "correl_id": id_of("c0"), "selector": "color = 'red' OR number = 4"}, (0, 4, 6)),
+    ({"selector": "1 = 2"}, ()),
 ]
+
+
+def everything_done(bulk):
+    """Take all steps of a bulk; return how many messages were done."""
+    while bulk.step():
+        pass
+    return bulk.result.done
 
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["scanned", "indexed"])
@@ -101,19 +101,10 @@ def test_a_move_takes_what_was_counted_to_the_end_of_the_other_queue(
 
 def test_a_moved_message_is_the_same_but_for_its_place_and_backout_count(queues, clock):
     queue, other = queues.create("A"), queues.create("B", QueueSettings(default_priority=9))
-    queue.put(
-        b"\0body\xff",
-        msg_id=id_of("m"),
-        correl_id=id_of("c"),
-        group_id=id_of("g"),
-        msg_seq_number=7,
-        offset=5,
-        last_in_group=True,
-        priority=2,
-        persistence=True,
-        expiry=600,
-        properties={"JMSType": "car", "weight": 3000, "raw": b"\1\2", "none": None},
-    )
+    ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
+    others = {"msg_seq_number": 7, "offset": 5, "last_in_group": True, "priority": 2, "persistence": True}
+    properties = {"JMSType": "car", "weight": 3000, "raw": b"\1\2", "none": None}
+    queue.put(b"\0body\xff", **ids, **others, expiry=600, properties=properties)
     with pytest.raises(RuntimeError), queue.unit() as unit:
         queue.get(syncpoint=unit)
         raise RuntimeError
@@ -210,9 +201,7 @@ def test_what_arrives_after_the_count_is_not_touched(queues, small_chunks, to):
     queue.put(b"urgent", priority=9)
     assert bulk.step()
     queue.put(b"later")
-    while bulk.step():
-        pass
-    assert bulk.result.done == 4
+    assert everything_done(bulk) == 4
     assert bodies(queue, match=M(0)) == [b"urgent", b"later"]
 
 
@@ -268,8 +257,7 @@ def test_a_fault_anywhere_leaves_whole_chunks_and_the_same_call_goes_on(queues, 
             bulk.count()
             fault = FailsAt(again, number)
             with suppress(OSError):
-                while bulk.step():
-                    pass
+                everything_done(bulk)
             faults += fault.has_failed
             left, moved = bodies(queue, match=M(0)), bodies(other, match=M(0))
             assert bulk.result.done % 3 == 0 or not left
@@ -291,9 +279,7 @@ def test_another_object_goes_on_from_the_position_of_one(queues, small_chunks):
     queue.put(b"later", properties={"number": 8})
     second = queue.bulk(selector="number >= 8")
     assert second.count(2, first.position).number == 2
-    while second.step():
-        pass
-    assert second.result.done == 2
+    assert everything_done(second) == 2
     assert queue.count(selector="number >= 8").number == 1
 
 
@@ -328,23 +314,17 @@ def test_with_consumers_and_moves_both_ways_each_message_is_got_once(queues, url
     """Two moves in opposite directions, an index that is made, and consumers of both queues."""
     filled(queues, count=60)
     filled(queues, "B", count=60)
-    got, errors = [], []
-    go = threading.Event()
-
-    def run(work):
-        go.wait()
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
+    got, go = [], threading.Barrier(5, timeout=60)
 
     def mover(source, to):
         with SqlQueue(url, source, clock=clock) as queue:
+            go.wait()
             for _ in range(3):
                 queue.move(to, selector="number < 30")
 
     def consumer(name):
         with SqlQueue(url, name, clock=clock) as queue:
+            go.wait()
             for number in range(20):
                 try:
                     with queue.unit() as unit:
@@ -358,22 +338,13 @@ def test_with_consumers_and_moves_both_ways_each_message_is_got_once(queues, url
 
     def indexer():
         with SqlQueue(url, "A", clock=clock) as queue:
+            go.wait()
             queue._store._indexes._make(("color",))
 
-    works = [
-        lambda: mover("A", "B"),
-        lambda: mover("B", "A"),
-        lambda: consumer("A"),
-        lambda: consumer("B"),
-        indexer,
-    ]
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    go.set()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    works = [(mover, "A", "B"), (mover, "B", "A"), (consumer, "A"), (consumer, "B"), (indexer,)]
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(*work) for work in works]:
+            done.result()
     for name in "AB":
         queue = queues.open(name)
         while queue.depth:

@@ -122,13 +122,11 @@ def test_a_list_has_the_first_matches_without_their_bodies(queue):
 
 
 def test_messages_of_other_processes_ring_those_that_wait_for_them_only(queue, url):
-    rung = {name: threading.Event() for name in ("a", "b", "heavy", "light")}
-    calls = {
-        "a": queue.call(rung["a"].set, sr.MatchOptions.CORREL_ID, correl_id=id_of("a")),
-        "b": queue.call(rung["b"].set, sr.MatchOptions.CORREL_ID, correl_id=id_of("b")),
-        "heavy": queue.call(rung["heavy"].set, browses=True, selector="weight > 100"),
-        "light": queue.call(rung["light"].set, browses=True, selector="weight < 100"),
-    }
+    requests = {name: {"match": sr.MatchOptions.CORREL_ID, "correl_id": id_of(name)} for name in "ab"}
+    requests["heavy"] = {"browses": True, "selector": "weight > 100"}
+    requests["light"] = {"browses": True, "selector": "weight < 100"}
+    rung = {name: threading.Event() for name in requests}
+    calls = {name: queue.call(rung[name].set, **request) for name, request in requests.items()}
     assert [call.look() for call in calls.values()] == [None] * 4
     with SqlQueue(url, "A") as other:
         for priority in (9, 0, 4):

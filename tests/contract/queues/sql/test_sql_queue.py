@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,7 +17,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 import selectroute as sr
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.store.errors import InvalidUrlError
-from tests.support.queue_calls import bodies, id_of, reason_of
+from tests.support.queue_calls import id_of, reason_of
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -57,41 +58,30 @@ def test_queues_of_a_database_do_not_see_each_others_messages(url):
         assert (one.depth, other.depth) == (1, 0)
 
 
+# fmt: off
+SETTINGS = {
+    "order": "fifo", "default_priority": 7, "default_persistence": True, "max_depth": 2,
+    "max_message_length": 10, "dialect": "jms",
+}
+VALUES = {
+    "n": None, "text": "ä\0'\U0001f600", "bytes": b"\0\xff", "yes": True, "byte": sr.Byte(1),
+    "short": sr.Short(2), "int": sr.Int(3), "long": sr.Long(2**63 - 1), "float": sr.Float(0.5),
+    "nan": sr.Double(float("nan")), "infinite": sr.Double(float("-inf")), "double": sr.Double(-0.0),
+}
+# fmt: on
+
+
 def test_messages_and_settings_outlive_the_process(url, clock):
-    settings = {
-        "order": "fifo",
-        "default_priority": 7,
-        "default_persistence": True,
-        "max_depth": 2,
-        "max_message_length": 10,
-        "dialect": "jms",
-    }
-    values = {
-        "n": None,
-        "text": "ä\0'\U0001f600",
-        "bytes": b"\0\xff",
-        "yes": True,
-        "byte": sr.Byte(1),
-        "short": sr.Short(2),
-        "int": sr.Int(3),
-        "long": sr.Long(2**63 - 1),
-        "float": sr.Float(0.5),
-        "nan": sr.Double(float("nan")),
-        "infinite": sr.Double(float("-inf")),
-        "double": sr.Double(-0.0),
-        "JMSType": "car",
-    }
-    with SqlQueue.create(url, "A", clock=clock, **settings) as queue:
-        made = queue.put(b"\0\xff", properties=values)
+    with SqlQueue.create(url, "A", clock=clock, **SETTINGS) as queue:
+        made = queue.put(b"\0\xff", properties={**VALUES, "JMSType": "car"})
     with SqlQueue(url, "A", clock=clock) as queue:
         assert queue.name == "A"
-        assert {name: getattr(queue.settings, name) for name in settings} == settings
+        assert {name: getattr(queue.settings, name) for name in SETTINGS} == SETTINGS
         message = queue.get()
         assert (message.descriptor, message.body) == (made, b"\0\xff")
-        coerced = sr.Message({"JMSType": values.pop("JMSType")}, values)
-        assert message.properties == {
-            name: coerced.value(name) for name in [*values, "JMSType"] if name != "n"
-        }
+        coerced = sr.Message({"JMSType": "car"}, VALUES)
+        names = (VALUES.keys() | {"JMSType"}) - {"n"}
+        assert message.properties == {name: coerced.value(name) for name in names}
         assert queue.put().msg_id != made.msg_id
 
 
@@ -107,19 +97,11 @@ def test_a_message_that_is_waited_for_may_be_put_by_another_opening(url):
 
 def test_who_was_woken_in_vain_waits_on_and_others_are_woken(url):
     """One message wakes one call; if that finds another one, the message wakes the next."""
-    with SqlQueue.create(url, "A") as queue:
-        got = []
-        threads = [
-            threading.Thread(target=lambda: got.append(queue.get(wait=60).body), daemon=True)
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
+    with SqlQueue.create(url, "A") as queue, ThreadPoolExecutor(8) as pool:
+        gets = [pool.submit(queue.get, wait=60) for _ in range(8)]
         for number in range(8):
             queue.put(str(number).encode(), priority=number)
-        for thread in threads:
-            thread.join(60)
-        assert sorted(got) == [str(number).encode() for number in range(8)]
+        assert sorted(get.result().body for get in gets) == [str(number).encode() for number in range(8)]
 
 
 def die_in_unit(url, ready):
@@ -215,19 +197,6 @@ def test_a_file_of_somebody_who_died_just_when_he_came_is_swept(tmp_path):
     assert len(list(tmp_path.glob("*.owner-*"))) == 2, "those of the living stay, and what is none"
     unit.commit()
     queue.close()
-
-
-def test_a_registrys_database_holds_queues_too(url):
-    with sr.Registry.open(url) as registry:
-        one = registry.register(sr.SubscriptionSpec("a = 1"))
-        with SqlQueue.create(url, "A") as queue:
-            queue.put(b"a")
-            registry.remove(one.id)
-            assert queue.get().body == b"a"
-    with sr.Registry.open(url) as registry:  # which verifies it
-        assert len(registry) == 0
-    with SqlQueue.create(url, "B") as queue:
-        assert bodies(queue) == []
 
 
 def test_what_expired_is_dropped_from_the_database(tmp_path, clock):

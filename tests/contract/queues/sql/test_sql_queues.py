@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from selectroute.queues.errors import MQError
+import selectroute as sr
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
-from selectroute.registry.registry import Registry
 from tests.support.queue_calls import bodies, id_of, reason_of
 
 
@@ -29,13 +28,17 @@ def test_before_the_first_queue_there_is_none_and_nothing_is_made(queues, url, t
     assert not url.startswith("sqlite") or list(tmp_path.iterdir()) == []
 
 
-def test_queues_are_made_beside_a_registry(tmp_path):
-    url = f"sqlite:///{tmp_path}/registry.db"
-    with Registry.open(url) as registry, SqlQueues(url) as queues:
+def test_queues_are_made_beside_a_registry_whose_changes_they_survive(url):
+    with sr.Registry.open(url) as registry, SqlQueues(url) as queues:
+        made = registry.register(sr.SubscriptionSpec("a = 1"))
         assert queues.names() == []
         queues.create("A").put(b"a")
+        registry.remove(made.id)
         assert queues.open("A").get().body == b"a"
-        registry.verify()
+    with sr.Registry.open(url) as registry:  # which verifies it
+        assert len(registry) == 0
+    with SqlQueue.create(url, "B") as queue:
+        assert bodies(queue) == []
 
 
 def test_a_queue_has_the_settings_with_which_it_was_made(queues):
@@ -95,13 +98,11 @@ def test_what_has_expired_holds_no_queue(url, clock):
 
 def test_messages_in_units_hold_a_queue_also_when_it_is_to_be_purged(queues):
     queue = queues.create("A")
-    for begun in (lambda unit: queue.put(syncpoint=unit), lambda unit: queue.get(syncpoint=unit)):
+    for begun in (queue.put, queue.get):
         unit = queue.unit()
-        begun(unit)
+        begun(syncpoint=unit)
         for purge in (False, True):
-            with pytest.raises(MQError) as caught:
-                queues.delete("A", purge=purge)
-            assert caught.value.reason == 2055
+            assert reason_of(queues.delete, "A", purge=purge) == 2055
         unit.commit()
     queues.delete("A")
 

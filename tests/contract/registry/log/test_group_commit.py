@@ -87,27 +87,19 @@ def state(registry: Registry, prefix: str, before: int) -> list[Any]:
     def is_mine(one: Subscription) -> bool:
         return one.revision > before
 
-    asked: list[dict[str, Any]] = [
-        {},
-        {"order": "name"},
-        {"label": "l=1"},
-        {"label": "l=2"},
-        {"topic": "t/1"},
-    ]
     found: list[Any] = []
-    for one in asked:
-        found.append(sorted(map(plain, filter(is_mine, registry.list(limit=1_000, **one).items))))
+    for asked in ({}, {"order": "name"}, {"label": "l=1"}, {"label": "l=2"}, {"topic": "t/1"}):
+        found.append(sorted(map(plain, filter(is_mine, registry.list(limit=1_000, **asked).items))))
     for one in registry.changes(before, limit=1_000):
         paused_at = None if one.paused_at is None else one.paused_at - before
         found.append((one.op, one.revision - before, one.resume_from, paused_at))
     return found
 
 
-@settings(
-    max_examples=60 if NIGHTLY else 20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+many = settings(max_examples=60 if NIGHTLY else 20, deadline=None)
+
+
+@settings(many, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=8), st.integers(0, 4))
 def test_a_group_has_the_outcome_of_its_changes_one_after_the_other(registry, tmp_path, units, first):
     prefix = f"x{next(_numbers)}-"
@@ -154,14 +146,14 @@ def test_what_waits_during_a_commit_is_committed_together(registry, monkeypatch)
 
 def test_one_change_that_cannot_be_does_not_touch_the_others(registry):
     key = Idempotency("s", "k", "digest")
-    units = [
-        Unit(lambda revision: revision.register("a", SubscriptionSpec(), key), Checks(DEFAULT_LIMITS)),
-        Unit(lambda revision: revision.remove("none", None), Checks(DEFAULT_LIMITS)),
-        Unit(lambda revision: 1 / 0, Checks(DEFAULT_LIMITS)),
-        Unit(lambda revision: revision.register("b", SubscriptionSpec(), key), Checks(DEFAULT_LIMITS)),
-        Unit(lambda revision: revision.pause("a", 1), Checks(DEFAULT_LIMITS)),
-    ]
-    registry.commit(units)
+    works = (
+        lambda revision: revision.register("a", SubscriptionSpec(), key),
+        lambda revision: revision.remove("none", None),
+        lambda revision: 1 / 0,
+        lambda revision: revision.register("b", SubscriptionSpec(), key),
+        lambda revision: revision.pause("a", 1),
+    )
+    registry.commit(units := [Unit(work, Checks(DEFAULT_LIMITS)) for work in works])
     assert units[0].outcome().id == units[3].outcome().id == "a"
     with pytest.raises(NotFoundError):
         units[1].outcome()
@@ -223,24 +215,10 @@ class _Interrupted(BaseException):
 
 def _waiting(commits: GroupCommit, units: list[Unit[Any]]) -> Callable[[], BaseException | None]:
     """Run changes in a thread; return what waits for the thread and returns its error."""
-    errors: list[BaseException | None] = []
-
-    def run() -> None:
-        try:
-            commits.run(units)
-            errors.append(None)
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def joined() -> BaseException | None:
-        thread.join(60)
-        assert not thread.is_alive()
-        return errors[0]
-
-    return joined
+    pool = ThreadPoolExecutor(1)
+    running = pool.submit(commits.run, units)
+    pool.shutdown(wait=False)
+    return lambda: running.exception(60)
 
 
 def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):

@@ -98,67 +98,58 @@ def test_readers_never_see_half_of_a_revision(registry):
             spec = SubscriptionSpec(labels={"n": str(number)})
             registry.apply([Operation("replace", f"s{i}", spec) for i in range(5)])
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(50):
-            seen = {one.labels["n"] for one in registry.list().items}
-            assert len(seen) == 1
-    finally:
-        stop.set()
-        writer.join()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            for _ in range(50):
+                assert len({one.labels["n"] for one in registry.list().items}) == 1
+        finally:
+            stop.set()
+        writing.result()
     numbers = [change.revision for change in registry.changes(limit=7)]
     assert len(numbers) == 5  # a page is whole revisions
 
 
-def test_nobody_waits_while_a_selector_is_checked(url, monkeypatch):
+def test_nobody_waits_while_a_selector_is_checked(registry, monkeypatch):
     """Each change is checked before its transaction begins: meanwhile others write."""
-    with Registry.open(url) as registry:
-        registry.register(SubscriptionSpec("a = 1"), id="one")
-        registry.register(SubscriptionSpec("a = 1"), id="two")
-        others = 0
+    for id in ("one", "two"):
+        registry.register(SubscriptionSpec("a = 1"), id=id)
+    real, others = specification.check, []
 
-        def slow(*given: object) -> object:
-            nonlocal others
-            others += 1
-            with ThreadPoolExecutor(1) as pool:  # the lock is free, also for another thread
-                pool.submit(registry.skip_revision).result(timeout=10)
-            return real(*given)
+    def slow(*given: object) -> object:
+        with ThreadPoolExecutor(1) as pool:  # the lock is free, also for another thread
+            others.append(pool.submit(registry.skip_revision).result(timeout=10))
+        return real(*given)
 
-        real = specification.check
-        monkeypatch.setattr(specification, "check", slow)
-        registry.register(SubscriptionSpec("a = 2"))
-        registry.replace("one", SubscriptionSpec("a = 3"))
-        registry.change("one", {"selector": "a = 4"})
-        registry.apply([Operation("add", None, SubscriptionSpec("a = 5"), None), Operation("remove", "two")])
-        assert (others, registry.get("one").selector) == (4, "a = 4")
+    monkeypatch.setattr(specification, "check", slow)
+    registry.register(SubscriptionSpec("a = 2"))
+    registry.replace("one", SubscriptionSpec("a = 3"))
+    registry.change("one", {"selector": "a = 4"})
+    registry.apply([Operation("add", None, SubscriptionSpec("a = 5"), None), Operation("remove", "two")])
+    assert (len(others), registry.get("one").selector) == (4, "a = 4")
 
 
-def test_a_change_of_what_was_changed_meanwhile_is_checked_again(url, monkeypatch):
-    with Registry.open(url) as registry:
-        registry.register(SubscriptionSpec("a = 1", dialect="jms"), id="one")
-        real, seen = specification.check, []
+def test_a_change_of_what_was_changed_meanwhile_is_checked_again(registry, monkeypatch):
+    registry.register(SubscriptionSpec("a = 1", dialect="jms"), id="one")
+    real, seen = specification.check, []
 
-        def meanwhile(*given: object) -> object:
-            seen.append(given[2])
-            if len(seen) == 1:
-                spec = SubscriptionSpec("a = 1", dialect="ibm-mq")
-                registry._changed(lambda revision: revision.replace("one", spec, None))
-            return real(*given)
+    def meanwhile(*given: object) -> object:
+        seen.append(given[2])
+        if len(seen) == 1:
+            spec = SubscriptionSpec("a = 1", dialect="ibm-mq")
+            registry._changed(lambda revision: revision.replace("one", spec, None))
+        return real(*given)
 
-        monkeypatch.setattr(specification, "check", meanwhile)
-        made = registry.change("one", {"selector": "a = 2"})
-        assert (made.selector, made.dialect) == ("a = 2", "ibm-mq")
-        assert seen == ["jms", "ibm-mq", "ibm-mq"]
+    monkeypatch.setattr(specification, "check", meanwhile)
+    made = registry.change("one", {"selector": "a = 2"})
+    assert (made.selector, made.dialect) == ("a = 2", "ibm-mq")
+    assert seen == ["jms", "ibm-mq", "ibm-mq"]
 
 
-def test_the_first_operation_that_cannot_be_is_named(url):
+def test_the_first_operation_that_cannot_be_is_named(registry):
     """Also where a later one has a selector that is refused before the transaction begins."""
-    with Registry.open(url) as registry:
-        operations = [Operation("remove", "none"), Operation("add", None, SubscriptionSpec("a ="))]
+    operations = [Operation("remove", "none"), Operation("add", None, SubscriptionSpec("a ="))]
+    for several, cause in ((operations, NotFoundError), (operations[1:], sr.InvalidSelectorError)):
         with pytest.raises(OperationError) as error:
-            registry.apply(operations)
-        assert error.value.index == 0
-        with pytest.raises(OperationError) as error:
-            registry.apply(operations[1:])
-        assert error.value.index == 0 and isinstance(error.value.cause, sr.InvalidSelectorError)
+            registry.apply(several)
+        assert error.value.index == 0 and isinstance(error.value.cause, cause)

@@ -126,14 +126,8 @@ def account(journals: list[list[dict[str, Any]]], there: list[str]) -> Counter[s
         assert not (done and gets & known), f"a unit was done, and what it got is back: {line}"
     lost = put - known - perhaps_got
     assert len(lost) <= nameless, f"{len(lost)} lost, {nameless} of them just being got: {sorted(lost)[:5]}"
-    return Counter(
-        {
-            "acknowledged puts": len(put),
-            "acknowledged gets": got.total(),
-            "units cut off": len(unsure),
-            "gets cut off": len(dying),
-        }
-    )
+    counts = {"acknowledged puts": len(put), "acknowledged gets": got.total()}
+    return Counter(counts | {"units cut off": len(unsure), "gets cut off": len(dying)})
 
 
 def check_queue(url: str, home: Path, journals: list[list[dict[str, Any]]]) -> Counter[str]:

@@ -66,15 +66,12 @@ class InProcess:
 
     def change(self, op: str, id: str, key: str, expected: int) -> int:
         """Change a subscription; return its revision."""
-        if op == "pause":
-            return self._registry.pause(id, expected=expected).revision
         if op == "resume":
             return self._registry.resume(id, expected=expected).subscription.revision
-        if op == "remove":
-            return self._registry.remove(id, expected=expected).revision
-        return self._registry.replace(
-            id, SubscriptionSpec.from_json(spec(key, 1)), expected=expected
-        ).revision
+        if op in ("pause", "remove"):
+            return int(getattr(self._registry, op)(id, expected=expected).revision)
+        new = SubscriptionSpec.from_json(spec(key, 1))
+        return self._registry.replace(id, new, expected=expected).revision
 
     def seen(self, id: str) -> int:
         return self._registry.get(id).revision
@@ -175,10 +172,8 @@ def use(side: InProcess | OverHttp, note: Callable[..., None], name: str) -> Non
             mine |= dict.fromkeys(ids, revision)
         elif mine:
             # A subscription that only this client changes, at the revision that it was told.
-            id, op = (
-                chance.choice(list(mine)),
-                chance.choice(["replace", "patch", "pause", "resume", "remove"]),
-            )
+            id = chance.choice(list(mine))
+            op = chance.choice(["replace", "patch", "pause", "resume", "remove"])
             revision = side.change(op, id, key, mine[id])
             if op == "remove":
                 del mine[id]

@@ -35,6 +35,7 @@ from tests.crash.programs.harness import (
     kill,
     lines_of,
     program,
+    same,
     sqlite_in,
     start,
 )
@@ -121,19 +122,18 @@ def check(queues: Queues, journals: list[Path], expected: Counter[str] | None = 
         for source, offset, subscription, _ in world.deliveries().elements()
         if subscription != "none"
     )
-    twice = [id for id, count in got.items() if count > 1]
-    assert not twice, f"{len(twice)} got twice: {twice[:5]}"
+    same("recorded", recorded, Counter(set(recorded)))
     dead = Counter(
         f"{row['source']}/0/{row['offset']}/{row['subscription']}" for row in world.rows("dead-letters")
     )
     assert {row["reason"] for row in world.rows("dead-letters")} <= {FULL}
     both = got & dead
     assert not both, f"got, and dead letters: {list(both)[:5]}"
-    assert got == recorded, f"lost: {list(recorded - got)[:5]}, never recorded: {list(got - recorded)[:5]}"
+    same("got", got, recorded)
     got += dead
     if expected is not None:
         of_short = Counter({id: count for id, count in got.items() if not id.endswith("/few")})
-        assert of_short == expected, f"neither got nor dead: {list(expected - of_short)[:5]}"
+        same("got or dead", of_short, expected)
     lines = world.accounting()
     assert [line["batch"] for line in lines] == list(range(FILES))
     assert sum(line["refused"] for line in lines) == dead.total()

@@ -9,13 +9,12 @@ its name: that leaves an empty one.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
 
-from tests.crash.programs.failing import Shim, armed, compiled, full_disk
-from tests.crash.programs.harness import FORMATS, launch, program
+from tests.crash.programs.failing import Shim, armed, compiled, full_disk, required
+from tests.crash.programs.harness import FORMATS, STREAM_RUN, launch, program
 from tests.support.world import World
 
 LOGGED = ("metadata", "offsets/0", "commits/0", "offsets/1", "commits/1")
@@ -65,21 +64,17 @@ def routed(
 
 def _run(world: World, preloaded: dict[str, str]) -> tuple[int, str]:
     """Run the job; return its exit code, and what it said."""
-    program = [sys.executable, "-m", "selectroute", "stream", "run", "--available-now"]
     folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
     options = ["--max-files-per-trigger", 2, "--cores", 2, "--table-format", world.table_format]
     log = world.root / "job.log"
     log.unlink(missing_ok=True)
-    code = launch(log, *program, *folders, *options, **preloaded).wait()
+    code = launch(log, *STREAM_RUN, "--available-now", *folders, *options, **preloaded).wait()
     return code, log.read_text()
 
 
 def run(root: Path, seed: int, times: int, table_format: str) -> Counter[str]:
     """So many jobs. Raises AssertionError, or SystemExit where there is no compiler."""
-    made = compiled(root)
-    if isinstance(made, str):
-        sys.exit(f"nothing was tried: {made}")
-    preloaded, control = made
+    preloaded, control = required(compiled(root))
     shim, chance = full_disk(control), Random(seed)
     counts: Counter[str] = Counter()
     for number in range(times):

@@ -33,9 +33,9 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.selector.message import MAX_PROPERTIES
 from selectroute.spark.audit.audit import audit
 from selectroute.testing.broker import Broker, Header
-from tests.crash.programs.harness import CLEAN, lines_of, start
+from tests.crash.programs.harness import CLEAN, lines_of, same, start
 from tests.crash.programs.streams.delivering import consume
-from tests.support.outcomes import published_files
+from tests.support.outcomes import check_pins, commits_of, published_files
 
 KINDS = 300
 """Different records: each selector is judged by the reference on each of them once."""
@@ -188,7 +188,8 @@ class Flow:
         findings = audit(output).findings
         assert not findings, findings[:5]
         assert not list((output / "_staging").iterdir())
-        commits = _commits(output)
+        commits = commits_of(output)
+        check_pins(output, commits)
         records = {
             (record.partition(), record.offset()): int(dict(record.headers())["kind"])
             for record in self.broker.records(self.topic)
@@ -197,18 +198,18 @@ class Flow:
         delivered, to, dead = self._expected(commits, records)
         rows = _rows(output / "deliveries", "subscription")
         ids = (self._id(row["partition"], row["offset"], row["subscription"]) for row in rows)
-        _same("deliveries", Counter(zip(ids, (row["revision"] for row in rows), strict=True)), delivered)
+        same("deliveries", Counter(zip(ids, (row["revision"] for row in rows), strict=True)), delivered)
         letters = _rows(output / "dead-letters", "raw")
-        _same("dead letters", Counter((row["partition"], row["offset"], row["raw"]) for row in letters), dead)
+        same("dead letters", Counter((row["partition"], row["offset"], row["raw"]) for row in letters), dead)
         got = Counter(line["delivery_id"] for line in lines_of(self.journal))
-        _same("queue", got, to[QUEUE])
+        same("queue", got, to[QUEUE])
         revisions = len({commit["revision"] for commit in commits.values()})
         counts = Counter({"revisions": revisions, "batches": len(commits), "records": len(records)})
         counts |= Counter({"deliveries": len(rows), "got from the queue": got.total()})
         for topic in self.topics:
             sent = self.broker.records(topic)
             ids = (dict(record.headers())["selectroute-delivery-id"].decode() for record in sent)
-            _same(f"topic {topic}", Counter(ids), to[topic])
+            same(f"topic {topic}", Counter(ids), to[topic])
             counts["read of topics"] += len(sent)
             aborted = len(self.broker.records(topic, "read_uncommitted")) - len(sent)
             counts["of aborted transactions"] += aborted
@@ -225,11 +226,8 @@ class Flow:
         for commit in commits.values():
             state = self.states[commit["revision"]]
             starts, ends = (commit["inputs"][name].get(self.topic, {}) for name in ("start", "end"))
-            places = [
-                (int(partition), offset)
-                for partition, start in starts.items()
-                for offset in range(start, ends[partition])
-            ]
+            ranges = ((int(place), range(start, ends[place])) for place, start in starts.items())
+            places = [(partition, offset) for partition, offsets in ranges for offset in offsets]
             taken.update(places)
             for place in places:
                 kind = records[place]
@@ -240,34 +238,14 @@ class Flow:
                         delivered[self._id(*place, id), commit["revision"]] = 1
                         if subscription.destination is not None:
                             to[subscription.destination[1]][self._id(*place, id)] += 1
-        _same("batches", taken, Counter(dict.fromkeys(records, 1)))
+        same("batches", taken, Counter(dict.fromkeys(records, 1)))
         return delivered, to, dead
 
     def _id(self, partition: int, offset: int, subscription: str) -> str:
         return f"{self.topic}/{partition}/{offset}/{subscription}"
 
 
-def _commits(output: Path) -> dict[int, dict[str, Any]]:
-    found = {int(path.stem): json.loads(path.read_text()) for path in (output / "_commits").glob("*.json")}
-    for batch, commit in found.items():
-        pin = json.loads((output / "pins" / f"{batch}.json").read_text())
-        assert (pin["revision"], pin["digest"]) == (commit["revision"], commit["digest"]), batch
-    revisions = [found[batch]["revision"] for batch in sorted(found)]
-    assert revisions == sorted(revisions), "revisions go up from batch to batch"
-    return found
-
-
 def _rows(folder: Path, column: str) -> list[dict[str, Any]]:
     columns = ["partition", "offset", "revision", column]
-    found: list[dict[str, Any]] = []
-    for path in published_files(folder):
-        found += pq.ParquetFile(path).read(columns).to_pylist()
-    return found
-
-
-def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:
-    lost, more = expected - found, found - expected
-    twice = [one for one in more if one in expected]
-    assert not lost, f"{what}: {lost.total()} lost: {list(lost)[:3]}"
-    assert not twice, f"{what}: {len(twice)} twice: {twice[:3]}"
-    assert not more, f"{what}: {more.total()} that should not be: {list(more)[:3]}"
+    tables = [pq.ParquetFile(path).read(columns) for path in published_files(folder)]
+    return [row for table in tables for row in table.to_pylist()]

@@ -4,7 +4,6 @@ batch (see `failpoint`).
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from random import Random
 
 from tests.crash.programs.failpoint import MOMENTS, STEPS
 from tests.crash.programs.harness import end_of, kill, launch
+from tests.support.outcomes import commits_of
 
 Cycle = tuple[str, str] | None
 """The step and the moment of a kill, None for any."""
@@ -26,8 +26,7 @@ WAIT_SECONDS = 400.0
 
 
 def messages_in(output: Path) -> int:
-    paths = (output / "_commits").glob("*.json")
-    return sum(json.loads(path.read_text())["counts"]["messages"] for path in paths)
+    return sum(commit["counts"]["messages"] for commit in commits_of(output).values())
 
 
 class KilledStream:

@@ -16,7 +16,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ import selectroute as sr
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
-from tests.crash.programs.harness import end_of, kill, launch, program
+from tests.crash.programs.harness import STREAM_RUN, end_of, kill, launch, program, same
 from tests.support.remote_world import numba_cache
 from tests.support.servers.azure import azure_server
 from tests.support.servers.faulty_proxy import faulty_proxy, requests_in
@@ -96,10 +95,8 @@ class StoreJob:
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         places = {"input": "in", "snapshots": "snapshots", "output": "out"}
         folders = [f"--{name}={self.base / place}" for name, place in places.items()]
-        command = [sys.executable, "-m", "selectroute", "stream", "run", *folders]
-        return launch(
-            self.log, *command, "--max-files-per-trigger=2", "--cores=2", *options, **self.environment
-        )
+        command = [*STREAM_RUN, *folders, "--max-files-per-trigger=2", "--cores=2", *options]
+        return launch(self.log, *command, **self.environment)
 
     def finish(self) -> None:
         job = self.start("--available-now")
@@ -124,8 +121,7 @@ class StoreJob:
         commits.sort(key=lambda commit: int(commit["batch"]))
         assert [commit["batch"] for commit in commits] == list(range(len(commits)))
         taken = Counter(name for commit in commits for name in commit["inputs"]["sizes"])
-        there = Counter(list(self.messages))
-        assert taken == there, f"files in no batch {there - taken}, in several {taken - there}"
+        same("files in batches", taken, Counter(list(self.messages)))
         expected: Counter[tuple[int, str, int, str]] = Counter()
         for commit in commits:
             chosen = {id: sr.Selector(text) for id, text in self.revisions[commit["revision"]].items()}
@@ -137,8 +133,7 @@ class StoreJob:
         table = DeltaTable(str(out / "deliveries"), storage_options=table_options(out)).to_pyarrow_table()
         columns = [table[name].to_pylist() for name in ("batch", "source", "offset", "subscription")]
         found = Counter(zip(*columns, strict=True))
-        lost, more = expected - found, found - expected
-        assert not lost and not more, f"{len(lost)} lost, {len(more)} too many: {[*lost, *more][:3]}"
+        same("deliveries", found, expected)
         report = audit(out, recount=True)
         assert not report.findings, report.findings
         used = {commit["revision"] for commit in commits}
@@ -250,11 +245,9 @@ def run_two(folder: Path, seed: int, store: str = "s3") -> str:
 def run(root: Path, seed: int, kills: int, rate: float, two: bool, each_write: int | None, store: str) -> str:
     if two:
         return run_two(root, seed, store)
-    return (
-        run_each_write(root, seed, each_write, store)
-        if each_write
-        else run_kills(root, kills, seed, rate, store)
-    )
+    if each_write:
+        return run_each_write(root, seed, each_write, store)
+    return run_kills(root, kills, seed, rate, store)
 
 
 if __name__ == "__main__":

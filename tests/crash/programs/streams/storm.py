@@ -17,9 +17,7 @@ is made from the seed; which revision meets which batch is not. Then, by the reg
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -38,17 +36,9 @@ from selectroute.registry.changes import Operation
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.topics import TopicFilter
-from tests.crash.programs.harness import (
-    FORMATS,
-    end_of,
-    kill,
-    launch,
-    program,
-    sqlite_in,
-    start,
-)
+from tests.crash.programs.harness import FORMATS, STREAM_RUN, end_of, kill, launch, program, sqlite_in, start
 from tests.crash.programs.serving import Threads
-from tests.support.outcomes import published_files
+from tests.support.outcomes import check_pins, commits_of, published_files
 from tests.support.waiting import wait_until
 
 KINDS = 2_000
@@ -70,18 +60,10 @@ _ONE_A_BATCH = ("--max-files-per-trigger", "1", "--trigger-seconds", "0")
 class Storm:
     """One run in a folder of its own."""
 
-    def __init__(
-        self,
-        root: Path,
-        seed: int,
-        changes: int,
-        messages: int,
-        files: int,
-        kills: int,
-        table_format: str = "parquet",
-    ) -> None:
+    def __init__(self, root: Path, seed: int, table_format: str = "parquet", **numbers: int) -> None:
         self.folder, self.seed, self.table_format = root, seed, table_format
-        self.changes, self.messages, self.files, self.kills = changes, messages, files, kills
+        self.changes, self.messages = numbers["changes"], numbers["messages"]
+        self.files, self.kills = numbers["files"], numbers["kills"]
         self.restarts = 0
         self.url = sqlite_in(root)
         self.input, self.output = root / "in", root / "out"
@@ -146,9 +128,8 @@ class Storm:
             stream.wait(WAIT_SECONDS)
         clients.join()
         self._calm_down(publisher)
-        return Check(self.registry, self.input, self.output, kinds(self.seed)).run() + Counter(
-            kills=self.restarts
-        )
+        counts = Check(self.registry, self.input, self.output, kinds(self.seed)).run()
+        return counts + Counter(kills=self.restarts)
 
     def _calm_down(self, publisher: Any) -> None:
         """Resume all who are paused, and let the stream give them what they missed."""
@@ -170,10 +151,9 @@ class Storm:
         return process
 
     def _stream(self, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "selectroute", "stream", "run", "--cores", "2", *options]
-        command += ["--table-format", self.table_format, "--compact-every", "3"]
+        command = [*STREAM_RUN, "--cores=2", "--compact-every=3", f"--table-format={self.table_format}"]
         folders = ["--input", self.input, "--output", self.output, "--registry", self.url]
-        return launch(self.folder / "stream.log", *command, *folders)
+        return launch(self.folder / "stream.log", *command, *options, *folders)
 
     def _said(self) -> str:
         return end_of(self.folder / "stream.log")
@@ -279,8 +259,7 @@ class Check:
         self.registry, self.output = registry, output
         self.counts: Counter[str] = Counter()
         self.log = list(registry.follow_changes(0))
-        paths = (output / "_commits").glob("*.json")
-        self.commits = {int(path.stem): json.loads(path.read_text()) for path in paths}
+        self.commits = commits_of(output)
         self.live = sorted(number for number in self.commits if number >= 0)
         self.filled = sorted((number for number in self.commits if number < 0), reverse=True)
         paths = input.glob("*.parquet")
@@ -308,16 +287,11 @@ class Check:
 
     def _check_batches(self) -> None:
         states = self._states({self.commits[batch]["revision"] for batch in self.live})
-        before = -1
+        check_pins(self.output, {batch: self.commits[batch] for batch in self.live})
         for batch in self.live:
             commit = self.commits[batch]
-            revision = commit["revision"]
-            assert revision >= before, f"batch {batch} went back to revision {revision}"
-            before = revision
-            pin = json.loads((self.output / "pins" / f"{batch}.json").read_text())
-            assert (pin["revision"], pin["digest"]) == (revision, commit["digest"])
             sources = list(commit["inputs"]["sizes"])
-            self.counts["deliveries"] += self._check_deliveries(batch, sources, states[revision])
+            self.counts["deliveries"] += self._check_deliveries(batch, sources, states[commit["revision"]])
         self.counts["batches"] = len(self.live)
         self.counts["revisions"] = len(states)
 

@@ -12,7 +12,6 @@ time
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.worker import task
-from tests.crash.programs.failing import Shim, armed, compiled, in_turn, run_again, shims
+from tests.crash.programs.failing import Shim, armed, compiled, in_turn, required, run_again, shims
 from tests.crash.programs.harness import FORMATS, counted, program
 from tests.spark.queue_world import A, Queues, numbered
 from tests.support.world import Files, World
@@ -184,10 +183,7 @@ def _ended(stream: Stream) -> str:
 
 
 def run(root: Path, seed: int, step: int, table_format: str) -> Counter[str]:
-    made = compiled(root)
-    if isinstance(made, str):
-        sys.exit(f"nothing was tried: {made}")
-    run_again(made)
+    run_again(required(compiled(root)))
     total: Counter[str] = Counter()
     for number, fault in enumerate(shims()):
         (root / str(number)).mkdir()
