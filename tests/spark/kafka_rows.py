@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from selectroute.kafka.record import Record
+from selectroute.spark.sources.files.readers import DeadLetterBatch
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -39,3 +40,21 @@ def rows(records: Sequence[Record], schema: pa.Schema = SCHEMA) -> pa.RecordBatc
         ],
         schema,
     )
+
+
+def all_of(reader, batch):
+    """The messages and the dead letters by their offsets, each message as its values by their names."""
+    messages, dead = {}, {}
+    for records in reader.read(batch):
+        seen = []
+        for part in records.parts:
+            for i, row in enumerate(part.rows.tolist()):
+                seen.append(row)
+                if isinstance(part, DeadLetterBatch):
+                    dead[row] = part
+                else:
+                    assert len(part.ids) == part.columns.num_rows == len(part.rows)
+                    (messages[row],) = part.columns.slice(i, 1).to_pylist()
+                    messages[row].pop("@none", None)
+        assert sorted(seen) == records.rows.column("offset").to_pylist()
+    return messages, dead

@@ -12,6 +12,7 @@ import selectroute as sr
 from selectroute.index.build.build import built
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.sql.deliveries import QueueDeliveries
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
 from selectroute.spark.senders.queues import JobQueues
@@ -19,6 +20,9 @@ from tests.support.subscription_lines import read_subscriptions
 from tests.support.world import World
 
 A, B = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}
+CHUNK = "selectroute.queues.sql.task_puts._CHUNK"
+PUTS = [(QueueDeliveries, name) for name in ("put", "take_over", "finish")]
+"""The transactions by which tasks put."""
 
 
 @dataclass

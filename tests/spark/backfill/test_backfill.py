@@ -13,12 +13,14 @@ from selectroute.spark.batch import revisions as revisions_of_stream
 from selectroute.spark.batch.pins import PinError
 from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.storage import Location
-from tests.spark.batch.test_router import crash
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
+from tests.support.crashes import killed, kills
+from tests.support.world import World
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
+ROUTE = [(FileBatchInput, "route")]
 
 
 @pytest.fixture
@@ -29,14 +31,25 @@ def log(world):
     return made
 
 
+@pytest.fixture
+def run(world, log):
+    """The job after a batch, with one of its subscriptions paused since."""
+    made = Run(world, log)
+    made.route(0, RED)
+    log.pause("red")
+    return made
+
+
 @ON_HDFS_TOO
-def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below_zero(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    paused = log.pause("red")
+def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below_zero(world, log, run):
+    paused = log.revision
     run.route(1, RED, BLUE, RED)
     assert run.backfill() == []
+    log.published = False
     resumed = log.resume("red")
+    assert run.backfill() == [], "the resume is not published"
+    log.published = True
+    log.publish()
     run.route(2, RED)
     (report,) = run.backfill()
     assert (report.batch, report.revision, report.missing) == (-1, resumed, ())
@@ -78,10 +91,7 @@ def test_who_is_resumed_from_latest_or_removed_gets_nothing(world, log):
 
 
 @ON_EVERY_STORAGE
-def test_several_pauses_are_made_good_one_by_one_and_overlapping_ones_together(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_several_pauses_are_made_good_one_by_one_and_overlapping_ones_together(world, log, run):
     run.route(1, RED)
     log.pause("all")
     run.route(2, RED)
@@ -92,12 +102,9 @@ def test_several_pauses_are_made_good_one_by_one_and_overlapping_ones_together(w
     log.resume("red")
     log.resume("all")
     reports = run.backfill()
-    assert [committed(world, r.batch)["backfill"]["batches"] for r in reports] == [[1], [2], [3], [4]]
-    assert [committed(world, r.batch)["backfill"]["subscriptions"] for r in reports] == [
-        ["red"],
-        ["all", "red"],
-        ["all"],
-        ["all", "red"],
+    given = [committed(world, report.batch)["backfill"] for report in reports]
+    assert [(one["batches"], one["subscriptions"]) for one in given] == [
+        *(([1], ["red"]), ([2], ["all", "red"]), ([3], ["all"]), ([4], ["all", "red"]))
     ]
     everything = Counter((place[1], place[3]) for place in delivered(world).elements())
     assert everything == Counter((f"{n}.jsonl", id) for n in range(5) for id in ("red", "all"))
@@ -117,10 +124,7 @@ def test_a_backfill_takes_consecutive_batches_up_to_the_files_of_a_batch(world, 
 
 
 @ON_EVERY_STORAGE
-def test_who_is_paused_again_before_the_backfill_gets_it_after_being_resumed_from_wherever(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_who_is_paused_again_before_the_backfill_gets_it_after_being_resumed_from_wherever(world, log, run):
     run.route(1, RED)
     log.resume("red")
     log.pause("red")
@@ -135,15 +139,17 @@ def test_who_is_paused_again_before_the_backfill_gets_it_after_being_resumed_fro
 
 
 @ON_EVERY_STORAGE
-def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED, BLUE)
+def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill_which_has_dead_letters_of_its_own(
+    world, log, run
+):
+    run.route(1, RED, BLUE, "{")
     log.replace("red", "color = 'blue'")
     log.resume("red")
-    run.backfill()
+    (report,) = run.backfill()
     assert {place[1:4] for place in delivered(world) if place[0] == -1} == {("1.jsonl", 1, "red")}
+    assert (report.counts.routed, report.counts.dead_lettered) == (1, 1)
+    dead = {(row["batch"], row["offset"], row["reason"]) for row in world.rows("dead-letters")}
+    assert dead == {(1, 2, "not-json"), (-1, 2, "not-json")}
 
 
 @ON_EVERY_STORAGE
@@ -164,10 +170,7 @@ def test_subscriptions_that_are_more_than_one_backfill_names_get_several(world, 
 
 
 @ON_EVERY_STORAGE
-def test_files_that_are_gone_or_changed_are_named_and_the_rest_is_delivered(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_files_that_are_gone_or_changed_are_named_and_the_rest_is_delivered(world, log, run):
     for batch in range(1, 4):
         run.route(batch, RED)
     Location.of(world.input / "1.jsonl").delete()
@@ -187,51 +190,25 @@ def test_files_that_are_gone_or_changed_are_named_and_the_rest_is_delivered(worl
 
 
 @ON_EVERY_STORAGE
-def test_what_a_backfill_can_not_judge_is_a_dead_letter_of_its_own(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED, "{")
-    log.resume("red")
-    (report,) = run.backfill()
-    assert (report.counts.routed, report.counts.dead_lettered) == (1, 1)
-    dead = {(row["batch"], row["offset"], row["reason"]) for row in world.rows("dead-letters")}
-    assert dead == {(1, 1, "not-json"), (-1, 1, "not-json")}
-
-
-@ON_EVERY_STORAGE
-def test_the_accounting_has_backfills_as_lines_of_their_own_where_they_were_made(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_the_accounting_has_backfills_as_lines_of_their_own_where_they_were_made(world, log, run):
     run.route(1, RED)
     log.resume("red")
     run.route(2, RED)
     run.backfill()
     run.route(3, RED)
-    lines = world.accounting()
-    assert [(line["batch"], line.get("backfill", False)) for line in lines] == [
-        (0, False),
-        (1, False),
-        (2, False),
-        (-1, True),
-        (3, False),
-    ]
-    written = Location.of(world.output / "accounting.jsonl").read()
-    Location.of(world.output / "accounting.jsonl").delete()
+    lines = [(line["batch"], line.get("backfill", False)) for line in world.accounting()]
+    assert lines == [(0, False), (1, False), (2, False), (-1, True), (3, False)]
+    accounting = Location.of(world.output / "accounting.jsonl")
+    written = accounting.read()
+    accounting.delete()
     Run(world, log)
     assert Location.of(world.output / "accounting.jsonl").read() == written
 
 
 @ON_EVERY_STORAGE
-def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_committed(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(FileBatchInput, "route", crash_now)
-        with pytest.raises(KeyboardInterrupt):
-            run.route(1, RED)
+def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_committed(world, log, run):
+    with killed(1, ROUTE, after=False):
+        run.route(1, RED)
     log.resume("red")
     again = Run(world, log)
     assert again.backfill() == []
@@ -240,28 +217,8 @@ def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_
     assert committed(world, report.batch)["backfill"]["batches"] == [1]
 
 
-def crash_now(*_):
-    raise KeyboardInterrupt
-
-
 @ON_EVERY_STORAGE
-def test_nothing_is_given_before_the_resume_is_published(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.published = False
-    log.resume("red")
-    assert run.backfill() == []
-    log.publish()
-    assert len(run.backfill()) == 1
-
-
-@ON_EVERY_STORAGE
-def test_without_its_record_the_log_is_read_again_and_nothing_is_given_twice(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_without_its_record_the_log_is_read_again_and_nothing_is_given_twice(world, log, run):
     run.route(1, RED)
     log.resume("red")
     run.backfill()
@@ -312,16 +269,11 @@ def test_snapshots_of_another_registry_are_one_sentence(world, log):
         run.backfill()
 
 
-def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, log, run):
     run.route(1, RED)
     resumed = log.resume("red")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(FileBatchInput, "route", crash_now)
-        with pytest.raises(KeyboardInterrupt):
-            run.backfill()
+    with killed(1, ROUTE, after=False):
+        run.backfill()
     log.remove("red")
     again = Run(world, log)
     again.route(2, RED)
@@ -338,16 +290,11 @@ def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, 
 
 
 @ON_EVERY_STORAGE
-def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
+def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log, run):
     run.route(1, RED)
     resumed = log.resume("red")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(FileBatchInput, "route", crash_now)
-        with pytest.raises(KeyboardInterrupt):
-            run.backfill()
+    with killed(1, ROUTE, after=False):
+        run.backfill()
     log.add("more", "")
     Location.of(world.snapshots / f"manifest-{resumed}.json").delete()
     with pytest.raises(PinError, match=f"batch -1 is pinned to revision {resumed}"):
@@ -357,9 +304,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_factory, after):
-    from tests.support.world import World
-
-    for at in range(1, 200):
+    for at, kill in kills(after, least=40):
         world = World(tmp_path_factory.mktemp("crash"))
         log = Log(world)
         log.add("red", "color = 'red'")
@@ -370,17 +315,9 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         run.route(1, RED, BLUE, "{")
         run.route(2, RED)
         first = log.resume("red")
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            steps = crash(monkeypatch, at, after)
-            try:
-                assert len(run.backfill()) == 2
-                run.backfills.close()
-                crashed = False
-            except KeyboardInterrupt:
-                crashed = True
-        if not crashed and steps() < at:
-            assert at > 40
-            return
+        with kill:
+            assert len(run.backfill()) == 2
+            run.backfills.close()
         pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again, and so does the stream.
         second = log.replace("red", "color IN ('red', 'blue')")
@@ -401,7 +338,6 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         assert sorted(lines) == sorted(set(lines)) and set(lines) >= {-1, 0, 1, 2, 3}, at
         assert Location.of(world.output / "_staging").folders() == [], at
         assert side_leases(world) == [], at
-    pytest.fail("the steps never ended")
 
 
 @pytest.mark.slow

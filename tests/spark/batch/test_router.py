@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 
@@ -12,9 +13,12 @@ import pytest
 import selectroute as sr
 from selectroute.durable import disk
 from selectroute.spark.batch.pins import PinError
+from selectroute.spark.inputs import files
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.sources.files import splits
 from selectroute.spark.worker.sink_writer import Sinks
+from tests.support.crashes import killed, kills
+from tests.support.world import World
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -84,17 +88,18 @@ def test_columns_that_selectors_read_and_files_do_not_have_are_named_once(world)
     assert len(warnings) == 2 and "1 column that d.parquet does not have: size; it is" in warnings[1]
 
 
-def test_the_commit_has_size_and_digest_of_each_file(world):
-    import hashlib
-
+def test_the_commit_has_size_and_digest_of_each_file_whose_strings_are_dictionary_encoded(world):
     world.publish(1, red="color = 'red'")
     router = world.router()
     router.route(0, [world.drop_json("a.jsonl", RED, BLUE)], "q")
-    files = router.commits.read(0)["files"]
-    assert {file["path"].split("/")[0] for file in files} == {"deliveries", "unrouted"}
-    for file in files:
+    written = router.commits.read(0)["files"]
+    assert [file["path"].split("/")[0] for file in written] == ["deliveries", "unrouted"]
+    for file in written:
         data = (world.output / file["path"]).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"])
+    schema = pq.read_schema(world.output / written[0]["path"])
+    assert all(pa.types.is_dictionary(schema.field(n).type) for n in ("subscription", "source", "message_id"))
+    assert "batch" not in schema.names
 
 
 def test_parquet_messages_keep_their_ids_and_rows(world):
@@ -111,15 +116,6 @@ def test_parquet_messages_keep_their_ids_and_rows(world):
     assert len(rows) == 14
     assert all(row["source"] == "sub dir/a.parquet" and row["partition"] == 0 for row in rows)
     assert all(row["message_id"] == (None if row["offset"] == 3 else f"ID:{row['offset']}") for row in rows)
-
-
-def test_strings_are_written_dictionary_encoded(world):
-    world.publish(1, all="")
-    world.router().route(0, [world.drop_json("a.jsonl", RED)], "q")
-    (file,) = (world.output / "deliveries").rglob("*.parquet")
-    schema = pq.read_schema(file)
-    assert all(pa.types.is_dictionary(schema.field(n).type) for n in ("subscription", "source", "message_id"))
-    assert "batch" not in schema.names
 
 
 def test_split_files_give_the_same_rows_as_whole_ones(world, monkeypatch):
@@ -145,31 +141,23 @@ def test_split_files_give_the_same_rows_as_whole_ones(world, monkeypatch):
     assert commits[0]["counts"] == commits[1]["counts"]
 
 
-def test_an_empty_batch_is_committed_and_publishes_nothing(world):
-    world.publish(1, red="color = 'red'")
+def test_an_empty_batch_publishes_nothing_and_without_subscriptions_all_is_unrouted(world):
+    world.publish(1)
     router = world.router()
     assert router.route(0, [], "q").counts.messages == 0
     assert router.route(1, [world.drop_bytes("a.jsonl", b"")], "q").counts.messages == 0
-    assert router.commits.batches() == [0, 1] and not world.deliveries()
-
-
-def test_a_registry_without_subscriptions_leaves_every_message_unrouted(world):
-    world.publish(1)
-    paths = [world.drop_json("a.jsonl", RED, {}), world.drop_parquet("b.parquet", pa.table({"x": [1, 2, 3]}))]
-    report = world.router().route(0, paths, "q")
-    assert report.counts.unrouted == 5 and len(world.rows("unrouted")) == 5 and not world.deliveries()
+    assert router.commits.batches() == [0, 1] and not world.rows("unrouted")
+    paths = [world.drop_json("b.jsonl", RED, {}), world.drop_parquet("c.parquet", pa.table({"x": [1, 2, 3]}))]
+    assert router.route(2, paths, "q").counts.unrouted == 5
+    assert len(world.rows("unrouted")) == 5 and not world.deliveries()
 
 
 def test_a_message_without_properties_goes_where_null_is_wanted(world):
     world.publish(1, null="color IS NULL", red="color = 'red'", all="")
     paths = [world.drop_json("a.jsonl", {}), world.drop_parquet("b.parquet", pa.table({"x": pa.nulls(1)}))]
     world.router().route(0, paths, "q")
-    assert {key[:3] for key in world.deliveries()} == {
-        ("a.jsonl", 0, "null"),
-        ("a.jsonl", 0, "all"),
-        ("b.parquet", 0, "null"),
-        ("b.parquet", 0, "all"),
-    }
+    wanted = {(name, 0, id) for name in ("a.jsonl", "b.parquet") for id in ("null", "all")}
+    assert {key[:3] for key in world.deliveries()} == wanted
 
 
 def test_unrouted_messages_can_be_dropped_or_stop_the_job(world):
@@ -182,25 +170,20 @@ def test_unrouted_messages_can_be_dropped_or_stop_the_job(world):
     assert world.router().commits.batches() == [0]
 
 
-def test_a_repeated_batch_publishes_nothing_twice(world):
+def test_a_repeated_batch_publishes_nothing_twice_and_with_other_files_is_refused(world):
     world.publish(1, red="color = 'red'")
     path = world.drop_json("a.jsonl", RED)
     first = world.router().route(0, [path], "q")
     world.publish(2, red="color = 'red'", more="color = 'red'")
     again = world.router().route(0, [path], "q")
     assert again.skipped and again.counts == first.counts and again.revision == 1
+    with pytest.raises(CommitError, match=r"other inputs.*checkpoint"):
+        world.router().route(0, [world.drop_json("b.jsonl", RED)], "q")
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
     assert len(world.accounting()) == 1
 
 
-def test_a_repeated_batch_with_other_files_is_refused(world):
-    world.publish(1, red="color = 'red'")
-    world.router().route(0, [world.drop_json("a.jsonl", RED)], "q")
-    with pytest.raises(CommitError, match=r"other inputs.*checkpoint"):
-        world.router().route(0, [world.drop_json("b.jsonl", RED)], "q")
-
-
-def test_a_new_revision_is_used_from_the_next_batch_on(world):
+def test_a_new_revision_is_used_from_the_next_batch_on_and_an_older_one_is_refused(world):
     world.publish(3, red="color = 'red'")
     router = world.router()
     path = world.drop_json("a.jsonl", RED)
@@ -208,59 +191,21 @@ def test_a_new_revision_is_used_from_the_next_batch_on(world):
     world.publish(9, crimson="color = 'red'")
     assert router.route(1, [path], "q").revision == 9
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 3), ("a.jsonl", 0, "crimson", 9)])
-
-
-def test_revisions_that_go_backwards_are_refused(world):
-    world.publish(9, red="color = 'red'")
-    path = world.drop_json("a.jsonl", RED)
-    world.router().route(0, [path], "q")
     (world.snapshots / "manifest-9.json").unlink()
-    world.publish(3, red="color = 'red'")
-    with pytest.raises(PinError, match=r"newest revision .* is 3, but batch 0 .* revision 9"):
-        world.router().route(1, [path], "q")
-
-
-def crash(monkeypatch, at, after):
-    """Fail the n-th durable step, before or after it is done. Returns how many steps there were."""
-    steps = 0
-    names = ("replace_bytes", "append_line", "rename", "move", "make_folder", "sync_folder")
-    for name in names:
-        real = getattr(disk, name)
-
-        def step(*given, real=real):
-            nonlocal steps
-            steps += 1
-            if steps == at and not after:
-                raise KeyboardInterrupt(f"before step {at}")
-            done = real(*given)
-            if steps == at and after:
-                raise KeyboardInterrupt(f"after step {at}")
-            return done
-
-        monkeypatch.setattr(disk, name, step)
-    return lambda: steps
+    with pytest.raises(PinError, match=r"newest revision .* is 3, but batch 1 .* revision 9"):
+        world.router().route(2, [path], "q")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_path_factory, after):
-    from tests.support.world import World
-
-    for at in range(1, 200):
+    for at, kill in kills(after, least=20):
         world = World(tmp_path_factory.mktemp("crash"))
         world.publish(1, red="color = 'red'")
         paths = [world.drop_json("a.jsonl", RED, BLUE, "{"), world.drop_json("b.jsonl", RED)]
         router = world.router()
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            steps = crash(monkeypatch, at, after)
-            try:
-                router.route(0, paths, "q")
-                crashed = False
-            except KeyboardInterrupt:
-                crashed = True
-        if not crashed and steps() < at:
-            assert at > 20
-            return
+        with kill:
+            router.route(0, paths, "q")
         pinned = disk.read_json(world.output / "pins" / "0.json")
         world.publish(2, red="color = 'red'", new="color = 'red'")
         again = world.router()
@@ -275,18 +220,13 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
         world.router()
         assert [line["batch"] for line in world.accounting()] == [0], at
         assert list((world.output / "_staging").iterdir()) == [], at
-    pytest.fail("the steps never ended")
 
 
 def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     world.publish(1, red="color = 'red'")
     path = world.drop_json("a.jsonl", RED)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(
-            "selectroute.spark.inputs.files.plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
-        with pytest.raises(KeyboardInterrupt):
-            world.router().route(0, [path], "q")
+    with killed(1, [(files, "plan")], after=False):
+        world.router().route(0, [path], "q")
     manifest = world.snapshots / "manifest-1.json"
     manifest.rename(world.root / "aside")
     with pytest.raises(PinError, match="batch 0 is pinned to revision 1"):

@@ -8,11 +8,6 @@ pytest.importorskip("pyspark")
 
 from selectroute.spark.columns.deliveries import TooManyMatchesError, ids_of, list_array, list_offsets, pairs
 
-
-def as_pairs(lists):
-    return [(row, ordinal) for row, ordinals in enumerate(lists) for ordinal in ordinals]
-
-
 LISTS = [[3, 1], [], [], [0, 1, 2, 3, 4], [2], []]
 
 
@@ -26,12 +21,8 @@ def test_slices_of_any_size_hold_every_pair_once_in_order(most):
     parts = list(pairs(*flat(LISTS), most))
     assert all(len(part.rows) <= most for part in parts)
     together = [pair for part in parts for pair in zip(part.rows, part.ordinals, strict=True)]
-    assert together == as_pairs(LISTS)
-
-
-def test_no_matches_are_no_slices():
-    assert list(pairs(*flat([[], []]))) == []
-    assert list(pairs(*flat([]))) == []
+    assert together == [(row, ordinal) for row, ordinals in enumerate(LISTS) for ordinal in ordinals]
+    assert list(pairs(*flat([[], []]))) == list(pairs(*flat([]))) == []
 
 
 @pytest.mark.parametrize("ids", [5, 1000])
@@ -47,11 +38,8 @@ def test_lists_go_there_and_back():
     assert lists.to_pylist() == LISTS
     offsets, ordinals = list_offsets(lists.slice(3))
     assert offsets.tolist() == [0, 5, 6, 6] and ordinals.tolist() == [0, 1, 2, 3, 4, 2]
-
-
-def test_a_null_list_is_an_empty_one():
     offsets, ordinals = list_offsets(pa.array([[1], None, [2]], pa.list_(pa.int32())))
-    assert offsets.tolist() == [0, 1, 1, 2] and ordinals.tolist() == [1, 2]
+    assert offsets.tolist() == [0, 1, 1, 2] and ordinals.tolist() == [1, 2], "a null list is an empty one"
 
 
 def test_more_matches_than_a_list_can_hold_are_an_error_that_says_what_to_do():

@@ -128,17 +128,10 @@ def arriving(spark, tmp_path):
 
 def run(frame, world, **options):
     """Route everything that is there; return the reports of the batches."""
-    reports = []
-    fan = start_fanout(
-        frame=frame,
-        snapshots=world.snapshots,
-        output=world.output,
-        table_format=world.table_format,
-        available_now=True,
-        on_batch=reports.append,
-        **options,
-    )
-    fan.wait()
+    reports, registry = [], options.get("registry")
+    snapshots = world.snapshots if registry is None else registry.snapshots_folder
+    options |= {"snapshots": snapshots, "output": world.output, "table_format": world.table_format}
+    start_fanout(frame=frame, available_now=True, on_batch=reports.append, **options).wait()
     return reports
 
 
@@ -183,16 +176,25 @@ def test_rows_of_spark_s_own_files_are_routed_and_a_repeat_is_the_same(spark, wo
 
 
 @pytest.mark.slow
-def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refused(world, arriving):
+def test_a_batch_that_spark_repeats_is_skipped_and_one_with_another_or_a_damaged_plan_refused(
+    world, arriving
+):
     world.publish(1, red=RED)
     run(arriving((1, "red")), world)
-    (world.output / "_checkpoint" / "commits" / "0").unlink()
+    checkpoint = world.output / "_checkpoint"
+    (checkpoint / "commits" / "0").unlink()
     (again,) = run(arriving(), world)
     assert again.skipped and delivered(world) == {("red", 0): 1}
-    (world.output / "_checkpoint" / "commits" / "0").unlink()
-    offsets = world.output / "_checkpoint" / "offsets" / "0"
+    (checkpoint / "commits" / "0").unlink()
+    offsets = checkpoint / "offsets" / "0"
     offsets.write_text(offsets.read_text().replace('"logOffset":0', '"logOffset":7'))
     assert ["it read other offsets" in one.sentence for one in audit(world.output).findings] == [True]
+    for damage in (b"v9\n{}\n{}", b"\xff" * 40):
+        offsets.write_bytes(damage)
+        with pytest.raises(sr.SelectRouteError) as error:
+            run(arriving(), world)
+        assert "\n" not in str(error.value)
+        assert ["offsets/0" in one.sentence for one in audit(world.output).findings] == [True]
 
 
 @pytest.mark.slow
@@ -229,7 +231,9 @@ def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
 
 
 @pytest.mark.slow
-def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, sqlite, numbers, monkeypatch):
+def test_a_repeat_with_other_rows_or_in_other_partitions_is_refused_once_something_was_put(
+    world, sqlite, numbers, monkeypatch, tmp_path
+):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
     killed_before_the_commit(monkeypatch, numbers(40), world, queues=sqlite.url)
@@ -237,17 +241,16 @@ def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, s
         run(numbers(40).coalesce(1), world, queues=sqlite.url)
     assert "batch 0 was put to queues or sent to Kafka in part, and its input has changed" in str(error.value)
     assert "rows without an offset must come in the partitions that they had" in str(error.value)
-    # As it was, it goes on.
-    (report,) = run(numbers(40), world, queues=sqlite.url)
-    assert report.counts.queued == 20 and sum(sqlite.ids("A").values()) == 20
-
-
-@pytest.mark.slow
-def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, numbers):
-    sqlite.create("A")
-    sqlite.publish(1, red=(RED, A))
+    (tmp_path / "salt").write_text("1000")
+    with pytest.raises(sr.SelectRouteError) as error:
+        run(numbers(40), world, queues=sqlite.url)
+    assert "now has other rows, or in another order" in str(error.value)
+    assert "\n" not in str(error.value) and "Traceback" not in str(error.value)
+    # As it was, it goes on; and it is warned of rows without an offset where they are put.
+    (tmp_path / "salt").write_text("0")
     said = []
-    run(numbers(40), world, queues=sqlite.url, on_warning=said.append)
+    (report,) = run(numbers(40), world, queues=sqlite.url, on_warning=said.append)
+    assert report.counts.queued == 20 and sum(sqlite.ids("A").values()) == 20
     (sentence,) = said
     assert "its rows have no position with an offset" in sentence
     run(numbers(50), world, queues=None, on_warning=said.append)
@@ -255,39 +258,27 @@ def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, 
 
 
 @pytest.mark.slow
-def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, arriving, monkeypatch):
+def test_two_rows_of_one_position_are_both_put_through_a_crash_and_none_where_the_policy_is_to_fail(
+    world, sqlite, arriving, monkeypatch
+):
     sqlite.create("A")
     sqlite.publish(1, red=(RED, A))
     twice = arriving(*ROWS).withColumn("n", F.expr("n div 4"))
     options = {"position": Position(offset="n"), "queues": sqlite.url}
+    with pytest.raises(sr.SelectRouteError, match="20 unrouted messages, and the policy is to fail"):
+        run(twice, world, unrouted="fail", **options)
+    assert not sqlite.ids("A")
     killed_before_the_commit(monkeypatch, twice, world, **options)
     run(twice, world, **options)
     assert sqlite.ids("A") == Counter({f"frame/0/{n}/red": 2 for n in range(10)})
 
 
 @pytest.mark.slow
-def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(world, numbers, monkeypatch):
+def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(world, arriving, monkeypatch):
     world.publish(1, red=RED)
-    killed_before_the_commit(monkeypatch, numbers(40), world)
-    (report,) = run(numbers(40).coalesce(1), world)
+    killed_before_the_commit(monkeypatch, arriving(*ROWS).repartition(2), world)
+    (report,) = run(arriving().coalesce(1), world)
     assert report.counts.routed == 20
-
-
-@pytest.mark.slow
-def test_a_source_that_does_not_replay_stops_the_batch_before_more_is_put(
-    world, sqlite, numbers, monkeypatch, tmp_path
-):
-    sqlite.create("A")
-    sqlite.publish(1, red=(RED, A))
-    killed_before_the_commit(monkeypatch, numbers(40), world, queues=sqlite.url)
-    (tmp_path / "salt").write_text("1000")
-    with pytest.raises(sr.SelectRouteError) as error:
-        run(numbers(40), world, queues=sqlite.url)
-    assert "now has other rows, or in another order" in str(error.value)
-    assert "\n" not in str(error.value) and "Traceback" not in str(error.value)
-    (tmp_path / "salt").write_text("0")
-    run(numbers(40), world, queues=sqlite.url)
-    assert sum(sqlite.ids("A").values()) == 20
 
 
 def test_a_full_queue_holds_back_only_its_own_and_gets_the_rest(world, sqlite, arriving):
@@ -301,49 +292,29 @@ def test_a_full_queue_holds_back_only_its_own_and_gets_the_rest(world, sqlite, a
 
 
 @pytest.mark.slow
-def test_the_policy_to_fail_judges_before_anything_is_put(world, sqlite, arriving):
+def test_a_queued_message_has_topic_body_id_and_every_property_and_no_list(world, sqlite, arriving):
     sqlite.create("A")
-    sqlite.publish(1, red=(RED, A))
-    with pytest.raises(sr.SelectRouteError, match="20 unrouted messages, and the policy is to fail"):
-        run(arriving(*ROWS), world, queues=sqlite.url, unrouted="fail")
-    assert not sqlite.ids("A")
-
-
-@pytest.mark.slow
-def test_a_queued_message_has_topic_body_id_and_every_property(world, sqlite, arriving):
-    sqlite.create("A")
-    sqlite.publish(1, red=(RED, A))
-    frame = arriving((7, "red")).select(
+    sqlite.publish(1, red=(RED, A), all=("", None))
+    frame = arriving((7, "red"), (8, "red")).select(
         "n",
         "color",
         F.lit("cars/eu").alias("level"),
         F.lit("text").alias("@body"),
         F.lit("m-1").alias("key"),
         F.lit("2026-01-02T03:04:05.678Z").cast("timestamp").alias("at"),
+        F.when(F.col("n") == 8, F.array(F.lit(1))).alias("parts"),
     )
     binding = Binding.of(["@topic=level", "@id=key", "at:long=cast"])
-    run(frame, world, queues=sqlite.url, binding=binding)
+    (report,) = run(frame, world, queues=sqlite.url, binding=binding)
+    assert (report.counts.deliveries, report.counts.refused) == (3, 1)
     (message,) = sqlite.get_all("A")
     assert message.body == b"text"
-    own = {name: message.properties[name] for name in ("n", "color", "at", "selectroute_topic")}
-    assert own == {
-        "n": sr.Int(7),
-        "color": "red",
-        "at": sr.Long(1_767_323_045_678),
-        "selectroute_topic": "cars/eu",
+    assert {name: message.properties[name] for name in ("n", "color", "at", "selectroute_topic")} == {
+        **{"n": sr.Int(7), "color": "red", "at": sr.Long(1_767_323_045_678), "selectroute_topic": "cars/eu"}
     }
-    assert world.rows("deliveries")[0]["message_id"] == "m-1"
-
-
-@pytest.mark.slow
-def test_no_queue_can_hold_a_message_with_a_list_and_no_other_delivery_is_affected(world, sqlite, arriving):
-    sqlite.create("A")
-    sqlite.publish(1, red=(RED, A), all=("", None))
-    frame = arriving((7, "red")).withColumn("parts", F.array(F.lit(1)))
-    (report,) = run(frame, world, queues=sqlite.url)
-    assert (report.counts.deliveries, report.counts.refused) == (1, 1)
+    assert {row["message_id"] for row in world.rows("deliveries")} == {"m-1"}
     (letter,) = world.rows("dead-letters")
-    assert (letter["reason"], letter["subscription"]) == ("not-for-queues", "red")
+    assert (letter["reason"], letter["subscription"], letter["offset"]) == ("not-for-queues", "red", 1)
 
 
 def test_a_position_that_is_null_is_a_dead_letter_with_the_row(world, arriving):
@@ -403,10 +374,10 @@ def test_a_frame_that_does_not_stream_or_comes_with_a_job_is_refused(spark, worl
 
 
 @pytest.mark.slow
-def test_a_job_of_a_frame_is_a_job(spark, world, arriving):
+def test_a_job_of_a_frame_is_a_job_whose_rows_cannot_be_read_again(spark, world, arriving, tmp_path):
     world.publish(1, red=RED)
-    frame = arriving(*ROWS[:10])
-    job = Job.of(FrameInput(frame, name="telemetry"), world.snapshots, world.output)
+    frame, position = arriving(*ROWS[:10], (None, "blue")), Position(offset="n")
+    job = Job.of(FrameInput(frame, name="telemetry", position=position), world.snapshots, world.output)
     check(job)
     start_fanout(spark, job, available_now=True).wait()
     assert job.source == "frame:telemetry" and "DataFrame" not in repr(job)
@@ -415,6 +386,19 @@ def test_a_job_of_a_frame_is_a_job(spark, world, arriving):
         check(Job.of(FrameInput(frame, name="other"), world.snapshots, world.output))
     with pytest.raises(sr.SelectRouteError, match="give that of a FrameInput to the FrameInput"):
         Job.of(FrameInput(frame), world.snapshots, world.output, binding=Binding.of(["a=b"]))
+
+    gone = "the inputs of batch 0 are no longer known"
+    (again,) = rerun(spark, job, tmp_path / "again")
+    assert again.verdict == "gone"
+    assert again.why.startswith(f"{gone}: the rows of a DataFrame can be read only while")
+    *_, one = deliveries_of(world.output, "red", 9)
+    assert one.message is None
+    assert one.missing == "rows of a DataFrame can be read only while their batch is routed"
+    made = make_request(world.output, ReplayFilterSpec())
+    (report,) = run(frame, world, position=position, name="telemetry")
+    assert (report.kind, report.counts.messages) == ("replay", 0)
+    assert gone in report.missing[0] and replays_of(world.output, made.id) == [-1]
+    assert audit(world.output).findings == []
 
 
 @pytest.mark.slow
@@ -437,8 +421,14 @@ def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers
     for one in (world, other):
         found = audit(one.output)
         assert found.findings == [] and found.inputs == 2
-        (report,) = [json.loads((one.output / "_commits" / "0.json").read_text())["inputs"]]
-        assert len(report["offsets"]) == 2
+        commit = Location.of(one.output / "_commits" / "0.json").read_json()
+        assert len(commit["inputs"]["offsets"]) == 2
+    checkpoint = world.output / "_checkpoint"
+    unused = checkpoint / "sources" / "1" / "1"
+    unused.write_bytes(b"")
+    assert repair(checkpoint, lambda _: True) == [unused]
+    (checkpoint / "sources" / "1" / "0").write_bytes(b"")
+    assert repair(checkpoint, lambda _: True) == []  # it is part of a plan
 
 
 @pytest.mark.slow
@@ -460,50 +450,13 @@ def test_columns_are_warned_of_once_with_the_bind_that_mends_them(world, arrivin
 
 
 @pytest.mark.slow
-def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arriving, tmp_path):
-    world.publish(1, red=RED)
-    job = Job.of(FrameInput(arriving((1, "red"))), world.snapshots, world.output)
-    start_fanout(spark, job, available_now=True).wait()
-    (found,) = rerun(spark, job, tmp_path / "again")
-    sentence = "the inputs of batch 0 are no longer known: the rows of a DataFrame can be read only while"
-    assert found.verdict == "gone" and found.why.startswith(sentence)
-    (one,) = deliveries_of(world.output, "red", 9)
-    assert (
-        one.message is None
-        and one.missing == "rows of a DataFrame can be read only while their batch is routed"
-    )
-
-
-@pytest.mark.slow
-def test_dead_letters_that_are_asked_for_are_named_as_gone(world, arriving):
-    world.publish(1, all="")
-    null = arriving((0, "red"), (None, "blue"))
-    run(null, world, position=Position(offset="n"))
-    made = make_request(world.output, ReplayFilterSpec())
-    (report,) = run(null, world, position=Position(offset="n"))
-    assert (report.kind, report.counts.messages) == ("replay", 0)
-    assert "the inputs of batch 0 are no longer known" in report.missing[0]
-    assert replays_of(world.output, made.id) == [-1]
-    assert audit(world.output).findings == []
-
-
-@pytest.mark.slow
 def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, tmp_path):
     red, everything = SubscriptionSpec(RED), SubscriptionSpec("")
     with sr.Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, RegistryPublisher(registry) as publisher:
 
         def routed(number, then):
             publisher.catch_up()
-            snapshots, reports = registry.snapshots_folder, []
-            fan = start_fanout(
-                frame=arriving((number, "red")),
-                snapshots=snapshots,
-                output=world.output,
-                available_now=True,
-                on_batch=reports.append,
-                registry=registry,
-            )
-            fan.wait()
+            reports = run(arriving((number, "red")), world, registry=registry)
             then()
             return reports
 
@@ -522,34 +475,6 @@ def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, t
     assert "the inputs of batch 1 are no longer known" in backfill.missing[0]
     assert Counter(row["subscription"] for row in world.rows("deliveries")) == {"red": 2, "all": 3}
     assert audit(world.output).findings == []
-
-
-@pytest.mark.slow
-def test_empty_files_of_any_source_in_the_checkpoint_are_removed(world, numbers, arriving):
-    world.publish(1, red=RED)
-    frame = (
-        numbers(10).select("n", "color").unionByName(arriving((9, "red")).selectExpr("bigint(n) n", "color"))
-    )
-    run(frame, world)
-    checkpoint = world.output / "_checkpoint"
-    unused = checkpoint / "sources" / "1" / "1"
-    unused.write_bytes(b"")
-    assert repair(checkpoint, lambda _: True) == [unused]
-    (checkpoint / "sources" / "1" / "0").write_bytes(b"")
-    assert repair(checkpoint, lambda _: True) == []  # it is part of a plan
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", after_first(pytest.mark.nightly, b"v9\n{}\n{}", b"\xff" * 40))
-def test_a_damaged_plan_stops_the_job_with_one_sentence(world, arriving, damage):
-    world.publish(1, red=RED)
-    run(arriving((1, "red")), world)
-    (world.output / "_checkpoint" / "offsets" / "0").write_bytes(damage)
-    (world.output / "_checkpoint" / "commits" / "0").unlink()
-    with pytest.raises(sr.SelectRouteError) as error:
-        run(arriving(), world)
-    assert "\n" not in str(error.value)
-    assert ["offsets/0" in one.sentence for one in audit(world.output).findings] == [True]
 
 
 @pytest.mark.slow

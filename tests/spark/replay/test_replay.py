@@ -15,11 +15,12 @@ from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.replay.request import ReplayFilterSpec, replays_of, waiting
 from selectroute.storage import Location
-from tests.spark.batch.test_router import crash
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
+from tests.support.crashes import kills
 from tests.support.replays import make_request
+from tests.support.world import World
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}
@@ -358,9 +359,7 @@ def test_a_backfill_of_a_batch_whose_letters_were_replayed_gives_each_message_on
 
 @pytest.mark.nightly
 def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factory):
-    from tests.support.world import World
-
-    for at in range(1, 250):
+    for at, kill in kills(after=False, least=40):  # after one is before the next
         world = World(tmp_path_factory.mktemp("crash"))
         queues = Queues(world, f"sqlite:///{world.root}/queues.db")
         queues.create("A")
@@ -373,16 +372,8 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
             first.route(batch, [path], "q")
         ask(world)
         router = queues.router(max_files=1)
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            steps = crash(monkeypatch, at, after=False)  # after one is before the next
-            try:
-                assert len(replay(router)) == 2
-                crashed = False
-            except KeyboardInterrupt:
-                crashed = True
-        if not crashed and steps() < at:
-            assert at > 40
-            return
+        with kill:
+            assert len(replay(router)) == 2
         pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again.
         queues.publish(2, red=("color IN ('red', 'blue')", A))
@@ -404,7 +395,6 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
         assert waiting(world.output) == [], at
         assert Location.of(world.output / "_staging").folders() == [], at
         assert side_leases(world) == [], at
-    pytest.fail("the steps never ended")
 
 
 @pytest.mark.slow

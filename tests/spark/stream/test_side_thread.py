@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -16,8 +15,9 @@ from selectroute.spark.stream.fan_out import check
 from selectroute.spark.stream.reporter import BatchReporter
 from selectroute.spark.stream.sampler import Sampler
 from selectroute.spark.stream.side_thread import EffectiveFromReporter, FairLock, SideThread
-from tests.spark.batch.test_router import crash
 from tests.spark.registry_log import Log, Run, delivered
+from tests.support.crashes import kills
+from tests.support.world import World
 
 RED = {"properties": {"color": "red"}}
 
@@ -33,6 +33,17 @@ def log(world):
     made = Log(world)
     made.add("red", "color = 'red'")
     return made
+
+
+@pytest.fixture
+def owed(world, log):
+    """A job that has to make a batch good to a subscription that was resumed."""
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    return run
 
 
 def told(log):
@@ -68,14 +79,9 @@ def test_what_a_registry_was_not_there_to_hear_is_told_later_also_by_the_next_st
     assert len(told(log)) == 3
 
 
-def test_a_backfill_is_no_cut_off(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.resume("red")
-    run.backfill()
-    run.cutoffs.write_back(log, "q")
+def test_a_backfill_is_no_cut_off(log, owed):
+    owed.backfill()
+    owed.cutoffs.write_back(log, "q")
     assert [batch for _, batch, _ in told(log)] == [0, 1]
 
 
@@ -87,42 +93,28 @@ def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
     assert not can_replay and reason == "of batch 0, removed or changed since it was routed: 0.jsonl"
 
 
-def followed(run, log):
-    """Follow a log until the first failure, or for some rounds; gives warnings and failures."""
+def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence_also_before_it_starts(
+    world, log, monkeypatch
+):
+    def refused(*_, **__):
+        raise AuthError("a job needs a writer's token for all topics")
+
+    sentence = "the registry rejects this job: a job needs a writer's token for all topics"
+    for log.reachable in (True, False):  # what is out of reach keeps no job from starting
+        check(world.job(), log)
+    log.reachable = True
+    with monkeypatch.context() as patch, pytest.raises(JobError, match=sentence):
+        patch.setattr(Log, "queries", refused)
+        check(world.job(), log)
+    run = Run(world, log)
+    run.route(0, RED)
+    monkeypatch.setattr(Log, "note_query", refused)
     warnings, failures = [], []
     follower = follower_of(log, run, warnings, failures)
     follower.start("q")
     follower.finish()
-    return warnings, failures
-
-
-def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence(world, log, monkeypatch):
-    run = Run(world, log)
-    run.route(0, RED)
-
-    def refused(*_, **__):
-        raise AuthError("a job needs a writer's token for all topics")
-
-    monkeypatch.setattr(Log, "note_query", refused)
-    warnings, [failure] = followed(run, log)
-    assert isinstance(failure, JobError) and not warnings
-    assert str(failure) == "the registry rejects this job: a job needs a writer's token for all topics"
-
-
-def test_a_registry_that_refuses_the_job_does_so_before_it_starts(world, log, monkeypatch):
-    check(world.job(), log)
-
-    def refused(*_):
-        raise AuthError("a job needs a writer's token for all topics")
-
-    monkeypatch.setattr(Log, "queries", refused)
-    with pytest.raises(JobError, match="the registry rejects this job: a job needs a writer's token"):
-        check(world.job(), log)
-
-
-def test_a_registry_out_of_reach_keeps_no_job_from_starting(world, log):
-    log.reachable = False
-    check(world.job(), log)
+    (failure,) = failures
+    assert isinstance(failure, JobError) and not warnings and str(failure) == sentence
 
 
 def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
@@ -144,9 +136,7 @@ def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
-    from tests.support.world import World
-
-    for at in range(1, 20):
+    for at, kill in kills(after):
         world = World(tmp_path_factory.mktemp("crash"))
         log = Log(world)
         log.add("red", "color = 'red'")
@@ -154,16 +144,10 @@ def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
         run.route(0, RED)
         log.add("more", "")
         run.route(1, RED)
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            steps = crash(monkeypatch, at, after)
-            with suppress(KeyboardInterrupt):
-                run.cutoffs.write_back(log, "q")
-            done = steps() < at
+        with kill:
+            run.cutoffs.write_back(log, "q")
         EffectiveFromReporter(run.router.job, run.router.commits, run.router.source).write_back(log, "q")
         assert set(told(log)) == {("q", 0, 1), ("q", 1, 2)}, at
-        if done:
-            return
-    pytest.fail("the steps never ended")
 
 
 class Following:
@@ -173,16 +157,14 @@ class Following:
         self.run = Run(world, log)
         self.turns = FairLock()
         self.reports, self.warnings, self.failures = [], [], []
-        self.follower = SideThread(
-            log,
-            self.run.router,
-            self.turns,
-            self.reports.append,
-            self.warnings.append,
-            self.failures.append,
-            BatchReporter(dict),
-            Sampler(self.run.router.source, 0),
-        )
+        common = self.turns, self.reports.append, self.warnings.append, self.failures.append
+        sampler = Sampler(self.run.router.source, 0)
+        self.follower = SideThread(log, self.run.router, *common, BatchReporter(dict), sampler)
+
+    def once(self, **ending):
+        """Follow the log for a round."""
+        self.follower.start("q")
+        self.follower.finish(**ending)
 
     def route(self, batch, *messages):
         with self.turns.held():
@@ -196,17 +178,12 @@ class Following:
             time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("owed")
 def test_the_last_reports_have_the_side_batches_of_the_last_round_and_how_the_stream_ends(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.resume("red")
     one = Following(world, log)
     for number in range(100):
         one.follower._reporter.note(BatchReport(number, 1, 1, Counts(), {}))
-    one.follower.start("q")
-    one.follower.finish(ending="stopped")
+    one.once(ending="stopped")
     told = [number for _, batches, _ in log.reports for number in batches]
     assert sorted(told) == [-1, *range(100)]
     assert log.reports[-1] == ("q", [], {"ended": "stopped"})
@@ -220,8 +197,7 @@ def test_a_stream_whose_side_batch_fails_says_so(world, log, monkeypatch):
         raise JobError("it fails")
 
     monkeypatch.setattr(one.follower, "_next", fails)
-    one.follower.start("q")
-    one.follower.finish()
+    one.once()
     assert len(one.failures) == 1 and log.reports[-1] == ("q", [], {"ended": "failed"})
 
 
@@ -230,8 +206,7 @@ def test_a_registry_out_of_reach_is_not_asked_once_more_at_the_end(world, log, m
     log.reachable = False
     one = Following(world, log)
     monkeypatch.setattr(one.follower._reporter, "finish", lambda *_: one.failures.append("asked"))
-    one.follower.start("q")
-    one.follower.finish()
+    one.once()
     assert not one.failures and len(one.warnings) == 1
 
 
@@ -246,18 +221,6 @@ def test_an_idle_stream_makes_backfills_too(world, log):
     one.follower.finish()
     assert [report.batch for report in one.reports] == [-1] and not one.failures
     assert {place[:2] for place in delivered(world)} == {(0, "0.jsonl"), (-1, "1.jsonl")}
-
-
-def test_a_start_makes_the_backfills_that_became_due_meanwhile(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.resume("red")
-    one = Following(world, log)
-    one.follower.start("q")
-    one.follower.finish()
-    assert [report.batch for report in one.reports] == [-1]
 
 
 @pytest.mark.slow
@@ -280,29 +243,19 @@ def test_a_registry_out_of_reach_is_one_warning_and_no_delay(world, log):
     assert not one.failures
 
 
+@pytest.mark.usefixtures("owed")
 def test_a_backfill_that_fails_ends_the_follower_with_its_error(world, log, monkeypatch):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.resume("red")
     one = Following(world, log)
     monkeypatch.setattr(one.run.router.source, "run", lambda *_: [])
-    one.follower.start("q")
-    one.follower.finish()
+    one.once()
     assert len(one.failures) == 1 and "1 tasks were run, and 0 reported" in str(one.failures[0])
 
 
+@pytest.mark.usefixtures("owed")
 def test_who_hurries_leaves_the_rest_to_the_next_start(world, log):
-    run = Run(world, log)
-    run.route(0, RED)
-    log.pause("red")
-    run.route(1, RED)
-    log.resume("red")
     one = Following(world, log)
     one.follower.hurry()
-    one.follower.start("q")
-    one.follower.finish()
+    one.once()
     assert not one.reports and told(log), "what costs nothing is told all the same"
 
 

@@ -32,12 +32,6 @@ def run(spark, world, **options):
     return reports
 
 
-def forget_last_commit(world, batch):
-    """As if the process had died after the batch and before Spark wrote that down."""
-    commits = world.job().checkpoint.path / "commits"
-    (commits / str(batch)).unlink()
-
-
 def test_files_of_all_names_and_kinds_are_routed_batch_by_batch(spark, world):
     world.publish(1, red="color = 'red'", heavy="weight > 2")
     names = ["a b.jsonl", "p%20q.jsonl", "é#x?y.jsonl", "[q]{r},*.jsonl", "co:lon.jsonl", "sub=3/z+.jsonl"]
@@ -60,17 +54,6 @@ def test_files_of_all_names_and_kinds_are_routed_batch_by_batch(spark, world):
     assert read.count() == sum(expected.values()) and "batch" in read.columns
     # Nothing new: nothing happens.
     assert run(spark, world) == []
-
-
-def test_a_batch_that_spark_repeats_is_skipped(spark, world):
-    world.publish(1, red="color = 'red'")
-    world.drop_json("a.jsonl", RED)
-    run(spark, world)
-    forget_last_commit(world, 0)
-    world.publish(2, red="color = 'red'", new="color = 'red'")
-    (again,) = run(spark, world)
-    assert again.skipped
-    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
 
 
 @pytest.mark.slow
@@ -103,6 +86,11 @@ def test_a_replay_after_a_crash_uses_its_pin_and_the_next_batch_the_new_revision
     world.drop_json("b.jsonl", RED)
     reports = run(spark, world)
     assert [(report.batch, report.revision) for report in reports] == [(0, 1), (1, 2)]
+    # As if the process had died after the batch and before Spark wrote that down.
+    (world.job().checkpoint.path / "commits" / "1").unlink()
+    world.publish(3, red="color = 'red'", new="color = 'red'")
+    (again,) = run(spark, world)
+    assert again.skipped
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1), ("b.jsonl", 0, "crimson", 2)])
 
 
@@ -203,21 +191,15 @@ def test_a_python_worker_that_is_late_again_and_again_ends_the_job(spark, world,
         fan.wait()
 
 
-@pytest.mark.parametrize(
-    ("cause", "reason"),
-    [
-        (
-            "Python worker exited unexpectedly (crashed). Consider",
-            "a Python worker of Spark crashed or was killed",
-        ),
-        (
-            "Block rdd_1_2 not found",
-            "org.apache.spark.SparkException: Job aborted: Lost task 0.0: .* not found",
-        ),
-    ],
-)
-def test_an_error_of_the_jvm_has_its_reason(cause, reason):
+JVM_ERRORS = {
+    "Python worker exited unexpectedly (crashed). Consider": "a Python worker of Spark crashed or was killed",
+    "Block rdd_1_2 not found": "org.apache.spark.SparkException: Job aborted: Lost task 0.0: .* not found",
+}
+
+
+@pytest.mark.parametrize("cause", JVM_ERRORS)
+def test_an_error_of_the_jvm_has_its_reason(cause):
     kind = "org.apache.spark.SparkException"
     text = f"An error occurred while calling o118.run.\n: {kind}: Job aborted: Lost task 0.0: {kind}: "
     error = Py4JError(f"{text}{cause}\n\tat org.apache.spark.A\n")
-    assert re.match(f"the query ended: {reason}", str(sentence(error)))
+    assert re.match(f"the query ended: {JVM_ERRORS[cause]}", str(sentence(error)))

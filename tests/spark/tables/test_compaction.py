@@ -59,9 +59,7 @@ def test_one_merge_is_bounded():
 def table(sink, batch, rows):
     schema = WITH_BATCH[sink]
     columns = {
-        "batch": [batch] * rows,
-        "revision": [7] * rows,
-        "partition": [0] * rows,
+        **{"batch": [batch] * rows, "revision": [7] * rows, "partition": [0] * rows},
         "offset": [None if sink == DEAD_LETTERS and n == 1 else n for n in range(rows)],
         "headers": [None if n % 2 else [{"key": "k", "value": b"v"}] for n in range(rows)],
         "raw": [bytes([n]) for n in range(rows)],
@@ -83,12 +81,8 @@ def table(sink, batch, rows):
 def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
     files, wanted = [], []
     for batch in range(5):
-        file = ParquetFile(
-            Location.of(tmp_path / f"part-{batch}-{batch:032x}.parquet"),
-            sink,
-            WITH_BATCH[sink],
-            REPEATING[sink],
-        )
+        path = Location.of(tmp_path / f"part-{batch}-{batch:032x}.parquet")
+        file = ParquetFile(path, sink, WITH_BATCH[sink], REPEATING[sink])
         for _ in range(2):
             file.write_table(table(sink, batch, 4))
             wanted += table(sink, batch, 4).to_pylist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections import Counter
@@ -14,9 +15,9 @@ import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
 
-from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake.schema import PrimitiveType
 
-from selectroute.durable import disk
 from selectroute.spark import Job, JobError, check
 from selectroute.spark.audit.busiest import busiest
 from selectroute.spark.audit.outcomes import deliveries_of
@@ -53,6 +54,13 @@ def table(world, sink="deliveries", **options):
     return DeltaTable(str(world.output / sink), **options)
 
 
+COUNTS = {"deliveries": 9, "unrouted": 3, "dead-letters": 3}
+
+
+def counts(world):
+    return {sink: len(world.rows(sink)) for sink in SINKS}
+
+
 def rows(world):
     return {sink: Counter(tuple(sorted(map(str, row.items()))) for row in world.rows(sink)) for sink in SINKS}
 
@@ -75,34 +83,29 @@ def test_the_rows_are_those_of_folders(delta, tmp_path):
     other.input.mkdir(parents=True)
     filled(delta)
     filled(other)
-    assert rows(delta) == rows(other)
-    assert {sink: len(delta.rows(sink)) for sink in SINKS} == {
-        "deliveries": 9,
-        "unrouted": 3,
-        "dead-letters": 3,
-    }
+    assert rows(delta) == rows(other) and counts(delta) == COUNTS
 
 
-def test_each_batch_is_a_transaction_that_names_it(delta):
-    filled(delta)
+def test_each_batch_is_a_transaction_that_names_it_with_statistics_by_which_readers_skip_files(delta):
+    router = filled(delta)
     made = table(delta)
     id = json.loads((delta.output / "_job.json").read_text())["id"]
     assert made.transaction_version(id) == 2
     newest = made.history(1)[0]["selectroute"]
     assert (newest["batch"], newest["revision"], newest["adds"]) == (2, 1, 1)
     assert newest["counts"]["messages"] == 4
-    assert newest["inputs"] == {
-        name: disk.read_json(delta.output / "_commits" / "2.json")["inputs"][name]
-        for name in ("count", "sha256")
-    }
+    inputs = router.commits.read(2)["inputs"]
+    assert newest["inputs"] == {name: inputs[name] for name in ("count", "sha256")}
     before = next(one["version"] for one in made.history() if one.get("selectroute", {}).get("batch") == 0)
     assert table(delta, version=before).count() == 3
-
-
-def test_a_batch_without_rows_of_a_table_has_no_transaction_there(delta):
-    filled(delta, 1)
+    actions = pa.table(made.get_add_actions(flatten=True)).to_pylist()
+    assert sorted((one["min.batch"], one["max.batch"], one["num_records"]) for one in actions) == [
+        (batch, batch, 3) for batch in range(3)
+    ]
+    assert {(one["min.offset"], one["max.offset"], one["min.revision"]) for one in actions} == {(0, 1, 1)}
+    # A batch without rows of a table has no transaction there.
     versions = {sink: table(delta, sink).version() for sink in SINKS}
-    delta.router().route(1, [delta.drop_json("red.jsonl", RED)], "q")
+    router.route(3, [delta.drop_json("red.jsonl", RED)], "q")
     assert table(delta).version() == versions["deliveries"] + 1
     assert table(delta, "unrouted").version() == versions["unrouted"]
 
@@ -128,13 +131,8 @@ def test_polars_duckdb_and_arrow_read_the_tables(delta):
 
 def test_the_columns_are_those_of_the_page(delta):
     filled(delta, 1)
-    columns = {
-        sink: {
-            field["name"]: field["type"]
-            for field in json.loads(table(delta, sink).schema().to_json())["fields"]
-        }
-        for sink in SINKS
-    }
+    schemas = {sink: json.loads(table(delta, sink).schema().to_json())["fields"] for sink in SINKS}
+    columns = {sink: {one["name"]: one["type"] for one in fields} for sink, fields in schemas.items()}
     place = {"source": "string", "partition": "integer", "offset": "long"}
     assert columns["unrouted"] == {"batch": "long", "revision": "long", **place, "message_id": "string"}
     assert columns["deliveries"] == columns["unrouted"] | {"subscription": "string"}
@@ -146,16 +144,6 @@ def test_the_columns_are_those_of_the_page(delta):
         **place,
     }
     assert table(delta).protocol().min_reader_version == 1
-
-
-def test_statistics_let_readers_skip_files(delta):
-    filled(delta, 2)
-    actions = pa.table(table(delta).get_add_actions(flatten=True)).to_pylist()
-    assert sorted((one["min.batch"], one["max.batch"], one["num_records"]) for one in actions) == [
-        (0, 0, 3),
-        (1, 1, 3),
-    ]
-    assert {(one["min.offset"], one["max.offset"], one["min.revision"]) for one in actions} == {(0, 1, 1)}
 
 
 @pytest.mark.parametrize("compact_every", [0, 2])
@@ -183,17 +171,6 @@ def test_a_repeat_of_a_batch_adds_nothing(delta):
     assert rows(delta) == before
 
 
-def test_a_batch_that_was_committed_and_not_published_is_published_by_the_next_start(delta, monkeypatch):
-    router = filled(delta, 2)
-    monkeypatch.setattr(router.commits, "publish", lambda _: None)
-    add(delta, router, 2)
-    assert len(delta.rows("deliveries")) == 6
-    delta.router()
-    assert len(delta.rows("deliveries")) == 9
-    assert [line["batch"] for line in delta.accounting()] == [0, 1, 2]
-    assert not list((delta.output / "_staging").iterdir())
-
-
 def test_a_batch_that_is_in_one_of_its_tables_only_comes_to_the_others(delta, monkeypatch):
     router = filled(delta, 2)
     append = OutcomeTable.append
@@ -208,11 +185,7 @@ def test_a_batch_that_is_in_one_of_its_tables_only_comes_to_the_others(delta, mo
         add(delta, router, 2)
     monkeypatch.undo()
     delta.router()
-    assert {sink: len(delta.rows(sink)) for sink in SINKS} == {
-        "deliveries": 9,
-        "unrouted": 3,
-        "dead-letters": 3,
-    }
+    assert counts(delta) == COUNTS
 
 
 def test_side_batches_have_an_app_id_of_their_own(delta):
@@ -257,16 +230,21 @@ def test_a_task_that_fails_leaves_no_file_in_the_table(delta, monkeypatch):
     assert len(files(delta)) == 1
 
 
-def test_a_committed_file_that_is_gone_before_it_is_published_is_named(delta, monkeypatch):
-    router = filled(delta, 1)
+def test_a_batch_that_was_committed_and_not_published_is_published_by_the_next_start(delta, monkeypatch):
+    router = filled(delta, 2)
     monkeypatch.setattr(router.commits, "publish", lambda _: None)
-    add(delta, router, 1)
-    (path,) = (delta.output / "deliveries").glob("part-1-*")
-    path.unlink()
-    with pytest.raises(
-        CommitError, match=f"batch 1 is committed, but its file .*{path.name} is gone: restore"
-    ):
+    add(delta, router, 2)
+    assert len(delta.rows("deliveries")) == 6
+    (path,) = (delta.output / "deliveries").glob("part-2-*")
+    path.rename(delta.root / "away")
+    gone = f"batch 2 is committed, but its file .*{path.name} is gone: restore"
+    with pytest.raises(CommitError, match=gone):
         restarted(delta)
+    (delta.root / "away").rename(path)
+    delta.router()
+    assert counts(delta) == COUNTS
+    assert [line["batch"] for line in delta.accounting()] == [0, 1, 2]
+    assert not list((delta.output / "_staging").iterdir())
 
 
 # ---- after a loss of power
@@ -304,6 +282,9 @@ def test_a_table_of_which_the_first_entry_is_torn_is_created_again(delta):
     path.write_bytes(path.read_bytes()[:100])
     assert len(restarted(delta)) == 1
     assert table(delta).version() == 0
+    unfinished = path.with_name("00000000000000000009.json#1")  # of a write that did not end
+    unfinished.write_bytes(b"{")
+    assert restarted(delta) == [] and not unfinished.exists()
 
 
 def test_a_torn_checkpoint_or_pointer_is_removed(delta):
@@ -340,14 +321,6 @@ def test_a_log_that_has_lost_its_newest_entries_gets_them_again(delta):
     assert rows(delta) == before
 
 
-def test_files_of_a_write_that_did_not_end_are_removed(delta):
-    filled(delta, 1)
-    left = log_files(delta, "deliveries").folder.path / "00000000000000000009.json#1"
-    left.write_bytes(b"{")
-    assert restarted(delta) == []
-    assert not left.exists()
-
-
 def test_what_a_batch_needs_is_flushed_before_it_is_done(delta, monkeypatch):
     """The log entry and its folder, after the files and the commit."""
     router = filled(delta, 1)
@@ -381,64 +354,37 @@ def refused(world, match, error=OtherJobError, **options):
     assert {path: path.read_bytes() for path in world.root.rglob("*") if path.is_file()} == before
 
 
-def bound(world):
-    """Claim the folder for the query "q"."""
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_job_keeps_its_format(tmp_path, kind):
+    world, other = World(tmp_path, table_format=kind), {"delta": "parquet", "parquet": "delta"}[kind]
+    world.input.mkdir()
     folder = OutputFolder(world.job())
     folder.claim()
     (world.job().checkpoint.path / "metadata").write_text('{"id":"q"}')
     folder.bind()
     folder.release()
-
-
-def test_a_job_keeps_its_format(delta):
-    bound(delta)
-    filled(delta, 1)
-    check(delta.job())
-    refused(
-        delta,
-        "has tables of the format delta, not parquet: start the job with --table-format delta",
-        table_format="parquet",
-    )
-
-
-def test_folders_do_not_become_tables(world):
-    bound(world)
     filled(world, 1)
-    refused(world, "has tables of the format parquet, not delta", table_format="delta")
+    check(world.job())
+    said = f"has tables of the format {kind}, not {other}: start the job with --table-format {kind}"
+    refused(world, said, table_format=other)
 
 
-def test_a_table_of_another_job_is_refused(delta):
-    filled(delta, 1)
-    record = disk.read_json(delta.output / "_job.json")
-    Location.of(delta.output / "_job.json").put_json(record | {"id": "another"})
-    refused(delta, "is of the job .*, not of another: move it away")
-
-
-def test_a_table_of_no_job_is_refused(delta):
-    filled(delta, 1)
-    for path in sorted((delta.output / "unrouted").rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    write_deltalake(str(delta.output / "unrouted"), pa.table({"n": [1]}))
-    refused(delta, "unrouted is not of this job: move it away")
-
-
-def test_a_table_with_other_columns_is_refused(delta):
-    filled(delta, 1)
-    from deltalake import Field
-    from deltalake.schema import PrimitiveType
-
-    table(delta).alter.add_columns([Field("price", PrimitiveType("double"))])
-    refused(delta, r"has other columns than this job writes \(the column price\)")
-
-
-def test_a_table_that_is_gone_is_named(delta):
-    filled(delta, 1)
-    (delta.output / "unrouted").rename(delta.root / "away")
-    refused(delta, "unrouted is gone, and batches were committed to it: restore it", JobError)
-
-
-def test_a_table_that_cannot_be_read_is_named(delta):
+def test_tables_of_others_and_such_as_are_gone_or_damaged_are_refused(delta):
     filled(delta, 3)
+    record = Location.of(delta.output / "_job.json")
+    written = record.read_json()
+    record.put_json(written | {"id": "another"})
+    refused(delta, "is of the job .*, not of another: move it away")
+    record.put_json(written)
+    unrouted, away = delta.output / "unrouted", delta.root / "away"
+    unrouted.rename(away)
+    refused(delta, "unrouted is gone, and batches were committed to it: restore it", JobError)
+    write_deltalake(str(unrouted), pa.table({"n": [1]}))
+    refused(delta, "unrouted is not of this job: move it away")
+    shutil.rmtree(unrouted)
+    away.rename(unrouted)
+    table(delta, "unrouted").alter.add_columns([Field("price", PrimitiveType("double"))])
+    refused(delta, r"has other columns than this job writes \(the column price\)")
     path = log_files(delta, "deliveries").entry(1).path
     path.write_bytes(path.read_bytes()[:100])
     refused(delta, "deliveries can't be read: ", JobError)
@@ -504,6 +450,11 @@ def test_files_are_merged_and_the_rows_stay(delta):
     for sink in SINKS:
         live = [os.path.basename(uri) for uri in table(delta, sink).file_uris()]
         assert len(live) == 1 and live[0].startswith("merged-1-")
+    # A merge changes no data for streaming readers.
+    log = log_files(delta, "deliveries")
+    actions = [json.loads(line) for line in log.entry(log.entries()[-1]).path.read_text().splitlines()]
+    changes = [one[kind]["dataChange"] for one in actions for kind in ("add", "remove") if kind in one]
+    assert len(changes) > 2 and not any(changes)
     add(delta, router, 7)
     assert len(delta.rows("deliveries")) == 24
     assert table(delta).history(2)[1]["selectroute"]["merged"] == 1
@@ -525,46 +476,23 @@ def test_a_merge_waits_while_the_stream_is_busy_and_not_for_ever(delta):
     assert len(table(delta).file_uris()) == 2
 
 
-def test_a_merge_changes_no_data_for_streaming_readers(delta):
-    router = filled(delta, 4, compact_every=2)
-    router.commits.tables.maintain(lambda: False)
-    log = log_files(delta, "deliveries")
-    actions = [json.loads(line) for line in log.entry(log.entries()[-1]).path.read_text().splitlines()]
-    changes = [one[kind]["dataChange"] for one in actions for kind in ("add", "remove") if kind in one]
-    assert changes == [False] * 5
-
-
-def test_without_compaction_files_stay(delta):
-    router = filled(delta, 5, compact_every=0)
-    router.commits.tables.maintain(lambda: False)
-    assert len(files(delta)) == 5
-
-
 def test_checkpoints_are_made_and_the_log_is_cut(delta, monkeypatch):
     monkeypatch.setattr(delta_table, "_KEPT_VERSIONS", 20)
     router = filled(delta, 0, compact_every=10)
+    of_deliveries = router.commits.tables._tables["deliveries"]
+    first = of_deliveries._table
     for batch in range(95):
         add(delta, router, batch)
         router.commits.tables.maintain(lambda: False)
     log = log_files(delta, "deliveries")
     assert len(log.entries()) < 60 and log.entries()[0] in log.checkpoints()
     assert len(delta.rows("deliveries")) == 95 * 3
+    with of_deliveries._current() as now:  # it has begun with the newest checkpoint
+        assert now is not first and now.version() == table(delta).version()
+        assert sorted(now.file_uris()) == sorted(table(delta).file_uris())
     assert restarted(delta) == []
     oldest = table(delta, version=log.entries()[0])
     assert 0 < oldest.count() < 95 * 3
-
-
-def test_the_table_object_begins_with_the_newest_checkpoint(delta):
-    router = filled(delta, 0, compact_every=0)
-    of_deliveries = router.commits.tables._tables["deliveries"]
-    first = of_deliveries._table
-    for batch in range(25):
-        add(delta, router, batch)
-        router.commits.tables.maintain(lambda: False)
-    with of_deliveries._current() as now:
-        assert now is not first and now.version() == table(delta).version()
-        assert pa.table(now.get_add_actions()).num_rows == 25
-    assert restarted(delta) == []
 
 
 def test_merged_files_are_removed_after_the_retention(delta, monkeypatch):

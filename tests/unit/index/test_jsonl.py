@@ -110,37 +110,23 @@ def test_a_subscription_that_is_paused_is_left_out():
 
 def test_the_first_errors_are_told_and_the_others_counted():
     """Those of reading and of building, in the order of the lines."""
-    lines = [
-        '{"id": "a", "selector": "x = "}\n',
-        "{\n",
-        '{"id": "good"}\n',
-        '{"id": "good"}\n',
-        *['{"id": "b b"}\n'] * 5_000,
-    ]
+    lines = ['{"id": "a", "selector": "x = "}\n', "{\n", *['{"id": "good"}\n'] * 2]
+    lines += ['{"id": "b b"}\n'] * 5_000
     with pytest.raises(InvalidLinesError) as refused:
         build_from_lines(lines)
     assert refused.value.count == 5_003
     assert [one.line for one in refused.value.problems] == [1, 2, 4, *range(5, 22)]
-    assert [type(one.cause).__name__ for one in refused.value.problems[:4]] == [
-        "InvalidSelectorError",
-        "InvalidSpecError",
-        "DuplicateSubscriptionError",
-        "InvalidIdError",
-    ]
+    kinds = [type(one.cause).__name__.removesuffix("Error") for one in refused.value.problems[:4]]
+    assert kinds == ["InvalidSelector", "InvalidSpec", "DuplicateSubscription", "InvalidId"]
 
 
 def test_destinations_are_read_as_text():
     given = [{"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}, {"kind": "none"}, None]
     given.append({"kind": "kafka", "name": "a?grouping=message"})
     lines = [json.dumps({"id": f"s{number}", "destination": one}) + "\n" for number, one in enumerate(given)]
+    wanted = ["queue:A.b/c", "kafka:a", None, None, "kafka:a?grouping=message"]
     for found in (read_subscriptions(lines), one_by_one(lines, None)):
-        assert found.table["destination"].to_pylist() == [
-            "queue:A.b/c",
-            "kafka:a",
-            None,
-            None,
-            "kafka:a?grouping=message",
-        ]
+        assert found.table["destination"].to_pylist() == wanted
 
 
 @pytest.mark.parametrize(

@@ -16,19 +16,8 @@ from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 from selectroute.match.encoding.short_strings import fill, short_strings
 
 ROWS = 2 * BLOCK + 7
-STRINGS = [
-    "",
-    "a",
-    "a\0",
-    "\0",
-    "b",
-    "seven..",
-    "eight...",
-    "eight..\0",
-    "nine.....",
-    "seventeen bytes..",
-    "é",
-]
+STRINGS = ["", "a", "a\0", "\0", "b", "seven..", "eight...", "eight..\0", "nine.....", "é"]
+STRINGS += ["seventeen bytes.."]
 SELECTORS = [
     *(f"s = '{text}' AND n > {bound}" for text in STRINGS for bound in (-5, 0, 2)),
     *(f"JMSType = '{text}'" for text in STRINGS),

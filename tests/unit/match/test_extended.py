@@ -103,31 +103,24 @@ def test_without_a_provider_that_delivery_alone_is_refused(install):
         assert list(index.last_match.refused) == [name for row, name in refused if row == number]
     explained = index.explain("contains", MESSAGES[0])
     assert not explained.matched and "2551" in str(explained)
+    matches = index.freeze().match(pa.Table.from_batches([BATCH, BATCH]))
+    assert matches.refused.rows.tolist() == [0, 0, 1, 1, 2, 4, 4, 5, 5, 6]
 
 
 def test_a_provider_judges_what_reaches_it(install):
     install(Point())
     index = registered()
     rows, refused = kernel(index)
-    assert rows == [
-        ["all", "contains", "field", "plain"], ["all"], ["all", "field", "plain"], ["all"],
-    ]  # fmt: skip
+    assert rows == [["all", "contains", "field", "plain"], ["all"], ["all", "field", "plain"], ["all"]]
     assert refused == []
     assert index.freeze().reads == ("@body", "@invalid-names", "@topic", "a")
     for number, message in enumerate(MESSAGES):
         assert sorted(index.match(message)) == rows[number] and index.last_match.refused == ()
         for name in ("contains", "field"):
             assert index.explain(name, message).matched is (name in rows[number])
-
-
-def test_a_provider_reads_the_body_of_single_messages(install):
-    install(Point())
-    snapshot = registered().freeze()
-    batch = from_messages(
-        [sr.Message(topic="cars/x", body="blue"), sr.Message(topic="cars/x")], snapshot.reads
-    )
-    ids = snapshot.ids.to_pylist()
-    assert ["contains" in {ids[i] for i in row} for row in snapshot.match(batch)] == [True, False]
+    snapshot = index.freeze()
+    single = [sr.Message(topic="cars/x", body="blue"), sr.Message(topic="cars/x")]
+    assert [0 in row for row in snapshot.match(from_messages(single, snapshot.reads))] == [True, False]
 
 
 def test_a_provider_that_fails_refuses_the_one_delivery(install):
@@ -144,13 +137,11 @@ def test_a_provider_gets_what_does_not_parse_in_its_dialect_only(install):
     index = sr.Index()
     index.add("e", "contains blue", dialect="ibm-mq")
     assert index["e"].seltype == "EXTENDED" and index.match(MESSAGES[0]) == ["e"]
-    for text, dialect in (
-        ("contains blue", "jms"),
-        ("neither nor", "ibm-mq"),
-        ("contains " * 2_000, "ibm-mq"),
-    ):
+    for text in ("neither nor", "contains " * 2_000):
         with pytest.raises(sr.InvalidSelectorError):
-            index.add("f", text, dialect=dialect)
+            index.add("f", text, dialect="ibm-mq")
+    with pytest.raises(sr.InvalidSelectorError):
+        index.add("f", "contains blue", dialect="jms")
     install()
     with pytest.raises(sr.InvalidSelectorError) as caught:
         index.add("f", "contains blue", dialect="ibm-mq")
@@ -189,12 +180,6 @@ def test_extended_subscriptions_survive_publication(install, tmp_path):
     assert len(snapshot.match(BATCH).refused) == 5
     install(Point())
     assert len(sr.Snapshot.open(tmp_path).match(BATCH).refused) == 0
-
-
-def test_a_table_of_several_batches_counts_its_rows_through(install):
-    table = pa.Table.from_batches([BATCH, BATCH])
-    matches = registered().freeze().match(table)
-    assert matches.refused.rows.tolist() == [0, 0, 1, 1, 2, 4, 4, 5, 5, 6]
 
 
 def test_there_is_one_provider_at_most_and_it_must_load(install):

@@ -14,12 +14,7 @@ import selectroute as sr
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.index.build import build
 from selectroute.index.build.build import rebuilt
-from selectroute.index.errors import (
-    BuildError,
-    DestinationError,
-    DuplicateSubscriptionError,
-    InvalidIdError,
-)
+from selectroute.index.errors import BuildError, DestinationError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
 from selectroute.index.shapes.template import clauses_by_shape, seen_template, template_of
 from selectroute.index.snapshot import build_snapshot
@@ -153,6 +148,10 @@ def test_what_is_in_the_snapshot_is_what_index_and_freeze_make():
     assert ours.nbytes == theirs.nbytes
     assert ours.reads == theirs.reads
     assert len(ours) == 200
+    for nothing in ([], pa.table({"id": pa.chunked_array([], pa.string())})):
+        empty = build_snapshot(nothing)
+        verify_snapshot(empty)
+        assert len(empty) == 0 and matched(empty, [sr.Message()]) == [[]]
 
 
 def test_what_is_scanned_is_counted_by_what_each_selector_has():
@@ -161,10 +160,8 @@ def test_what_is_scanned_is_counted_by_what_each_selector_has():
         f"a <> {n} AND b <> 1" for n in range(3)
     ]
     snapshot = build_snapshot((f"s{number}", text, None) for number, text in enumerate(selectors))
-    assert snapshot.scanned == {
-        "it has no equality, only LIKE": 6,
-        "it has no equality, only ranges or <>": 3,
-    }
+    reasons = {"it has no equality, only LIKE": 6, "it has no equality, only ranges or <>": 3}
+    assert snapshot.scanned == reasons
 
 
 @pytest.mark.parametrize(
@@ -184,11 +181,8 @@ def test_plain_literals_are_taken_out_of_a_shape(text, shape):
 
 
 def test_levels_are_taken_out_of_a_topic_filter():
-    assert topic_shapes(pa.array(["cars/+/de/#", "a//b", None])).to_pylist() == [
-        "\x04/+/\x04/#",
-        "\x04//\x04",
-        None,
-    ]
+    found = topic_shapes(pa.array(["cars/+/de/#", "a//b", None])).to_pylist()
+    assert found == ["\x04/+/\x04/#", "\x04//\x04", None]
 
 
 @pytest.mark.parametrize(
@@ -216,19 +210,21 @@ def test_a_mark_in_a_text_is_no_slot():
     assert matched(snapshot, [sr.Message(properties={"a": "x\x01y"})]) == [["s1"]]
 
 
-@pytest.mark.parametrize("text", ["kafka:a?grouping=", "kafka:a?grouping=both", "kafka:a?b=c"])
-def test_a_topic_with_something_else_than_a_grouping_is_refused(text):
-    rows = pa.table({"id": ["a", "b"], "destination": ["kafka:a?grouping=message", text]})
-    with pytest.raises(BuildError, match=r"subscription 'b' \(row 1\): after a topic may follow \?grouping="):
-        build_snapshot(rows)
+GROUPING = r"after a topic may follow \?grouping="
+KINDS = ".*queue:NAME or kafka:TOPIC"
 
 
-@pytest.mark.parametrize("text", ["mail:me", "files:mine", "queue:A B", "queue:"])
-def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
-    rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})
-    with pytest.raises(
-        BuildError, match=r"subscription 'c' \(row 2\): .*queue:NAME or kafka:TOPIC"
-    ) as caught:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((f"kafka:a?{more}", GROUPING) for more in ("grouping=", "grouping=both", "b=c")),
+        *((text, KINDS) for text in ("mail:me", "files:mine", "queue:A B", "queue:")),
+    ],
+)
+def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text, said):
+    destinations = [None, "kafka:a?grouping=message", text, text]
+    rows = pa.table({"id": ["a", "b", "c", "d"], "destination": destinations})
+    with pytest.raises(BuildError, match=rf"subscription 'c' \(row 2\): {said}") as caught:
         build_snapshot(rows)
     assert isinstance(caught.value.cause, DestinationError)
 
@@ -257,16 +253,6 @@ def test_the_first_subscription_that_is_none_is_named(triples, row, cause):
     assert str(caught.value.cause) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "nothing", [[], pa.table({"id": pa.chunked_array([], pa.string())})], ids=["list", "table"]
-)
-def test_nothing_is_a_snapshot_of_nothing(nothing):
-    snapshot = build_snapshot(nothing)
-    verify_snapshot(snapshot)
-    assert len(snapshot) == 0
-    assert matched(snapshot, [sr.Message()]) == [[]]
-
-
 def test_what_was_accepted_under_other_limits_is_rebuilt_whatever_columns_its_table_has():
     large = " OR ".join(f"weight = {number}" for number in range(3_000))
     with pytest.raises(BuildError):
@@ -289,10 +275,8 @@ def test_what_was_accepted_under_other_limits_is_rebuilt_whatever_columns_its_ta
 
 def test_progress_is_told():
     told = []
-    build_snapshot(
-        ((f"s{number}", f"a = {number} OR b = '{number}'", None) for number in range(25_000)),
-        progress=told.append,
-    )
+    texts = ((f"s{number}", f"a = {number} OR b = '{number}'", None) for number in range(25_000))
+    build_snapshot(texts, progress=told.append)
     assert told and told[-1] <= 25_000 and told == sorted(told)
 
 

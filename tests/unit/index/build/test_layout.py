@@ -30,15 +30,12 @@ def flags_of(*selectors):
 
 
 def test_two_ends_of_one_attribute_are_an_interval_and_leave_nothing_to_judge():
-    for selector in (
-        "x > 1 AND x <= 5",
-        "x BETWEEN 1 AND 5",
-        "NOT (x < 1) AND NOT (x > 5)",
-        "x < 5 AND x > 1",
-    ):
+    forms = "x > 1 AND x <= 5", "x BETWEEN 1 AND 5", "NOT (x < 1) AND NOT (x > 5)", "x < 5 AND x > 1"
+    for selector in forms:
         [flags] = flags_of(selector)
-        assert flags & t.INTERVAL
-        assert not flags & t.RESIDUAL
+        assert flags & t.INTERVAL and not flags & t.RESIDUAL
+    [flags] = flags_of("y > 7 AND x > 1 AND x < 5")  # before a range that stands first
+    assert flags & t.INTERVAL and flags & t.RESIDUAL
 
 
 @pytest.mark.parametrize(
@@ -48,12 +45,6 @@ def test_two_ends_of_one_attribute_are_an_interval_and_leave_nothing_to_judge():
 def test_ends_that_do_not_hold_for_the_same_values_are_no_interval(selector):
     [flags] = flags_of(selector)
     assert not flags & t.INTERVAL
-    assert flags & t.RESIDUAL
-
-
-def test_an_interval_goes_before_a_range_that_stands_first():
-    [flags] = flags_of("y > 7 AND x > 1 AND x < 5")
-    assert flags & t.INTERVAL
     assert flags & t.RESIDUAL
 
 
@@ -86,12 +77,6 @@ def test_a_pair_is_anchored_at_the_attribute_that_has_more_keys():
         assert {names[number] for number in tables.posting_attribute} == {"few"}
 
 
-def test_null_codes_have_leaves_where_null_is_a_key():
-    segment = segment_of("x IS NULL", "x = 'a'")
-    assert segment.tables.code_low[0] == t.CODE_NULL
-    assert segment_of("x = 'a'").tables.code_low[0] > t.CODE_NULL
-
-
 def test_a_prefix_is_filed_and_only_what_it_does_not_say_is_left():
     snapshot = build_snapshot([("a", "s LIKE 'abc%'", None), ("b", "s LIKE 'ab_d%' AND x > 1", None)])
     [segment] = snapshot.segments
@@ -100,6 +85,10 @@ def test_a_prefix_is_filed_and_only_what_it_does_not_say_is_left():
     assert segment.scanned == {}
     assert segment.tables.prefix_bytes.tobytes() == b"ababc"
     assert sorted((segment.tables.group_flags & t.RESIDUAL).tolist()) == [0, t.RESIDUAL]
+    assert not len(segment_of("s LIKE 'abc%' AND x = 'y'").tables.prefix_leaf), "an equality goes before it"
+    # Where NULL is a key it has a leaf, too.
+    assert segment_of("x IS NULL", "x = 'a'").tables.code_low[0] == t.CODE_NULL
+    assert segment_of("x = 'a'").tables.code_low[0] > t.CODE_NULL
 
 
 @pytest.mark.parametrize(
@@ -109,10 +98,6 @@ def test_what_has_no_prefix_stays_on_the_scan_list(selector):
     segment = segment_of(selector)
     assert segment.tables.group_first[1] == 1
     assert sum(segment.scanned.values()) == 1
-
-
-def test_an_equality_goes_before_a_prefix():
-    assert not len(segment_of("s LIKE 'abc%' AND x = 'y'").tables.prefix_leaf)
 
 
 def test_the_parent_of_a_prefix_is_the_longest_other_one():
@@ -161,11 +146,7 @@ def changed(tables, name, change):
         ("slot", lambda a: a.__setitem__(slice(None), np.roll(a, 1)), "posting"),
         ("tuple_leaf", lambda a: a.__setitem__(0, 0), "after the scan list are the tuples' leaves"),
         ("code_leaf", lambda a: a.__setitem__(slice(None), -1), "every other leaf has one key"),
-        (
-            "string_slot",
-            lambda a: a.__ior__(np.uint64(1) << np.uint64(63)),
-            "hash|empty|known string|one slot",
-        ),
+        ("string_slot", lambda a: a.__ior__(np.uint64(1 << 63)), "hash|empty|known string|one slot"),
         ("group_high", lambda a: a.__setitem__(slice(None), -1), "an interval group has upper ends"),
         ("group_flags", lambda a: a.__ior__(np.uint16(t.UNIFORM)), "a uniform group"),
         ("term_wanted", lambda a: a.__ior__(np.uint8(4)), "the wanted truth of a term"),

@@ -17,6 +17,7 @@ import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.index.errors import InvariantError
 from selectroute.index.folder.format import published_digest, revisions
+from selectroute.index.folder.manifest import _canonical, _self_digest
 from selectroute.index.verify.verify import verify_snapshot
 from tests.unit.index.published import pairs, small
 
@@ -36,24 +37,17 @@ def test_a_published_snapshot_matches_as_the_frozen_one(folder):
     assert (opened.revision, opened.digest) == (1, published_digest(folder, 1))
 
 
-def test_an_empty_index_is_a_snapshot_that_matches_nothing(tmp_path):
-    sr.publish(sr.Index().freeze(), tmp_path)
-    opened = sr.Snapshot.open(tmp_path)
-    verify_snapshot(opened)
-    assert pairs(opened) == [[], [], []]
-    assert opened.reads == ()
-
-
-def test_revisions_ascend_and_each_stays_readable(folder):
+def test_revisions_ascend_and_each_stays_readable_and_is_never_written_over(folder):
     assert sr.publish(sr.Index().freeze(), folder) == 2
     assert sr.publish(small(10), folder) == 10
+    for name in ("manifest-0099.json", "manifest-\u0663.json", "manifest-77.json.tmp"):
+        (folder / name).write_text("{}")  # these only look like manifests
     assert revisions(folder) == [1, 2, 10]
     assert sr.Snapshot.open(folder).revision == 10
-    assert len(sr.Snapshot.open(folder, 2)) == 0
+    empty = sr.Snapshot.open(folder, 2)
+    verify_snapshot(empty)
+    assert (len(empty), pairs(empty), empty.reads) == (0, [[], [], []], ())
     assert pairs(sr.Snapshot.open(folder, 1)) == pairs(small())
-
-
-def test_a_published_revision_is_never_written_over(folder):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(sr.SnapshotError, match="revision 1 is already published"):
         sr.publish(small(1), folder)
@@ -102,11 +96,14 @@ def test_files_that_change_after_they_were_opened_change_nothing(folder, monkeyp
     assert pairs(opened) == pairs(small()) and opened.ids.to_pylist() == small().ids.to_pylist()
 
 
-def test_a_missing_folder_says_how_to_make_one(tmp_path):
+def test_a_folder_that_is_missing_or_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(sr.SnapshotError, match="selectroute index build"):
         sr.Snapshot.open(tmp_path / "none")
     with pytest.raises(sr.SnapshotError, match="revision 7 is not published"):
         sr.Snapshot.open(tmp_path, 7)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(sr.SnapshotError, match="cannot be written"):
+        sr.publish(small(), tmp_path / "file" / "below")
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
@@ -115,29 +112,26 @@ def test_another_format_version_says_to_build_again(folder, monkeypatch):
         sr.Snapshot.open(folder)
 
 
-def test_a_manifest_cannot_lead_out_of_its_folder(folder):
-    """A manifest is data from outside: even a well-formed one may only name files of the snapshot."""
-    from selectroute.index.folder.manifest import _canonical, _self_digest
-
+def remade(folder, change):
+    """A manifest is data from outside: change it, and make it well-formed again."""
     path = folder / "manifest-1.json"
     manifest = json.loads(path.read_bytes())
-    [segment] = manifest["segments"]
-    segment["ids"]["file"] = "../" + segment["ids"]["file"]
+    change(manifest)
     manifest["sha256"] = _self_digest(manifest)
     path.write_bytes(_canonical(manifest))
+    return path
+
+
+def test_a_manifest_cannot_lead_out_of_its_folder(folder):
+    remade(folder, lambda found: found["segments"][0]["ids"].update(file="../x"))
     with pytest.raises(sr.SnapshotError, match="outside"):
         sr.Snapshot.open(folder)
 
 
 @pytest.mark.parametrize("field", ["segments", "revision", "file", "sha256", "ids"])
 def test_a_manifest_with_a_field_missing_is_a_named_error(folder, field):
-    from selectroute.index.folder.manifest import _canonical, _self_digest
-
-    path = folder / "manifest-1.json"
-    manifest = json.loads(path.read_bytes())
-    del (manifest if field in manifest and field != "sha256" else manifest["segments"][0])[field]
-    manifest["sha256"] = _self_digest(manifest)
-    path.write_bytes(_canonical(manifest))
+    is_top = field in ("segments", "revision")
+    path = remade(folder, lambda found: (found if is_top else found["segments"][0]).pop(field))
     with pytest.raises(sr.SnapshotError, match=path.name):
         sr.Snapshot.open(folder)
 
@@ -168,22 +162,10 @@ def test_there_is_no_revision_after_the_largest(tmp_path):
         sr.publish(small(), tmp_path)
 
 
-def test_a_file_that_only_looks_like_a_manifest_hides_nothing(folder):
-    for name in ("manifest-0099.json", "manifest-\u0663.json", "manifest-7.json.tmp"):
-        (folder / name).write_text("{}")
-    assert sr.Snapshot.open(folder).revision == 1
-
-
 def test_publishers_without_a_revision_do_not_get_in_each_others_way(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         published = list(pool.map(lambda _: sr.publish(small(), tmp_path), range(8)))
     assert sorted(published) == list(range(1, 9))
-
-
-def test_an_unwritable_folder_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(sr.SnapshotError, match="cannot be written"):
-        sr.publish(small(), tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize(
@@ -262,15 +244,6 @@ def with_unknown_level(tables):
     return with_value("item", tables.item_first[number], len(tables.level_first) - 1)(tables)
 
 
-def with_column(name, text):
-    def change(snapshot):
-        table = snapshot.subscriptions
-        column = pa.array([text] * len(table), pa.string())
-        return {"subscriptions": table.set_column(table.schema.get_field_index(name), name, column)}
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -307,16 +280,21 @@ def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sen
         verify_snapshot(broken)
 
 
+def with_attributes(**change):
+    return lambda one: {"attributes": tuple(replace(attribute, **change) for attribute in one.attributes)}
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda one: {"checks_names": not one.checks_names}, "names are checked"),
-        (lambda one: {"attributes": tuple(replace(a, codes=False) for a in one.attributes)}, "has codes"),
-        (lambda one: {"attributes": tuple(replace(a, values=False) for a in one.attributes)}, "has values"),
+        (with_attributes(codes=False), "has codes"),
+        (with_attributes(values=False), "has values"),
         (
             lambda one: {"attributes": (replace(one.attributes[0], name="@nope"), *one.attributes[1:])},
             "derived",
         ),
+        (lambda one: {"depth": one.depth - 1}, "deeper stack"),
     ],
 )
 def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
@@ -326,22 +304,18 @@ def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("name", "text", "sentence"),
     [
-        (with_column("seltype", "OTHER"), "the type of every selector is known"),
-        (with_column("dialect", "sql"), "the dialect of every subscription is known"),
+        ("seltype", "OTHER", "the type of every selector is known"),
+        ("dialect", "sql", "the dialect of every subscription is known"),
     ],
 )
-def test_verify_notices_what_no_subscription_can_be(change, sentence):
-    snapshot = of_every_operand()
+def test_verify_notices_what_no_subscription_can_be(name, text, sentence):
+    table = of_every_operand().subscriptions
+    column = pa.array([text] * len(table), pa.string())
+    changed = table.set_column(table.schema.get_field_index(name), name, column)
     with pytest.raises(InvariantError, match=sentence):
-        verify_snapshot(replace(snapshot, **change(snapshot)))
-
-
-def test_verify_notices_a_program_that_needs_a_deeper_stack():
-    snapshot = of_every_operand()
-    with pytest.raises(InvariantError, match="deeper stack"):
-        verify_snapshot(with_segment(snapshot, depth=snapshot.segments[0].depth - 1))
+        verify_snapshot(replace(of_every_operand(), subscriptions=changed))
 
 
 def test_a_folder_is_made_for_its_user_and_one_that_exists_keeps_its_mode(tmp_path):

@@ -66,11 +66,7 @@ def test_what_was_the_newest_not_long_ago_stays(folder):
 
 
 def test_files_of_a_crashed_publisher_go_when_they_are_old(folder):
-    left = [
-        folder / "segments" / "9-x-base.arrow",
-        folder / "ids" / "9-x.arrow",
-        folder / ".manifest-9-x.tmp",
-    ]
+    left = [folder / name for name in ("segments/9-x-base.arrow", "ids/9-x.arrow", ".manifest-9-x.tmp")]
     for path in left:
         path.write_bytes(b"half")
     collect(folder, keep=4)
@@ -96,15 +92,12 @@ def test_what_cannot_be_read_removes_nothing(folder):
     assert files(folder) == before and revisions(folder) == [1, 2, 3, 4]
 
 
-def test_what_keeps_nothing_is_refused(folder):
+def test_what_keeps_nothing_is_refused_and_without_revisions_nothing_is_done(folder, tmp_path_factory):
+    empty = tmp_path_factory.mktemp("empty")
+    assert collect(empty) == Collected((), 0, 0) and list(empty.iterdir()) == []
     for wrong in ({"keep": 0}, {"grace_seconds": -1.0}, {"grace_seconds": float("nan")}):
         with pytest.raises(ValueError, match="keep must be at least 1"):
             collect(folder, **wrong)
-
-
-def test_a_folder_without_revisions_has_nothing_to_collect(tmp_path):
-    assert collect(tmp_path) == Collected((), 0, 0)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("step", range(9))

@@ -51,16 +51,13 @@ def test_a_hot_pair_is_divided_by_the_third_attribute():
     assert len(found(snapshot, JMSType="car", color="red", region="none", w=100)[0]) == 0
 
 
-def test_cold_pairs_are_not_divided():
+def test_cold_pairs_and_hot_ones_whose_clauses_are_alike_are_not_divided():
     few = [f"{PAIR} AND region = 'r{n}' AND w > {n}" for n in range(5)]
-    snapshot = built(*OTHERS, *few)
-    assert set(tuples(snapshot)) == {("JMSType", "color")}
+    alike = [f"{PAIR} AND region = 'one' AND w > {n}" for n in range(200)]
+    for selectors in (alike, few):
+        snapshot = built(*OTHERS, *selectors)
+        assert set(tuples(snapshot)) == {("JMSType", "color")}
     assert not len(snapshot.segments[0].tables.divided_tuple)
-
-
-def test_a_hot_pair_whose_clauses_are_alike_is_not_divided():
-    snapshot = built(*OTHERS, *(f"{PAIR} AND region = 'one' AND w > {n}" for n in range(200)))
-    assert set(tuples(snapshot)) == {("JMSType", "color")}
 
 
 def test_what_is_divided_is_divided_again():

@@ -41,15 +41,10 @@ class Ending:
 def decode_damaged(rounds):
     """Decode cut and changed batches, whose checksums are right."""
     chance, memory = random.Random(5), Ending()
+    sizes = [(chance.randrange(20), chance.randrange(30)) for _ in range(6)]
     records = [
-        Record(
-            k,
-            k,
-            b"k" * chance.randrange(20),
-            b"v" * chance.randrange(30),
-            ((b"n" * k, b"c" * k), (b"x", None)),
-        )
-        for k in range(6)
+        Record(k, k, b"k" * key, b"v" * value, ((b"n" * k, b"c" * k), (b"x", None)))
+        for k, (key, value) in enumerate(sizes)
     ]
     log = [
         batch_bytes(records[:3]),

@@ -37,18 +37,11 @@ def columns(messages, value_type=None):
 
 def expected(messages, rows, times, own=(), **fields):
     """Return the batch of the reference: row ``i`` with the own headers ``own[i]``."""
-    given = [
-        Record(
-            number,
-            times[number],
-            messages[row][0],
-            messages[row][1],
-            tuple(
-                (name.encode(), value) for name, value in [*messages[row][2], *(own[number] if own else ())]
-            ),
-        )
-        for number, row in enumerate(rows)
-    ]
+    given = []
+    for number, row in enumerate(rows):
+        key, value, headers = messages[row]
+        headers = tuple((name.encode(), text) for name, text in [*headers, *(own[number] if own else ())])
+        given.append(Record(number, times[number], key, value, headers))
     return batch_bytes(given, **fields)
 
 
@@ -125,23 +118,12 @@ def test_own_headers_follow_those_of_the_message_and_are_put_together():
     }
     [batch] = encode(columns(SOME), np.array([0, 0, 1]), 9, own)
     ids = [b"cars/3/1099511627776/blue", b"cars/3/1099511627776/red", b"cars/12/-7/blue"]
-    together = [
-        [
-            ("subscription", subscription),
-            ("id", id_),
-            ("revision", b"17"),
-            ("text", text),
-            ("number", number),
-            ("last", b"ab"),
-        ]
-        for subscription, id_, text, number in zip(
-            [b"blue", b"red", b"blue"],
-            ids,
-            [b"a", None, "é".encode()],
-            [b"0", None, b"%d" % -(1 << 63)],
-            strict=True,
-        )
-    ]
+    columns_of_own = {
+        **{"subscription": [b"blue", b"red", b"blue"], "id": ids, "revision": [b"17"] * 3},
+        **{"text": [b"a", None, "é".encode()], "number": [b"0", None, b"%d" % -(1 << 63)]},
+        "last": [b"ab"] * 3,
+    }
+    together = [[(name, column[row]) for name, column in columns_of_own.items()] for row in range(3)]
     assert bytes(batch.data) == expected(SOME, [0, 0, 1], [9] * 3, together)
 
 
@@ -154,13 +136,10 @@ def test_integers_are_written_in_decimal(numbers):
     assert found == numbers
 
 
-def test_a_value_is_null_if_a_part_is():
+def test_a_value_is_null_if_a_part_or_an_index_is():
     own = {"id": (b"a", pa.array([None, "b"]), pa.array(["c", None]))}
     [batch] = encode(columns(SOME), np.array([1, 1]), 0, own)
     assert [one.headers for one in records(bytes(batch.data))] == [((b"id", None),)] * 2
-
-
-def test_a_dictionary_without_an_index_is_null():
     part = pa.DictionaryArray.from_arrays(pa.array([None, 0], pa.int32()), pa.array(["x"]))
     [batch] = encode(columns(SOME), np.array([1, 1]), 0, {"id": part})
     assert [one.headers[0][1] for one in records(bytes(batch.data))] == [None, b"x"]
@@ -169,14 +148,19 @@ def test_a_dictionary_without_an_index_is_null():
 # ---- columns as they come
 
 
-def test_slices_and_other_types_of_arrow():
+def test_slices_nulls_and_other_types_of_arrow():
+    assert encode(columns(SOME), np.array([], np.int64), 0, {"id": pa.array([], pa.binary())}) == []
+    assert encode(columns([]), np.array([], np.int64), 0) == []
+    null = pa.RecordBatch.from_arrays(
+        [pa.nulls(2, pa.binary()), ["text", None], pa.array([None, [{"key": "a", "value": b"b"}]], HEADERS)],
+        ["key", "value", "headers"],
+    )
+    [batch] = encode(null, np.arange(2), 3)
+    assert bytes(batch.data) == expected([(None, b"text", []), (None, None, [("a", b"b")])], [0, 1], [3, 3])
     whole = columns([*SOME, *SOME])
     times = [1, 2, 3]
-    for messages in (
-        whole.slice(4),
-        columns([*SOME, *SOME], pa.large_binary()).slice(4),
-        whole.take(pa.array([0, 1, 2, 3])),
-    ):
+    large = columns([*SOME, *SOME], pa.large_binary())
+    for messages in (whole.slice(4), large.slice(4), whole.take(pa.array([0, 1, 2, 3]))):
         own = {"id": pa.array(["x", "a", "b", "c"]).slice(1), "n": pa.array([9, 1, 2, 3]).slice(1)}
         [batch] = encode(messages, np.array([0, 3, 2]), np.array(times), own, batch_bytes=1 << 20)
         together = [
@@ -186,71 +170,37 @@ def test_slices_and_other_types_of_arrow():
         assert bytes(batch.data) == expected(SOME, [0, 3, 2], times, together)
 
 
-def test_headers_that_are_null_are_none():
-    messages = pa.RecordBatch.from_pydict(
-        {
-            "key": pa.nulls(2, pa.binary()),
-            "value": pa.array(["text", None]),
-            "headers": pa.array([None, [{"key": "a", "value": b"b"}]], HEADERS),
-        }
-    )
-    [batch] = encode(messages, np.arange(2), 3)
-    assert bytes(batch.data) == expected([(None, b"text", []), (None, None, [("a", b"b")])], [0, 1], [3, 3])
-
-
 # ---- batches
 
 
 def test_records_are_divided_by_size():
-    messages = columns([(None, bytes(size), []) for size in (100, 5_000, 200)])
+    sized = [(None, bytes(size), []) for size in (100, 5_000, 200)]
+    messages = columns(sized)
     rows = np.array([0] * 50 + [1] + [2] * 10)
     found = encode(messages, rows, 0, batch_bytes=1_000)
     assert all(len(one.data) <= 1_000 or one.records == 1 for one in found)
-    assert sum(one.records for one in found) == 61 and [one.first for one in found][:2] == [
-        0,
-        found[0].records,
-    ]
+    assert sum(one.records for one in found) == 61
+    assert [one.first for one in found][:2] == [0, found[0].records]
     # Each could not take the record after it.
     sizes = [100] * 50 + [5_000] + [200] * 10
     for one, later in pairwise(found):
         assert len(one.data) + sizes[later.first] + 7 > 1_000
     for one in found:
-        plain = expected(
-            [(None, bytes(size), []) for size in (100, 5_000, 200)],
-            rows[one.first :][: one.records],
-            [0] * 61,
-        )
-        assert bytes(one.data) == plain
+        assert bytes(one.data) == expected(sized, rows[one.first :][: one.records], [0] * 61)
 
 
 def test_each_group_has_batches_and_sequence_numbers_of_its_own():
     rows, bounds = np.array([0, 1, 2, 2, 0]), [0, 2, 2, 4, 5]
     producer = Producer(1 << 40, 7, True)
-    found = encode(
-        columns(SOME),
-        rows,
-        5,
-        bounds=bounds,
-        sequences=[10, 0, (1 << 31) - 1, 3],
-        producer=producer,
-        batch_bytes=1,
-    )
-    assert [one[:4] for one in found] == [
-        (0, 0, 1, 10),
-        (0, 1, 1, 11),
-        (2, 2, 1, (1 << 31) - 1),
-        (2, 3, 1, 0),
-        (3, 4, 1, 3),
-    ]
+    most = (1 << 31) - 1
+    options = {"bounds": bounds, "sequences": [10, 0, most, 3], "producer": producer, "batch_bytes": 1}
+    found = encode(columns(SOME), rows, 5, **options)
+    places = [(0, 0, 1, 10), (0, 1, 1, 11), (2, 2, 1, most), (2, 3, 1, 0), (3, 4, 1, 3)]
+    assert [one[:4] for one in found] == places
     fields = {"attributes": TRANSACTIONAL, "producer": 1 << 40, "epoch": 7}
     for one in found:
         plain = expected(SOME, [rows[one.first]], [5], sequence=one.sequence, **fields)
         assert bytes(one.data) == plain
-
-
-def test_no_records_are_no_batches():
-    assert encode(columns(SOME), np.array([], np.int64), 0, {"id": pa.array([], pa.binary())}) == []
-    assert encode(columns([]), np.array([], np.int64), 0) == []
 
 
 def test_a_record_above_the_limit_is_refused():
@@ -268,10 +218,9 @@ def test_compressed_batches(compression):
     messages = columns([(None, b"%d" % k * 50, [("color", b"red")]) for k in range(5_000)])
     producer = Producer(5, 2, True)
     rows = np.arange(5_000)
-    [plain] = encode(messages, rows, 7, producer=producer, batch_bytes=1 << 22, most_bytes=1 << 22)
-    [batch] = encode(
-        messages, rows, 7, producer=producer, batch_bytes=1 << 22, most_bytes=1 << 22, compression=compression
-    )
+    options = {"producer": producer, "batch_bytes": 1 << 22, "most_bytes": 1 << 22}
+    [plain] = encode(messages, rows, 7, **options)
+    [batch] = encode(messages, rows, 7, **options, compression=compression)
     assert len(batch.data) < len(plain.data) / 2
     [(fields, _)] = batches(bytes(batch.data))
     [(of_plain, _)] = batches(bytes(plain.data))
@@ -280,10 +229,7 @@ def test_compressed_batches(compression):
     assert fields.attributes == attributes and same == of_plain
     [part] = decode(batch.data, "cars", 0, 0)
     assert part.records.select(["key", "value", "headers"]).equals(messages)
-
-
-@pytest.mark.parametrize("compression", NAMES[1:])
-def test_a_batch_that_would_grow_is_not_compressed(compression):
+    # A batch that would grow is not compressed.
     messages = columns([(None, b"x", [])])
     [plain] = encode(messages, np.array([0]), 7)
     [batch] = encode(messages, np.array([0]), 7, compression=compression)
@@ -291,6 +237,8 @@ def test_a_batch_that_would_grow_is_not_compressed(compression):
 
 
 # ---- what does not fit together
+
+OUTSIDE = pa.DictionaryArray.from_arrays(pa.array([5], pa.int32()), pa.array(["x"]), safe=False)
 
 
 @pytest.mark.parametrize(
@@ -305,21 +253,11 @@ def test_a_batch_that_would_grow_is_not_compressed(compression):
         ({"bounds": [0, 1, 0, 1]}, "ascend from 0 to 1"),
         ({"bounds": [0, 1], "sequences": [1, 2]}, "2 sequence numbers for 1 groups"),
         ({"compression": "brotli"}, "one of none, gzip, snappy, lz4, zstd"),
+        ({"own": {"id": OUTSIDE}}, "indices of an own header"),
+        ({"messages": columns([(None, None, [(None, b"x")])])}, "NULL"),
     ],
 )
 def test_columns_that_do_not_fit_together(change, why):
     given = {"messages": columns(SOME), "rows": np.array([0]), "timestamps": 0, **change}
     with pytest.raises(ValueError, match=why):
         encode(**given)
-
-
-def test_a_dictionary_whose_indices_are_outside_of_it():
-    part = pa.DictionaryArray.from_arrays(pa.array([5], pa.int32()), pa.array(["x"]), safe=False)
-    with pytest.raises(ValueError, match="indices of an own header"):
-        encode(columns(SOME), np.array([0]), 0, {"id": part})
-
-
-def test_a_header_without_a_name():
-    messages = columns([(None, None, [(None, b"x")])])
-    with pytest.raises(ValueError, match="NULL"):
-        encode(messages, np.array([0]), 0)

@@ -56,13 +56,8 @@ def begin_to_send(transactions, topic, *values, partition=0):
         [pa.array([b"k"] * len(values)), pa.array(values), pa.array([[]] * len(values), HEADERS)],
         names=["key", "value", "headers"],
     )
-    batches = encode(
-        rows,
-        np.arange(len(values)),
-        1_000,
-        sequences=transactions.sequences([place]),
-        producer=transactions.producer,
-    )
+    own = {"sequences": transactions.sequences([place]), "producer": transactions.producer}
+    batches = encode(rows, np.arange(len(values)), 1_000, **own)
     transactions.produce({place: [one.data for one in batches]}, {place: len(values)})
 
 
@@ -130,11 +125,9 @@ def test_ranges_of_a_partition_are_read_one_after_the_other(wire, kafka, topic):
     kafka.produce(topic, [(n % 2, None, b"%d" % n, []) for n in range(20)])
     ranges = [Range(topic, 0, 6, 8), Range(topic, 0, 1, 3), Range(topic, 1, 9, 10)]
     found = [
-        (part.partition, offset, value)
+        (part.partition, row["offset"], row["value"])
         for part in read(wire, ranges, most_bytes=1)
-        for offset, value in zip(
-            part.records["offset"].to_pylist(), part.records["value"].to_pylist(), strict=True
-        )
+        for row in part.records.to_pylist()
     ]
     assert sorted(found) == [(0, n, b"%d" % (2 * n)) for n in (1, 2, 6, 7)] + [(1, 9, b"19")]
     assert [offset for partition, offset, _ in found if partition == 0] == [1, 2, 6, 7]
@@ -153,24 +146,10 @@ def test_records_that_kafka_dropped_are_an_error_unless_they_may_lack(wire, kafk
     wire.seconds = 20
     asked = Range(topic, 0, 1, 9)
     gone = [Range(topic, 9, 0, 2), Range("no-such-topic", 0, 0, 2)]
-    assert kept(wire, [asked, *gone]) == {
-        asked: Range(topic, 0, 4, 6),
-        **{one: one._replace(start=2) for one in gone},
-    }
+    wanted = {asked: Range(topic, 0, 4, 6)} | {one: one._replace(start=2) for one in gone}
+    assert kept(wire, [asked, *gone]) == wanted
     found = records_at(wire, [Range(topic, 0, n, n + 1) for n in (1, 5, 6)])
     assert {place.start: record.value for place, record in found.items()} == {5: b"5"}
-
-
-def test_a_topic_that_is_gone_and_one_that_takes_less_refuse_by_name(wire, kafka, topic):
-    transactions = begun(wire, f"{topic}-t")
-    kafka.configure(topic, "max.message.bytes", "100")
-    with pytest.raises(RefusedError, match="MESSAGE_SIZE_TOO_LARGE") as error:
-        send(transactions, topic, b"x" * 200)
-    assert error.value.topic == topic
-    transactions.abort()
-    with pytest.raises(RefusedError, match="no-such-topic") as error:
-        wire.offsets([("no-such-topic", 0)], LATEST)
-    assert error.value.topic == "no-such-topic"
 
 
 def test_what_is_being_sent_is_part_of_the_transaction_that_ends(wire, kafka, topic):
@@ -183,15 +162,19 @@ def test_what_is_being_sent_is_part_of_the_transaction_that_ends(wire, kafka, to
     assert values(wire, topic, committed=True) == [b"one", b"two"]
 
 
-def test_a_refusal_is_raised_by_the_next_call(wire, kafka, topic):
+def test_a_refusal_is_raised_by_the_next_call_and_names_the_topic(wire, kafka, topic):
     kafka.configure(topic, "max.message.bytes", "100")
     for follow in (Transactions.flush, Transactions.commit, lambda one: begin_to_send(one, topic, b"next")):
         transactions = begun(wire, f"{topic}-t")
         begin_to_send(transactions, topic, b"x" * 200)
-        with pytest.raises(RefusedError, match="MESSAGE_SIZE_TOO_LARGE"):
+        with pytest.raises(RefusedError, match="MESSAGE_SIZE_TOO_LARGE") as error:
             follow(transactions)
+        assert error.value.topic == topic
         transactions.abort()
     assert values(wire, topic, committed=True) == []
+    with pytest.raises(RefusedError, match="no-such-topic") as error:
+        wire.offsets([("no-such-topic", 0)], LATEST)
+    assert error.value.topic == "no-such-topic"
 
 
 def test_a_long_answer_is_read_in_pieces_of_any_size(wire, kafka, topic):
@@ -230,22 +213,15 @@ def test_a_topic_of_tokens_that_is_gone_or_may_lose_them_is_one_sentence(wire, k
         open_topic(wire, topic, must_exist=True)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, (20, 20, 20)),
-        ({"request.timeout.ms": "1500"}, (20, 1.5, 20)),
-        ({"request.timeout.ms": "30000"}, (30, 30, 30)),
-        ({"default.api.timeout.ms": "8000"}, (8, 20, 20)),
-        ({"delivery.timeout.ms": "45000"}, (20, 20, 45)),
-    ],
-)
-def test_times_of_the_settings_are_those_of_the_connections(settings, expected):
-    cluster = KafkaCluster("127.0.0.1:1", {f"kafka.{name}": value for name, value in settings.items()})
-    with cluster.wire() as one:
-        assert (one.seconds, one.request_seconds, one.delivery_seconds) == expected
-    with cluster.wire(5) as one:
-        assert (one.seconds, one.request_seconds, one.delivery_seconds) == (5, *expected[1:])
+def test_times_of_the_settings_are_those_of_the_connections():
+    times = {"default.api.timeout.ms": "8000", "request.timeout.ms": "1500", "delivery.timeout.ms": "45000"}
+    cluster = KafkaCluster("127.0.0.1:1", {f"kafka.{name}": value for name, value in times.items()})
+    for seconds in (None, 5):
+        with cluster.wire(seconds) as one:
+            assert (one.seconds, one.request_seconds, one.delivery_seconds) == (seconds or 8, 1.5, 45)
+    with Wire("127.0.0.1:1", seconds=0.5) as one, pytest.raises(UnreachableError) as error:
+        one.topics()
+    assert str(error.value) == "Kafka at 127.0.0.1:1 does not answer within 0.5 s"
 
 
 def test_a_request_that_is_not_answered_in_time_is_sent_again(wire, topic, monkeypatch):
@@ -262,9 +238,3 @@ def test_a_request_that_is_not_answered_in_time_is_sent_again(wire, topic, monke
     monkeypatch.setattr(KafkaConnection, "send_request", slow)
     assert wire.offsets([(topic, 0)], LATEST) == {(topic, 0): 0}
     assert len(waits) >= 2 and max(waits) == 7_000
-
-
-def test_a_cluster_that_does_not_answer_is_one_sentence():
-    with Wire("127.0.0.1:1", seconds=0.5) as wire, pytest.raises(UnreachableError) as error:
-        wire.topics()
-    assert str(error.value) == "Kafka at 127.0.0.1:1 does not answer within 0.5 s"

@@ -251,12 +251,8 @@ def test_a_schema_may_import_others():
     field(root.message_type.add(name="Order"), "place", ".g.Place")
     texts = [base64.b64encode(one.SerializeToString()).decode() for one in (geo, place, root)]
     body = b"\0" + b"\x0a\x0f" + b"\x0a\x09\x09" + b"\0" * 6 + b"\xf8\x3f" + b"\x12\2\x08\x07"
-    at = decoder(
-        "$.place.geo.lat",
-        "$.place.since.year",
-        text=texts[2],
-        references=[("geo.proto", texts[0]), ("place.proto", texts[1])],
-    )
+    references = [("geo.proto", texts[0]), ("place.proto", texts[1])]
+    at = decoder("$.place.geo.lat", "$.place.since.year", text=texts[2], references=references)
     assert at(body, None) == [1.5, 7]
     with pytest.raises(InvalidSchemaError, match="descriptor is not valid"):
         decoder("$", text=texts[2])
