@@ -176,17 +176,12 @@ def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     _run_python(code_of(page, "python", "spark"), page)
 
 
-def _streams(code):
-    """Whether a block starts a stream, and with it Spark."""
-    return "selectroute stream run" in code
-
-
 WITH_STREAMS = [TUTORIALS / "changing-selector.md", TUTORIALS / "first-fan-out.md"]
 """Pages whose shell starts Spark: each has a test of its own below."""
 
 
 def test_every_page_with_a_stream_has_its_test():
-    found = [one for one in PAGES if any(map(_streams, code_of(one, "shell")))]
+    found = [page for page in PAGES if "selectroute stream run" in "".join(code_of(page, "shell"))]
     assert found == sorted([*WITH_STREAMS, COMMANDS])
 
 

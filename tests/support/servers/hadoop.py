@@ -97,13 +97,16 @@ class Hadoop:
 
     def start(self) -> None:
         """Start all daemons, and wait until files can be written and containers started."""
-        answers = {"namenode": self._has_state, "resourcemanager": self._has_metrics}
+        answers = {
+            "namenode": lambda: self._state() is not None,
+            "resourcemanager": lambda: self._metrics() is not None,
+        }
         for name, daemon in self.daemons.items():
             daemon.start(answers.get(name, lambda: True))
         # The NameNode leaves safe mode when the DataNode has reported its blocks.
         self.daemons["datanode"].wait(self._has_node)
         if self.yarn:
-            self.daemons["nodemanager"].wait(self._has_manager)
+            self.daemons["nodemanager"].wait(lambda: (self._metrics() or {}).get("activeNodes") == 1)
 
     def stop(self) -> None:
         """Stop all daemons, the containers of YARN first."""
@@ -125,9 +128,6 @@ class Hadoop:
         found = self.get("cluster/apps")["apps"] or {"app": []}
         return sorted(found["app"], key=lambda one: int(one["startedTime"]))
 
-    def _has_state(self) -> bool:
-        return self._state() is not None
-
     def _has_node(self) -> bool:
         """Return whether the DataNode serves, and the NameNode has left safe mode and knows of it."""
         state = self._state()
@@ -142,13 +142,6 @@ class Hadoop:
 
     def _state(self) -> dict[str, Any] | None:
         return _bean(self.web, "Hadoop:service=NameNode,name=FSNamesystemState")
-
-    def _has_metrics(self) -> bool:
-        return self._metrics() is not None
-
-    def _has_manager(self) -> bool:
-        metrics = self._metrics()
-        return metrics is not None and metrics["activeNodes"] == 1
 
     def _metrics(self) -> dict[str, Any] | None:
         try:

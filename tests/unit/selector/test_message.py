@@ -102,18 +102,12 @@ def test_what_is_no_message_is_an_error_that_names_the_place(wire, place):
     assert str(caught.value).startswith(f"{place}: ")
 
 
+BEYOND = [("double", number) for number in (f"1{'0' * 400}", f"-1{'0' * 400}", "1e400")]
+BEYOND += [("float", number) for number in (f"1{'0' * 39}", "-1e39", "1e400")]
+
+
 @pytest.mark.parametrize(
-    "number",
-    [
-        '{"type": "double", "value": 1%s}' % ("0" * 400),
-        '{"type": "double", "value": -1%s}' % ("0" * 400),
-        '{"type": "double", "value": 1e400}',
-        '{"type": "float", "value": 1%s}' % ("0" * 39),
-        '{"type": "float", "value": -1e39}',
-        '{"type": "float", "value": 1e400}',
-        "1e400",
-        "-1e400",
-    ],
+    "number", [*(f'{{"type": "{kind}", "value": {number}}}' for kind, number in BEYOND), "1e400", "-1e400"]
 )
 def test_a_number_beyond_its_types_range_is_an_error_and_no_infinity(number):
     with pytest.raises(MessageError, match=r"outside the range of a Java (double|float)") as caught:

@@ -49,24 +49,19 @@ def test_arithmetic_is_left_associative():
     assert tree("a - b * c = a") == Comparison("=", Arithmetic("-", A, Arithmetic("*", B, C)), A)
 
 
-@pytest.mark.parametrize(
-    ("text", "operand"),
-    [
-        ("-5", Literal(Long(-5))),
-        ("+ 5", Literal(Long(5))),
-        ("-5.5", Literal(Double(-5.5))),
-        ("-5F", Literal(Float(-5.0))),
-        ("-0.0", Literal(Double(-0.0))),
-        ("- -5", Unary("-", Literal(Long(-5)))),
-        ("-(5)", Unary("-", Literal(Long(5)))),
-        ("-(-5)", Unary("-", Literal(Long(-5)))),
-        ("-a", Unary("-", A)),
-        ("-9223372036854775808", Literal(Long(-(2**63)))),
-    ],
-)
-def test_a_sign_directly_before_a_number_belongs_to_the_literal(text, operand):
-    assert tree(f"{text} < b").left == operand
-    assert span_of(f"{text} < b", tree(f"{text} < b").left) == text
+SIGNED = {
+    "-5": Literal(Long(-5)), "+ 5": Literal(Long(5)), "-5.5": Literal(Double(-5.5)),
+    "-5F": Literal(Float(-5.0)), "-0.0": Literal(Double(-0.0)), "- -5": Unary("-", Literal(Long(-5))),
+    "-(5)": Unary("-", Literal(Long(5))), "-(-5)": Unary("-", Literal(Long(-5))), "-a": Unary("-", A),
+    "-9223372036854775808": Literal(Long(-(2**63))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SIGNED)
+def test_a_sign_directly_before_a_number_belongs_to_the_literal(text):
+    left = tree(f"{text} < b").left
+    assert left == SIGNED[text]
+    assert span_of(f"{text} < b", left) == text
 
 
 def test_every_predicate_has_its_node():

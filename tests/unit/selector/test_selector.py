@@ -74,29 +74,18 @@ def test_an_unknown_dialect_names_the_nearest():
     assert dialect("jms") is JMS and Selector("a").dialect == "jms"
 
 
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        ("a=1and".replace("1and", "1 and ") + "b<>'it''s'", "a = 1 AND b <> 'it''s'"),
-        ("((a = 1))", "a = 1"),
-        ("(a OR b) and (c and a)", "(a OR b) AND (c AND a)"),
-        ("(a AND b) OR c", "a AND b OR c"),
-        ("not ( not (a = 1))", "NOT NOT a = 1"),
-        ("NOT (a AND b)", "NOT (a AND b)"),
-        ("(a > 1) = true", "(a > 1) = TRUE"),
-        ("a-(b-c) = (a-b)-c", "a - (b - c) = a - b - c"),
-        ("a*(b+c) = -(a+b)", "a * (b + c) = -(a + b)"),
-        ("- -5 = - - a", "-(-5) = - -a"),
-        ("a = 0x10 or a = 1e3 or a = 1.10f or a = 5d", "a = 16 OR a = 1000.0 OR a = 1.1F OR a = 5.0"),
-        ("a = 1.0E-5F or a = 16777216F", "a = 1e-05F OR a = 16777216F"),
-        ("a = -9223372036854775808", "a = -9223372036854775808"),
-        ("a between 1 and 2", "a BETWEEN 1 AND 2"),
-        ("(a) not in('x','y')", "a NOT IN ('x', 'y')"),
-        ("a like'x!%'escape'!'", "a LIKE 'x!%' ESCAPE '!'"),
-        ("(a) is not null", "a IS NOT NULL"),
-        ("(a = 1) = (b between 1 and 2)", "(a = 1) = (b BETWEEN 1 AND 2)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "canonical"), [
+    ("a=1and".replace("1and", "1 and ") + "b<>'it''s'", "a = 1 AND b <> 'it''s'"), ("((a = 1))", "a = 1"),
+    ("(a OR b) and (c and a)", "(a OR b) AND (c AND a)"), ("(a AND b) OR c", "a AND b OR c"),
+    ("not ( not (a = 1))", "NOT NOT a = 1"), ("NOT (a AND b)", "NOT (a AND b)"),
+    ("(a > 1) = true", "(a > 1) = TRUE"), ("a-(b-c) = (a-b)-c", "a - (b - c) = a - b - c"),
+    ("a*(b+c) = -(a+b)", "a * (b + c) = -(a + b)"), ("- -5 = - - a", "-(-5) = - -a"),
+    ("a = 0x10 or a = 1e3 or a = 1.10f or a = 5d", "a = 16 OR a = 1000.0 OR a = 1.1F OR a = 5.0"),
+    ("a = 1.0E-5F or a = 16777216F", "a = 1e-05F OR a = 16777216F"),
+    ("a = -9223372036854775808", "a = -9223372036854775808"), ("a between 1 and 2", "a BETWEEN 1 AND 2"),
+    ("(a) not in('x','y')", "a NOT IN ('x', 'y')"), ("a like'x!%'escape'!'", "a LIKE 'x!%' ESCAPE '!'"),
+    ("(a) is not null", "a IS NOT NULL"), ("(a = 1) = (b between 1 and 2)", "(a = 1) = (b BETWEEN 1 AND 2)"),
+])  # fmt: skip
 def test_canonical_text(text, canonical):
     selector = Selector(text)
     assert selector.canonical == canonical
