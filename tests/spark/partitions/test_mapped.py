@@ -1,7 +1,5 @@
 """All partitions in one process: what they find together, what stays mapped, and what fails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path

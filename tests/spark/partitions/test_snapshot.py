@@ -1,7 +1,5 @@
 """Partitions without Spark: what is where, and that a message names every partition that can match it."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

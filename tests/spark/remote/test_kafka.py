@@ -1,7 +1,5 @@
 """Kafka in and out of a job whose folders are in an object store: each record once, through crashes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

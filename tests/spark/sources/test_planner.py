@@ -1,7 +1,5 @@
 """Planner of files: which files a batch has, and when the folder is listed."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

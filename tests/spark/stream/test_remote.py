@@ -3,8 +3,6 @@
 Azure Blob Storage and Google Cloud Storage, which are emulated, are nightly.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Kafka goes away, or is another one; a job meets what it must not go on with: each is one sentence."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 

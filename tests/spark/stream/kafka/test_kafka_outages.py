@@ -3,8 +3,6 @@
 The tasks run in this process, one after another, so that a test can stop them at a step.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

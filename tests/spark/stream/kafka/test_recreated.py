@@ -1,7 +1,5 @@
 """A topic is not its name: what was created again, or lost records, is never taken for what it was."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.kafka.client.errors import KafkaClientError
