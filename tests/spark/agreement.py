@@ -4,8 +4,6 @@ Registries and messages are generated, or are the corpus; what is right is what 
 message alone.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pyarrow as pa

@@ -76,6 +76,17 @@ class Pipe:
             with pytest.raises(StreamError, match="killed before the commit"):
                 self.run(**options)
 
+    def to_topic(self, count: int, out: str | None = None) -> str:
+        """Let all that comes be delivered to a topic, and so many records come; return the topic's name."""
+        out = self.broker.create(out or self.name + "-out", 2)
+        self.publish(1, all=("weight >= 0", out))
+        self.broker.produce(self.name, cars(count))
+        return out
+
+    def sent(self, topic: str) -> Counter[str]:
+        """The ids of the deliveries that a reader of committed records finds in a topic."""
+        return Counter(headers_of(one)["selectroute-delivery-id"] for one in self.broker.records(topic))
+
     @property
     def query(self) -> str:
         return str((Location.of(self.world.output / "_job.json").read_json() or {})["query"])

@@ -1,7 +1,5 @@
 """Published files of a job, changed as if they had come out so."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 

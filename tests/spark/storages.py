@@ -1,7 +1,5 @@
 """The storages and table formats that a job may have: tests of what a job does are the same on each."""
 
-from __future__ import annotations
-
 import pytest
 
 _HERE_AND_S3 = [

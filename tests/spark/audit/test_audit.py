@@ -1,7 +1,5 @@
 """An audit finds whatever does not add up, and nothing where everything does."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What resumed subscriptions missed: who gets which messages, once, by which revision, through any crash."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

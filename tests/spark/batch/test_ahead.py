@@ -1,7 +1,5 @@
 """Writes that go on while a batch is matched, and removals that no batch waits for."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

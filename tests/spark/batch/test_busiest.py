@@ -1,7 +1,5 @@
 """Busiest subscriptions: counted exactly by tasks, summed over a batch, equal to its deliveries."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches of Kafka's records that come again, whole or in part, against another registry: nothing changes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Plans of batches: what their tasks have noted goes with them, in remote storage, too."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.kafka.errors import RecordError

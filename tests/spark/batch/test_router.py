@@ -1,7 +1,5 @@
 """One batch: what it publishes, and that no crash, repeat or change of the registry alters that."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

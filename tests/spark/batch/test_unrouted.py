@@ -1,7 +1,5 @@
 """What becomes of messages that nobody wants, by their topic."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

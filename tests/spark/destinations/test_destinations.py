@@ -1,7 +1,5 @@
 """Destinations that are full or missing: they cost their own deliveries only, and nobody else a thing."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """What of a message goes to a queue, to which, and what becomes of deliveries that no queue can take."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Spark agrees with the reference evaluator, on generated selectors and messages and on the corpus."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given

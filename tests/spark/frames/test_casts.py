@@ -1,7 +1,5 @@
 """Casts of a frame's columns: the same as those of Parquet columns, in every time zone of a session."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """A frame's own columns beside the ids of who gets them, in `deliveries` and in `route`."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("pyspark")

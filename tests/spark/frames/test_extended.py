@@ -1,7 +1,5 @@
 """EXTENDED subscriptions in `route`, `deliveries` and `match_files`: left out with a warning, or judged."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """A stream that follows a snapshot folder: each micro-batch by one revision, the newest when it began."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor

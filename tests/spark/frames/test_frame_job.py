@@ -1,7 +1,5 @@
 """Jobs whose messages are the rows of a streaming DataFrame: all that a job promises, of any source."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

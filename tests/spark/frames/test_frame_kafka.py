@@ -1,7 +1,5 @@
 """Frame jobs and Kafka: records read by Spark's own connector, and deliveries to topics."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

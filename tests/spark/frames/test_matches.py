@@ -1,7 +1,5 @@
 """The forms of output of `route` and `match_files` hold the same; `auto` takes the cheaper and says why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """What of a frame crosses to the matcher: nested and dotted names, bytes, synonyms, the rules on names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Empty files at the end of the logs of Spark's checkpoint, as a full disk or a loss of power leaves them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import Counter

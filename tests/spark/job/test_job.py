@@ -1,7 +1,5 @@
 """Whose output folder is it? Whatever does not fit is one sentence, and nothing is touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """The copy of Spark's checkpoint on the driver's disk, whose files are kept in remote storage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

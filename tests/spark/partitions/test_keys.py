@@ -1,7 +1,5 @@
 """What compares equal has one number, and different keys have different ones."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """All partitions in one process: what they find together, what stays mapped, and what fails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -9,21 +7,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.columns.from_messages import from_messages
 from selectroute.spark.partitions import mapped as mapping
 from selectroute.spark.partitions.mapped import MappedPartitions, map_once
 from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.spark.partitions.snapshot import OPEN_PARTITIONS
-from tests.support.strategies import checked_selectors, messages
-
-TOPICS = (None, "a", "a/+", "#/b", "cars/#", "#/eu/#")
 
 
 def rows_of(offsets, ordinals):
@@ -37,26 +31,6 @@ def registry_of_colors(rules):
     index.add("two", "color = 'c1' OR size = 'large'")
     index.add("all", None)
     return index.freeze()
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(st.tuples(checked_selectors(), st.sampled_from(TOPICS)), min_size=24, max_size=24),
-    st.lists(messages(), min_size=16, max_size=16),
-    st.sampled_from([1, 2, 5, 40]),
-)
-def test_mapped_partitions_give_what_the_whole_gives_and_each_once(
-    tmp_path_factory, registry, batch, partitions
-):
-    index = sr.Index()
-    for number, (selector, topic) in enumerate(registry):
-        index.add(f"s{number}", selector, topic)
-    snapshot = index.freeze()
-    parts = MappedPartitions(publish_partitions(snapshot, tmp_path_factory.mktemp("parts"), partitions))
-    columns = from_messages(batch, snapshot.reads)
-    found = rows_of(*parts.match(columns))
-    assert [sorted(own) for own in found] == [sorted(own.tolist()) for own in snapshot.match(columns)]
 
 
 def test_a_share_of_a_batch_and_nearly_all_of_it_are_matched_alike(tmp_path):

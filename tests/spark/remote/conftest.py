@@ -1,7 +1,5 @@
 """A world in an object store, of which Spark's workers are clients, too."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.remote_world import RemoteWorld, remote_folder

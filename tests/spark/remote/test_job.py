@@ -1,7 +1,5 @@
 """A job with all folders in remote storage: queues, backfill, replay, rerun, and commands that look at it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Kafka in and out of a job whose folders are in an object store: each record once, through crashes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -20,7 +18,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.storage import Location
 from tests.crash.programs.harness import kill, wait_until
-from tests.spark.kafka_world import cars, headers_of
+from tests.spark.kafka_world import cars
 from tests.spark.stream.test_application import command
 from tests.support.components import KAFKA
 from tests.support.remote_world import for_workers
@@ -38,24 +36,19 @@ from tests.support.servers.s3 import store_at
 pytestmark = [pytest.mark.spark, *KAFKA]
 
 
-def ids(broker, topic):
-    """The ids of the deliveries that a reader of committed records sees."""
-    return Counter(headers_of(one)["selectroute-delivery-id"] for one in broker.records(topic))
-
-
 def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repeated(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all=("weight >= 0", out), gone=("weight = 1", "no-such-topic"))
     pipe.broker.produce(pipe.name, cars(9))
     pipe.run_killed()
-    assert len(ids(pipe.broker, out)) == 9
+    assert len(pipe.sent(out)) == 9
     record = (pipe.world.output / "_job.json").read_json()
     assert record["tokens"] in pipe.broker.topics() and record["tokens_id"]
     # The next driver is on another machine: it has no copy of the checkpoint.
     pipe.broker.produce(pipe.name, cars(6, first=9))
     reports = pipe.run(max_offsets=6)
     assert [(one.batch, one.counts.sent, one.counts.refused) for one in reports] == [(0, 9, 1), (1, 6, 0)]
-    sent = ids(pipe.broker, out)
+    sent = pipe.sent(out)
     assert len(sent) == 15 and set(sent.values()) == {1}
     assert (status(pipe.world.output).planned, audit(pipe.world.output).findings) == ((), [])
     written = (pipe.world.output / "_job.json").read_json()
@@ -65,12 +58,12 @@ def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repea
     assert [(one.batch, one.held) for one in again] == [(0, True), (1, True)]
     assert (pipe.world.output / "_job.json").read_json() == unbound, "a rerun only reads"
     (pipe.world.output / "_job.json").put_json(written)
-    assert ids(pipe.broker, out) == sent
+    assert pipe.sent(out) == sent
     pipe.publish(2, all=("weight >= 0", out), gone=("weight = 1", out))
     make_request(pipe.world.output, ReplayFilterSpec(reasons=("unknown-topic",)))
     (replayed,) = pipe.run()
     assert (replayed.kind, replayed.counts.sent, replayed.counts.refused) == ("replay", 1, 0)
-    assert ids(pipe.broker, out) - sent == Counter([f"{pipe.name}/1/0/gone"])
+    assert pipe.sent(out) - sent == Counter([f"{pipe.name}/1/0/gone"])
     assert audit(pipe.world.output).findings == []
 
 
@@ -145,7 +138,7 @@ class Command:
         self.check()
 
     def check(self):
-        found = ids(self.pipe.broker, self.out)
+        found = self.pipe.sent(self.out)
         assert len(found) == self.sent and set(found.values()) == {1}
         delivered = self.pipe.delivered()
         assert sum(delivered.values()) == self.sent and set(delivered.values()) == {1}

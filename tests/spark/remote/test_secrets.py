@@ -1,7 +1,5 @@
 """Credentials of an object store are neither in the job's files nor in anything that its processes say."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

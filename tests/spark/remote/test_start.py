@@ -1,7 +1,5 @@
 """A start in an object store that fails: nothing of it goes on, and the next one need not wait."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

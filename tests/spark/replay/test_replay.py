@@ -1,7 +1,5 @@
 """Dead letters that are replayed: which messages, to whom, once, through any crash, and with a trace."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """What a replay lets through, held against the same said of one message at a time."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Filters of dead letters: which they find, and how they are written and read."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

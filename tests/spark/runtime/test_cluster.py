@@ -1,7 +1,5 @@
 """The same code on a cluster: two executors, each a process and a JVM of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The job as it is deployed: by spark-submit, with the files of streaming/conf, on a cluster of its own."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 

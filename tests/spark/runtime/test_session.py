@@ -1,7 +1,5 @@
 """A session of ours: what it keeps, and what it prints."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What is deployed names only what there is: settings of Spark, options of the job, fields of operators."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Tasks by their numbers, in the workers of an RDD and in those of ``mapInArrow``."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of

@@ -3,8 +3,6 @@
 Its driver is killed: YARN starts it again, and it goes on.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import random

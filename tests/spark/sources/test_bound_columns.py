@@ -1,7 +1,5 @@
 """Columns of Parquet under other names, and cast: what each value becomes, and what a job makes of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal

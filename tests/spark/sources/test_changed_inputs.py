@@ -1,7 +1,5 @@
 """Files that are replaced under a name that was read: what they have now is never read, and that is said."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What a job reads of Kafka and where it writes to, as data: what is refused, and what clients are told."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """How batches of records are cut: offsets by partition, and ranges by task."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")

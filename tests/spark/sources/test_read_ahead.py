@@ -1,7 +1,5 @@
 """Files of a small batch in remote storage, which the driver reads while the batch's plan is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

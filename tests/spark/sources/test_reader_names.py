@@ -1,7 +1,5 @@
 """Files: nested and dotted columns, bytes, synonyms, and the rules on property names."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

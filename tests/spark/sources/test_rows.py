@@ -1,7 +1,5 @@
 """Rows of a DataFrame in a worker: each row is read once, in its place, and a repeat is told from others."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain, pairwise
 

@@ -1,7 +1,5 @@
 """Records whose bodies were written with a schema registry, read in columns as the reference reads each."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

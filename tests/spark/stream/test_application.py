@@ -1,7 +1,5 @@
 """``selectroute stream run`` as a user runs it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

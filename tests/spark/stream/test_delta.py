@@ -1,7 +1,5 @@
 """A stream whose outcomes are Delta tables, in Spark."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from types import SimpleNamespace

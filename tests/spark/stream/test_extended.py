@@ -1,7 +1,5 @@
 """Refused deliveries: each a dead letter of its own, every message accounted for, nobody else affected."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM in a streaming job at a terminal: while it starts, is idle, routes, waits, and ends."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import Counter

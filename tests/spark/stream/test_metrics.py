@@ -1,7 +1,5 @@
 """What a job shows to Prometheus, from its batches and from what Spark says."""
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """``selectroute stream run`` on a registry: changes while it runs, and from where they hold."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, defaultdict

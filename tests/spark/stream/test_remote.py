@@ -3,8 +3,6 @@
 Azure Blob Storage and Google Cloud Storage, which are emulated, are nightly.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
@@ -38,7 +36,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 WRONG_KEY = "b3RoZXI="
 NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("azure", "gcs")]
 EVERY_STORE = pytest.mark.parametrize("store", ["s3", *NIGHTLY], indirect=True)
-CLOUDS = pytest.mark.parametrize("store", NIGHTLY, indirect=True)
 
 
 @pytest.fixture
@@ -70,15 +67,8 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, store, base
     (report,) = run(spark, store, job_of(base, max_files=2))
     assert (report.batch, report.revision, report.counts.deliveries) == (2, 2, 2)
     assert run(spark, store, job_of(base, max_files=2)) == []
-    assert deliveries(base) == Counter(
-        [
-            ("a.jsonl", 0, "red", 1),
-            ("a.jsonl", 2, "red", 1),
-            ("sub/b.jsonl", 0, "red", 1),
-            ("c.jsonl", 0, "red", 2),
-            ("c.jsonl", 0, "all", 2),
-        ]
-    )
+    first = [("a.jsonl", 0, "red", 1), ("a.jsonl", 2, "red", 1), ("sub/b.jsonl", 0, "red", 1)]
+    assert deliveries(base) == Counter([*first, ("c.jsonl", 0, "red", 2), ("c.jsonl", 0, "all", 2)])
     found = audit(base / "out", recount=True)
     assert found.findings == [] and found.counts.dead_lettered == 1
     told = status(base / "out")
@@ -110,19 +100,19 @@ def test_a_batch_waits_for_three_round_trips(spark, store, base, tmp_path, has_q
     queues = Queues(RemoteWorld(base), f"sqlite:///{tmp_path}/queues.db")
     queues.create("A")
     queues.publish(1, red=("color = 'red'", A if has_queue else None), blue=("color = 'blue'", None))
-    for number in range(6):
+    for number in range(5):
         drop(base, f"{number}.jsonl", RED, BLUE)
     log, switch = tmp_path / "log", tmp_path / "switch"
     with faulty_proxy(store.endpoint, log, switch=switch) as slow, store.behind(slow).client():
         job = job_of(base, max_files=1, queues=queues.url)
-        reports = run(spark, store, job, slow_after_first(switch, last=5))
-    assert [(one.counts.deliveries, one.counts.queued) for one in reports] == 6 * [(2, int(has_queue))]
+        reports = run(spark, store, job, slow_after_first(switch, last=4))
+    assert [(one.counts.deliveries, one.counts.queued) for one in reports] == 5 * [(2, int(has_queue))]
     requests = requests_in(log)
     assert all(isinstance(status, int) for _, _, _, status, _, _ in requests)
-    for within in between_commits(requests, range(1, 6)):
+    for within in between_commits(requests, range(1, 5)):
         assert waited_for(within) == 3, within
     # By the clock as well; a machine that is busy takes longer for some.
-    assert min(answers_between_commits(requests, range(1, 6))) == 3
+    assert min(answers_between_commits(requests, range(1, 5))) == 3
 
 
 @pytest.mark.parametrize("begin", after_first(pytest.mark.nightly, "2.jsonl", "", "/part-"))
@@ -149,7 +139,7 @@ def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
     def warn(text):
         warnings.append(text)
         # Long enough that tasks are tried again and again, and meet the outage at other files.
-        threading.Timer(8.0, switch.write_text, ["ok"]).start()
+        threading.Timer(5.0, switch.write_text, ["ok"]).start()
 
     def one_more(report):
         if report.batch == 1:
@@ -169,9 +159,7 @@ def test_credentials_that_are_refused_hold_the_stream_back_with_one_warning(
 
 
 @EVERY_STORE
-def test_a_folder_of_another_container_or_bucket_is_one_sentence_before_the_start(
-    spark, store, base, tmp_path
-):
+def test_what_cannot_be_used_is_one_sentence_before_the_start(spark, store, base, tmp_path):
     publish(base, red="color = 'red'")
     noun = "container" if store.root.startswith("az:") else "bucket"
     nowhere = store.root.replace(BUCKET, "nothing-here")
@@ -181,10 +169,6 @@ def test_a_folder_of_another_container_or_bucket_is_one_sentence_before_the_star
     with pytest.raises(NoBucketError, match=f"{nowhere}/.*the {noun} does not exist"):
         run(spark, store, Job.of(tmp_path, base / "snapshots", f"{nowhere}/out"))
     assert [*(base / "out").entries(deep=True)] == []
-
-
-def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, store, base, tmp_path):
-    publish(base, red="color = 'red'")
     with pytest.raises(StorageError, match=r"the scheme 'ftp' is not known"):
         Job.of(tmp_path, base / "snapshots", "ftp://host/out")
     with pytest.raises(JobError, match="in remote storage, where outcomes are Delta tables"):
@@ -194,8 +178,7 @@ def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, store, bas
     (base / "out" / "other").put(b"1")
     with pytest.raises(OtherJobError, match="is not empty and not a job's"):
         run(spark, store, job_of(base))
-    (base / "out" / "other").delete()
-    assert [one.key for one in (base / "out").entries(deep=True)] == []
+    assert [one.key.rsplit("/", 1)[1] for one in (base / "out").entries(deep=True)] == ["other"]
 
 
 @pytest.mark.parametrize(

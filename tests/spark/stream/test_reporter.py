@@ -1,7 +1,5 @@
 """Reports of batches to a registry: each once, a sign of life in between, none lost while it is away."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A fan-out beside a publisher of deltas and a collector of old revisions."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 

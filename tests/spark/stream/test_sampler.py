@@ -1,7 +1,5 @@
 """Samples of the messages of batches: one a second, without bodies, and never in the way of a stream."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

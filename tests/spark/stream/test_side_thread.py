@@ -1,7 +1,5 @@
 """The link between a stream and its registry: told once and in full, waited for by nobody."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Small files become few, in rounds, and no row is lost, added or changed."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

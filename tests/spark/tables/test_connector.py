@@ -1,7 +1,5 @@
 """Delta tables and Spark's own connector for them: a job's tables are read, and a table is a job's source."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Outcomes as Delta tables: the same rows as in folders, exactly once, for every reader."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A table in a store that refuses a request of Delta's library, as when credentials have expired."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")

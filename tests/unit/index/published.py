@@ -1,7 +1,5 @@
 """A small registry to publish, and messages for it: shared by the tests of what is written to a folder."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 import selectroute as sr

@@ -1,7 +1,5 @@
 """Index and kernel against the corpus: the verdicts that the reference evaluator is held to."""
 
-from __future__ import annotations
-
 import pytest
 
 import selectroute as sr

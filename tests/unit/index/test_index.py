@@ -1,7 +1,5 @@
 """The mutable index: what it files where, what it refuses, what it explains."""
 
-from __future__ import annotations
-
 import gc
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Lines of subscriptions: what Arrow reads at once is what is read line by line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

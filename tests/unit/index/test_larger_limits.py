@@ -1,7 +1,5 @@
 """Selectors and names beyond the usual limits: accepted where that is said, then treated like any other."""
 
-from __future__ import annotations
-
 import pickle
 
 import pyarrow as pa

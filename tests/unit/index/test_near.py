@@ -1,7 +1,5 @@
 """Subscriptions near a message are those that one condition with another truth would deliver to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from selectroute.kafka.headers import delivery_id
 
 

@@ -1,7 +1,5 @@
 """Columns that are encoded block by block, and short strings, against the reference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,7 +1,5 @@
 """Arrow types to property types, and the columns that no property can have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

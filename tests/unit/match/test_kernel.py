@@ -1,7 +1,5 @@
 """The stages of the kernel where they are cut into blocks, grow, or share work, against the reference."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

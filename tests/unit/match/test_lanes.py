@@ -1,7 +1,5 @@
 """Columns of a batch: what is left out, NULL in all of its rows, and the choice of some rows."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The kernel's LIKE against the reference, in greedy search and in bits, and how their time grows."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

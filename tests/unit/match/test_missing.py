@@ -1,7 +1,5 @@
 """Columns that selectors read and a batch does not have are said once, or are an error."""
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -1,7 +1,5 @@
 """The second pass with tombstones and segments behind: the same as picking the ordinals one by one."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The scan list judged column by column, and LIKE asked once a string, against the reference evaluator."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

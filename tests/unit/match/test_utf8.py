@@ -1,7 +1,5 @@
 """Characters of UTF-8 from either end, and the search for a byte."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

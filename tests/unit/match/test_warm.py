@@ -1,7 +1,5 @@
 """The kernel is compiled ahead by `warm`; who waits for it reads why."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

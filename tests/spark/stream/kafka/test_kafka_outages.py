@@ -3,8 +3,6 @@
 The tasks run in this process, one after another, so that a test can stop them at a step.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -30,7 +28,7 @@ from selectroute.spark.worker import task
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
-from tests.spark.kafka_world import Pipe, answer_within, cars, headers_of
+from tests.spark.kafka_world import Pipe, answer_within, cars
 from tests.support.components import KAFKA, after_first, missing
 
 pytestmark = [pytest.mark.spark, *KAFKA]
@@ -47,6 +45,7 @@ def own_broker():
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
     with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
         shim = compiled(Path(tempfile.mkdtemp(dir=folder)))
+        users = " ".join(f'user_{user}="{SECRET}"' for user in USERS)
         try:
             broker = Broker(
                 Path(tempfile.mkdtemp(dir=folder)),
@@ -57,9 +56,7 @@ def own_broker():
                     "super.users": "User:ANONYMOUS",
                     "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
                     "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-                        + " ".join(f'user_{user}="{SECRET}"' for user in USERS)
-                        + ";"
+                        f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
                     ),
                 },
                 secure=["SASL_PLAINTEXT"],
@@ -115,9 +112,8 @@ def once(monkeypatch, name, action, *, before=False):
 
 def once_each(pipe, topic, count):
     """Assert that a reader of committed records finds each delivery once."""
-    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(topic))
-    assert len(ids) == count and set(ids.values()) == {1}, ids
-    assert len(pipe.delivered()) == count and set(pipe.delivered().values()) == {1}
+    for found in (pipe.sent(topic), pipe.delivered()):
+        assert len(found) == count and set(found.values()) == {1}, found
     assert audit(pipe.world.output).findings == []
 
 
@@ -154,15 +150,13 @@ def test_a_broker_whose_disk_is_full_in_the_middle_of_a_batch_and_gets_room(
 def comes_back(own, monkeypatch, step, end):
     """Let something end the broker after a step of a batch, and start it again."""
     answer_within(monkeypatch, 2.0)
-    out = own.broker.create(own.name + "-out", 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(60))
+    out = own.to_topic(60)
     back = threading.Event()
 
     def up():
         while own.broker.is_alive():  # one whose disk is full ends at its next write
             time.sleep(0.1)
-        time.sleep(3)
+        time.sleep(1)
         if not isinstance(own.broker.disk, str):
             own.broker.disk.clear()
         own.broker.start()
@@ -183,9 +177,7 @@ def comes_back(own, monkeypatch, step, end):
 
 @NIGHTLY
 def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own, in_process, monkeypatch):
-    out = own.broker.create(own.name + "-out", 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(60))
+    out = own.to_topic(60)
 
     once(monkeypatch, "commit", lambda: time.sleep(3), before=True)
     warnings = []
@@ -208,9 +200,7 @@ def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own,
     ),
 )
 def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(own, monkeypatch, owner, step):
-    out = own.broker.create(own.name + "-out", 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(60))
+    out = own.to_topic(60)
     opened, late = {}, {}
     stopped, wake = threading.Event(), threading.Event()
 
@@ -264,9 +254,7 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
     own, in_process, monkeypatch, again
 ):
     answer_within(monkeypatch, 3.0)
-    out = own.broker.create(own.name + "-out", 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(6))
+    out = own.to_topic(6)
     own.run()
     own.broker.produce(own.name, cars(54, first=6))
     real = Transactions.commit
@@ -286,7 +274,7 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
     with pytest.raises((StreamError, KafkaClientError), match="-tokens") as error:
         own.run(min_partitions=1)
     assert "\n" not in str(error.value) and "commit tokens" in str(error.value)
-    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in own.broker.records(out))
+    ids = own.sent(out)
     assert set(ids.values()) == {1}
 
 
@@ -325,19 +313,12 @@ def allow(broker, user, *rights):
         ResourceType,
     )
 
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    to, allowed = (ResourcePatternType.PREFIXED, f"User:{user}", "*"), AclPermissionType.ALLOW
     bindings = [
-        AclBinding(
-            ResourceType[kind],
-            name,
-            ResourcePatternType.PREFIXED,
-            f"User:{user}",
-            "*",
-            AclOperation[operation],
-            AclPermissionType.ALLOW,
-        )
+        AclBinding(ResourceType[kind], name, *to, AclOperation[operation], allowed)
         for kind, name, operation in rights
     ]
+    admin = AdminClient({"bootstrap.servers": broker.address})
     for answer in admin.create_acls(bindings).values():
         answer.result(60)
     time.sleep(0.3)  # until the broker applies them
@@ -383,9 +364,7 @@ def test_a_right_that_is_missing_is_named_before_the_stream_starts(
     own, in_process, monkeypatch, user, lacking, instead, said
 ):
     answer_within(monkeypatch, 5.0)
-    out = own.broker.create("sent-" + own.name, 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(6))
+    out = own.to_topic(6, "sent-" + own.name)
     given = rights(own, out)
     kind, name, _ = given.pop(lacking)
     allow(own.broker, user, *given.values(), *([(kind, name, instead)] if instead else []))
@@ -402,9 +381,7 @@ def test_nothing_that_spark_gets_or_the_job_writes_has_a_password(own, monkeypat
     monkeypatch.setattr(
         CloudPickleSerializer, "dumps", lambda *given: pickled.append(real(*given)) or pickled[-1]
     )
-    out = own.broker.create("sent-" + own.name, 2)
-    own.publish(1, all=("weight >= 0", out))
-    own.broker.produce(own.name, cars(6))
+    out = own.to_topic(6, "sent-" + own.name)
     allow(own.broker, "user8", *rights(own, out).values())
     (report,) = own.run(cluster=cluster_of(own.broker, "user8"))
     assert report.counts.deliveries == 6 and len(own.broker.records(out)) == 6

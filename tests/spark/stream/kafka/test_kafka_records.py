@@ -1,7 +1,5 @@
 """Records of Kafka that are no messages, hardly any, or not there: each is one dead letter, or counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from selectroute.spark.audit.audit import audit

@@ -1,7 +1,5 @@
 """``selectroute stream run`` on Kafka, used wrongly: one sentence before it starts, and an exit code."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

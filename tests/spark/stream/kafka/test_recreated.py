@@ -1,9 +1,5 @@
 """A topic is not its name: what was created again, or lost records, is never taken for what it was."""
 
-from __future__ import annotations
-
-from collections import Counter
-
 import pytest
 
 from selectroute.kafka.client.errors import KafkaClientError
@@ -11,7 +7,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.storage import Location
-from tests.spark.kafka_world import cars, headers_of
+from tests.spark.kafka_world import cars
 from tests.spark.stream.kafka.test_kafka import shown
 from tests.support.components import KAFKA, after_first
 
@@ -55,7 +51,7 @@ def test_a_topic_that_was_created_again_is_named_and_read_from_its_beginning_if_
     (report,) = pipe.run(cluster=reading(pipe), on_warning=warnings.append)
     assert report.counts.sent == count
     assert [one for one in warnings if f"{pipe.name}@2 in the output" in one]
-    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out))
+    ids = pipe.sent(out)
     assert len(ids) == 4 + count and sum(f"{pipe.name}@2/" in id for id in ids) == count
     (finding,) = findings(pipe)
     assert finding.startswith(f"it begins the topic {pipe.name} anew, as {pipe.name}@2")
@@ -84,9 +80,7 @@ def test_a_topic_that_was_created_again_before_its_batch_was_read_is_named_too(p
 
 
 def test_a_topic_of_deliveries_that_was_created_again_is_named_and_delivered_to_if_asked(pipe):
-    out = pipe.broker.create(pipe.name + "-out", 2)
-    pipe.publish(1, all=("weight >= 0", out))
-    pipe.broker.produce(pipe.name, cars(6))
+    out = pipe.to_topic(6)
     first = pipe.start(lambda _: None)
     first.wait()
     again(pipe, out, 1)
@@ -101,9 +95,7 @@ def test_a_topic_of_deliveries_that_was_created_again_is_named_and_delivered_to_
 
 
 def test_a_topic_of_deliveries_that_is_created_again_while_the_job_runs_is_named(pipe):
-    out = pipe.broker.create(pipe.name + "-out", 2)
-    pipe.publish(1, all=("weight >= 0", out))
-    pipe.broker.produce(pipe.name, cars(6))
+    out = pipe.to_topic(6)
 
     def recreate(report):
         if report.batch == 0:
@@ -116,9 +108,7 @@ def test_a_topic_of_deliveries_that_is_created_again_while_the_job_runs_is_named
 
 @pytest.mark.parametrize("while_down", after_first(pytest.mark.nightly, True, False))
 def test_a_topic_of_tokens_that_was_created_again_between_batches_is_named(pipe, while_down):
-    out = pipe.broker.create(pipe.name + "-out", 2)
-    pipe.publish(1, all=("weight >= 0", out))
-    pipe.broker.produce(pipe.name, cars(6))
+    out = pipe.to_topic(6)
 
     def recreate(_=None):
         tokens = Location.of(pipe.world.output / "_job.json").read_json()["tokens"]
@@ -137,7 +127,7 @@ def test_a_topic_of_tokens_that_was_created_again_between_batches_is_named(pipe,
             pipe.run(cluster=reading(pipe))
         return
     pipe.run(cluster=reading(pipe))
-    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out))
+    ids = pipe.sent(out)
     assert set(ids.values()) == {1} and len(ids) == 9
     assert findings(pipe) == []
 

@@ -50,14 +50,9 @@ def test_schemas_change_within_a_batch_and_one_that_is_unknown_is_replayed_when_
     with RegistryServer() as server:
         server.add(7, ORDER)
         server.add(8, LATER)
-        bodies = [
-            body(7, ORDER, price=20.0),
-            body(8, LATER, city="Rome", price=30.0),
-            body(9, ORDER, price=40.0),
-            body(8, LATER, city="Rome", price=None),
-            b'{"price": 50}',
-            b"\0\0\0",
-        ]
+        bodies = [body(7, ORDER, price=20.0), body(8, LATER, city="Rome", price=30.0)]
+        bodies += [body(9, ORDER, price=40.0), body(8, LATER, city="Rome", price=None)]
+        bodies += [b'{"price": 50}', b"\0\0\0"]
         pipe.broker.produce(pipe.name, [(0, None, one, []) for one in bodies])
         (report,) = pipe.run(input=reading(pipe, server, "dead-letter"))
         assert pipe.delivered() == {(0, 0, "dear"): 1, (0, 1, "dear"): 1, (0, 4, "dear"): 1}

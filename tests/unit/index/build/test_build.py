@@ -1,7 +1,5 @@
 """Subscriptions read by shape are those that are read one by one."""
 
-from __future__ import annotations
-
 import gc
 import re
 

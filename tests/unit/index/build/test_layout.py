@@ -1,7 +1,5 @@
 """What the arrays of a segment say of its clauses: groups, postings, intervals, prefixes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

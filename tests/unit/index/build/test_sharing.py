@@ -1,7 +1,5 @@
 """Subscriptions with the same selector share an entry, and each still gets its messages once."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

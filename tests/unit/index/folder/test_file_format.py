@@ -1,7 +1,5 @@
 """Published snapshots: what is written, what is refused, what damage is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Deltas in a folder: written once, opened once, and no crash leaves half a revision."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

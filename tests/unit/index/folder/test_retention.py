@@ -1,7 +1,5 @@
 """What is removed of a snapshot folder, and what never is."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

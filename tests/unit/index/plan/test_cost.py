@@ -1,7 +1,5 @@
 """The tuples of a segment: few, and such that a message finds few clauses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Hot keys are divided by further attributes where it pays, and every message still finds its clauses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

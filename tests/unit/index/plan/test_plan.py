@@ -1,7 +1,5 @@
 """The plan of access keys: crowded attributes get a second one, and the number of tuples stays bounded."""
 
-from __future__ import annotations
-
 import selectroute as sr
 from selectroute.index.describe import statistics
 from selectroute.index.verify.verify import verify_snapshot

@@ -1,7 +1,5 @@
 """No byte outside of what is given is read: it ends where memory ends, and a read beyond ends the process."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import random

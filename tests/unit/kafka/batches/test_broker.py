@@ -2,8 +2,6 @@
 Kafka's own Java code has compressed.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -1,7 +1,5 @@
 """Record batches are read as a plain reference reads them, and as Kafka's Java client shows them."""
 
-from __future__ import annotations
-
 import copy
 import struct
 import tracemalloc

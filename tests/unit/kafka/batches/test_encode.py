@@ -1,7 +1,5 @@
 """Records are written byte for byte as a plain reference writes them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The client on a real broker: ranges of offsets, transactions committed, aborted and fenced, and tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """A leader of three brokers is cut off from the others, and not from the job: it goes on to answer."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")

@@ -1,7 +1,5 @@
 """What a broker may not do: have a login sent in clear text, ask for a cheap proof, answer with nulls."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")

@@ -1,7 +1,5 @@
 """Connections by `ClientSettings` to a real broker with TLS and SASL, and the errors of wrong ones."""
 
-from __future__ import annotations
-
 import base64
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Settings by the names of Kafka's own clients; secrets are nowhere to be read."""
 
-from __future__ import annotations
-
 import logging
 import ssl
 

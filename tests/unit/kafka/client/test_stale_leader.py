@@ -1,7 +1,5 @@
 """A leader that was deposed and does not know it answers offsets of its past: it is not believed."""
 
-from __future__ import annotations
-
 import uuid
 from types import SimpleNamespace as Answer
 

@@ -1,7 +1,5 @@
 """Avro bodies: written by the client library, read at paths, and compared with what the library reads."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Schemas of a registry: known, unknown, and out of reach, over HTTP on loopback."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """A task that runs again decides on missing schemas as it did before."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("confluent_kafka.schema_registry", reason="the extra `schemas` is not installed")

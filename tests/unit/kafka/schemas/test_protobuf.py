@@ -1,7 +1,5 @@
 """Protobuf bodies: written by the client library's serializer and read at paths."""
 
-from __future__ import annotations
-
 import base64
 from decimal import Decimal
 
