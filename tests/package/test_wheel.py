@@ -90,8 +90,7 @@ def base(tmp_path_factory, wheel):
     (folder / "elsewhere").mkdir()
     made = Environment(folder / "venv", folder / "elsewhere")
     python = made.root / "bin" / "python"
-    # What is imported is compiled then: that is little of the dependencies.
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile"]
+    command = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", python]
     command += ["-c", ROOT / "constraints.txt", wheel]
     ran = subprocess.run(command, cwd=made.folder, capture_output=True, text=True, timeout=600)
     if ran.returncode:
