@@ -31,3 +31,10 @@ def test_a_name_loads_nothing_that_it_does_not_need(name, heavy):
         pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
     code = f"import sys, selectroute as sr; sr.{name}; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("planner", ["files.planner", "kafka.stream"])
+def test_the_process_that_plans_a_stream_loads_no_compiler(planner):
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+    code = f"import sys, selectroute.spark.sources.{planner}; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -21,35 +21,65 @@ senders}, {partitions, worker}, {destinations, tables}, job, {columns, sinks}, s
 ``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """
 
+from importlib import import_module
+
 from selectroute.extras import importing
 
 with importing():
     import pyspark  # noqa: F401  (first, so that its absence is told by the extra that brings it)
 
-from selectroute.spark.audit.rerun import Rerun, rerun
-from selectroute.spark.batch.router import BatchReport
-from selectroute.spark.columns.binding import Binding, BindingError, Cast
-from selectroute.spark.columns.frame_input import FrameInput, Position
-from selectroute.spark.columns.matches import Output, OutputChoice, OutputError, explain_output, unpack
-from selectroute.spark.columns.snapshot_ref import distribute
-from selectroute.spark.frames.match_files import match_files
-from selectroute.spark.frames.route import deliveries, route
-from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
-from selectroute.spark.partitions.exchange import Exchange
-from selectroute.spark.partitions.publish import publish_partitions
-from selectroute.spark.partitions.snapshot import PartitionedSnapshot
-from selectroute.spark.partitions.steps import PartitionError
-from selectroute.spark.runtime.java import JavaError
-from selectroute.spark.runtime.session import local_session
-from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
-from selectroute.spark.sources.kafka.config import (
-    KafkaCluster,
-    KafkaInput,
-    kafka_binding,
-    kafka_cluster,
-    schema_registry,
-)
-from selectroute.spark.stream.fan_out import FanOut, check, start_fanout
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from selectroute.spark.audit.rerun import Rerun, rerun
+    from selectroute.spark.batch.router import BatchReport
+    from selectroute.spark.columns.binding import Binding, BindingError, Cast
+    from selectroute.spark.columns.frame_input import FrameInput, Position
+    from selectroute.spark.columns.matches import Output, OutputChoice, OutputError, explain_output, unpack
+    from selectroute.spark.columns.snapshot_ref import distribute
+    from selectroute.spark.frames.match_files import match_files
+    from selectroute.spark.frames.route import deliveries, route
+    from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
+    from selectroute.spark.partitions.exchange import Exchange
+    from selectroute.spark.partitions.publish import publish_partitions
+    from selectroute.spark.partitions.snapshot import PartitionedSnapshot
+    from selectroute.spark.partitions.steps import PartitionError
+    from selectroute.spark.runtime.java import JavaError
+    from selectroute.spark.runtime.session import local_session
+    from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
+    from selectroute.spark.sources.kafka.config import (
+        KafkaCluster,
+        KafkaInput,
+        kafka_binding,
+        kafka_cluster,
+        schema_registry,
+    )
+    from selectroute.spark.stream.fan_out import FanOut, check, start_fanout
+
+# Each of Spark's processes of Python begins with this package, and needs a part of it.
+_LATER = {
+    name: f"selectroute.spark.{module}"
+    for module, names in {
+        "audit.rerun": "Rerun rerun",
+        "batch.router": "BatchReport",
+        "columns.binding": "Binding BindingError Cast",
+        "columns.frame_input": "FrameInput Position",
+        "columns.matches": "Output OutputChoice OutputError explain_output unpack",
+        "columns.snapshot_ref": "distribute",
+        "frames.match_files": "match_files",
+        "frames.route": "deliveries route",
+        "job.job": "DestinationNotFoundError Job JobError OtherJobError",
+        "partitions.exchange": "Exchange",
+        "partitions.publish": "publish_partitions",
+        "partitions.snapshot": "PartitionedSnapshot",
+        "partitions.steps": "PartitionError",
+        "runtime.java": "JavaError",
+        "runtime.session": "local_session",
+        "sources.files.stream": "SourceError SourceNotFoundError",
+        "sources.kafka.config": "KafkaCluster KafkaInput kafka_binding kafka_cluster schema_registry",
+        "stream.fan_out": "FanOut check start_fanout",
+    }.items()
+    for name in names.split()
+}
 
 __all__ = [
     "BatchReport",
@@ -90,3 +120,16 @@ __all__ = [
     "start_fanout",
     "unpack",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker would take any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

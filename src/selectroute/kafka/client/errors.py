@@ -49,3 +49,7 @@ class TopicChangedError(KafkaClientError):
     def __init__(self, sentence: str, topic: str) -> None:
         super().__init__(sentence)
         self.topic = topic
+
+
+class LostRecordsError(KafkaClientError):
+    """Records that Kafka dropped before they were read."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from selectroute.kafka.batches.decode import decode
-from selectroute.kafka.client.errors import KafkaClientError, TopicChangedError, UnreachableError
+from selectroute.kafka.client.errors import LostRecordsError, TopicChangedError, UnreachableError
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
 from selectroute.kafka.ranges import Part, Range
 from selectroute.kafka.record import Record
@@ -20,10 +20,6 @@ _LEAST_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 500
 _RETRY_SECONDS: Final = 0.1
 _LOOKUP_BYTES: Final = 1 << 16
-
-
-class LostRecordsError(KafkaClientError):
-    """Records that Kafka dropped before they were read."""
 
 
 def read(

@@ -20,8 +20,8 @@ from selectroute.kafka.client.commit_tokens import (
     tokens_of,
     write_token,
 )
-from selectroute.kafka.client.errors import FencedError, RefusedError, UnreachableError
-from selectroute.kafka.client.reading import LostRecordsError, kept, read, records_at
+from selectroute.kafka.client.errors import FencedError, LostRecordsError, RefusedError, UnreachableError
+from selectroute.kafka.client.reading import kept, read, records_at
 from selectroute.kafka.client.transactions import Transactions
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
 from selectroute.kafka.ranges import Range

@@ -10,8 +10,8 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 from kafka.future import Future
 
 from selectroute.kafka.client.commit_tokens import Token, TokenTopic, scan, tokens_of
-from selectroute.kafka.client.errors import TopicChangedError, UnreachableError
-from selectroute.kafka.client.reading import LostRecordsError, kept, read
+from selectroute.kafka.client.errors import LostRecordsError, TopicChangedError, UnreachableError
+from selectroute.kafka.client.reading import kept, read
 from selectroute.kafka.client.wire import LATEST, Wire
 from selectroute.kafka.ranges import Range
 from tests.support.record_batches import Record, batch_bytes

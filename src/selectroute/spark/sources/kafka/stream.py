@@ -19,8 +19,13 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from selectroute.kafka.client.errors import GO_ON, KafkaClientError, TopicChangedError, UnreachableError
-from selectroute.kafka.client.reading import LostRecordsError
+from selectroute.kafka.client.errors import (
+    GO_ON,
+    KafkaClientError,
+    LostRecordsError,
+    TopicChangedError,
+    UnreachableError,
+)
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
