@@ -10,7 +10,7 @@ from bench import jvm
 from bench.engine import SkippedError
 from bench.workloads.plain import messages, rules, selectors
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(autouse=True)

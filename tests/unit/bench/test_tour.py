@@ -20,6 +20,7 @@ def test_each_finished_size_is_told(tmp_path):
     assert told[-1][2] == len(tour.samples) > 0
 
 
+@pytest.mark.nightly
 def test_an_error_in_one_benchmark_does_not_end_the_run(tmp_path, monkeypatch):
     def fails(tour, benchmark, *_):
         raise RuntimeError("no memory")

@@ -13,7 +13,7 @@ from bench.queues import memory as queue_memory
 
 SIZE = next(size for size in sizes() if size.workload == MESSAGES)
 ENGINES = [
-    pytest.param(benchmark, name, marks=pytest.mark.slow if place or benchmark == "queue-durable" else ())
+    pytest.param(benchmark, name, marks=pytest.mark.nightly if place or benchmark == "queue-durable" else ())
     for benchmark, engines in queue_engines.ENGINES.items()
     for place, name in enumerate(engines)
 ]
@@ -47,7 +47,7 @@ def test_every_benchmark_of_queues_has_its_engines():
             assert set(benchmark.engines) == set(queue_engines.ENGINES[benchmark.name])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_memory_of_a_message_is_that_of_a_process():
     samples = queue_memory.measured(["queue", "dict"], replace(SIZE, rules=20_000))
     queue, plain = (sample.bytes_a_rule for sample in samples)

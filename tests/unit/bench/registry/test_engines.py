@@ -12,12 +12,12 @@ from bench.workloads import replies
 from bench.workloads.oracle import Expected
 from tests.support.components import POSTGRES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 RULES = 300
 COUNT = 20
 SIZE = Size("R", RULES, replies.expected(RULES, 500), 500)
-MARKS = {"beside": pytest.mark.nightly, "postgresql": [pytest.mark.nightly, *POSTGRES]}
+MARKS = {"postgresql": POSTGRES}
 LISTED = {"list": COUNT * 50, "list-label": COUNT * 30}
 """A page is 50 of 300, and the whole tenth that has a label."""
 
@@ -68,7 +68,6 @@ def test_what_is_not_registered_as_expected_ends_the_run(registered):
         measure("registry-register", "R", RULES, [engine], Expected(1, 1), 1)
 
 
-@pytest.mark.nightly
 def test_starts_are_timed_with_and_without_a_folder(tmp_path):
     with Registered(SIZE, tmp_path) as made:
         samples = starts(made, 1)

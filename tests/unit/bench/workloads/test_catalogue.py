@@ -25,7 +25,7 @@ def test_every_workload_has_a_size_and_every_size_a_workload():
     assert {size.workload for size in SIZES} == WORKLOADS.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", SMALL, ids=lambda size: size.name)
 def test_brute_force_finds_the_recorded_counts(size):
     conditions = list(WORKLOADS[size.workload].conditions(size.rules))
@@ -47,7 +47,7 @@ def test_kernel_finds_the_recorded_counts(size, tmp_path):
     assert KernelEngine(built, [batch], checked).judge() == check
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_all_agree_with_the_reference_evaluator(name, tmp_path):
     workload, rules, count = WORKLOADS[name], ENTRIES.get(name, 300), 30
