@@ -119,9 +119,8 @@ class Watch:
 
     def _offer(self, records: Iterable[Record]) -> None:
         for record in records:
-            strings = sum(
-                len(value) for value in (record.properties or {}).values() if isinstance(value, str)
-            )
+            values = (record.properties or {}).values() if self._waiters.count else ()
+            strings = sum(len(value) for value in values if isinstance(value, str))
             if strings > LONG_STRINGS and strings * self._waiters.count > MOST_COMPARED:
                 self.wake_all()
                 continue
