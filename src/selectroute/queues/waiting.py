@@ -70,11 +70,12 @@ class Waiter:
 class Waiters:
     """Waiting calls of a queue. Not safe for threads: the store holds the lock."""
 
-    __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count", "gets")
+    __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count", "gets", "selecting")
 
     def __init__(self, statistics: Statistics) -> None:
         self.count = 0
         self.gets = 0
+        self.selecting = 0
         self._statistics = statistics
         self._numbers = 0
         self._browsing = _Waiting()
@@ -84,6 +85,7 @@ class Waiters:
         """Add a waiting call. O(1), with a new selector O(its size)."""
         self.count += 1
         self.gets += not waiter.browses
+        self.selecting += waiter.lookup.request.selection is not None
         self._numbers += 1
         waiter.number = self._numbers
         self._of(waiter).add(waiter)
@@ -93,6 +95,7 @@ class Waiters:
         found = self._of(waiter).remove(waiter)
         self.count -= found
         self.gets -= found and not waiter.browses
+        self.selecting -= found and waiter.lookup.request.selection is not None
         return found
 
     def all(self) -> list[Waiter]:

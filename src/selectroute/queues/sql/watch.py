@@ -20,8 +20,8 @@ MOST_ARRIVALS: Final = 1_000
 
 LONG_STRINGS: Final = 1_024
 MOST_COMPARED: Final = 1 << 24
-"""Characters of a long message's strings, times the waiting calls, up to which it is compared with them
-under the lock: LIKE takes up to 50 ns for each. For more, all calls are woken, each with its own budget."""
+"""Characters of a long message's strings, times the waiting calls with a selector, up to which they are
+compared under the lock: LIKE takes up to 50 ns for each. For more, all are woken and look themselves."""
 
 
 class Watch:
@@ -119,9 +119,10 @@ class Watch:
 
     def _offer(self, records: Iterable[Record]) -> None:
         for record in records:
-            values = (record.properties or {}).values() if self._waiters.count else ()
+            selecting = self._waiters.selecting
+            values = (record.properties or {}).values() if selecting else ()
             strings = sum(len(value) for value in values if isinstance(value, str))
-            if strings > LONG_STRINGS and strings * self._waiters.count > MOST_COMPARED:
+            if strings > LONG_STRINGS and strings * selecting > MOST_COMPARED:
                 self.wake_all()
                 continue
             with self._lock:

@@ -164,11 +164,12 @@ def test_for_strings_that_take_long_to_compare_everybody_looks(queue, monkeypatc
     monkeypatch.setattr("selectroute.queues.sql.watch.MOST_COMPARED", 3_000)
     rung = []
     calls = [queue.call(lambda: rung.append(1), browses=True, selector=f"a LIKE '%x_{n}%'") for n in range(2)]
-    assert [call.look() for call in calls] == [None] * 2
-    queue.put(properties={"a": "x" * 1_400})
+    calls += [queue.call(lambda: rung.append(2), sr.MatchOptions.CORREL_ID, correl_id=id_of("a"))]
+    assert [call.look() for call in calls] == [None] * 3
+    queue.put(properties={"a": "x" * 1_400})  # one that waits for an id compares no strings
     assert rung == []
     queue.put(properties={"a": "x" * 1_600})
-    assert rung == [1, 1]
-    assert [call.look() for call in calls] == [None] * 2
+    assert rung == [1, 1, 2]
+    assert [call.look() for call in calls] == [None] * 3
     for call in calls:
         call.end()
