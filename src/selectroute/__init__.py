@@ -12,8 +12,6 @@ not installed says on its first use what to install. The selector language needs
 
 from __future__ import annotations
 
-from importlib import import_module
-
 TYPE_CHECKING = False  # as in `typing`, which takes long to import: until then Ctrl-C prints a traceback
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
@@ -61,35 +59,31 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
-    name: f"selectroute.{module}"
-    for module, names in {
-        "clauses.analysis": "Analysis check",
-        "client.queues": "RemoteQueue",
-        "client.registry": "RemoteRegistry connect",
-        "index.change.delta": "Add Remove Replace",
-        "index.errors": "BuildError SnapshotError SnapshotNotFoundError",
-        "index.folder.format": "publish",
-        "index.index": "Index",
-        "index.publisher": "Publisher",
-        "index.snapshot": "Snapshot build_snapshot",
-        "index.specification": "SubscriptionSpec",
-        "index.warm": "Warmed warm",
-        "match.columns.columns": "ColumnTypeError",
-        "match.columns.missing": "MissingColumnError",
-        "match.match": "Matches",
-        "queues.errors": "MQError",
-        "queues.lookup.match_options": "MatchOptions",
-        "queues.memory": "MemoryQueue",
-        "queues.message.message": "Descriptor",
-        "queues.sql.queue": "SqlQueue",
-        "registry.changes": "Operation",
-        "registry.model": "Subscription",
-        "registry.protocol": "SubscriptionRegistry",
-        "registry.registry": "Registry",
-        "selector": "Byte DIALECTS Double Float Int InvalidSelectorError Limits Long "
-        "Message MessageError PropertyNameError SelectRouteError Selector Short Truth check_property_names",
-    }.items()
-    for name in names.split()
+    "clauses.analysis": "Analysis check",
+    "client.queues": "RemoteQueue",
+    "client.registry": "RemoteRegistry connect",
+    "index.change.delta": "Add Remove Replace",
+    "index.errors": "BuildError SnapshotError SnapshotNotFoundError",
+    "index.folder.format": "publish",
+    "index.index": "Index",
+    "index.publisher": "Publisher",
+    "index.snapshot": "Snapshot build_snapshot",
+    "index.specification": "SubscriptionSpec",
+    "index.warm": "Warmed warm",
+    "match.columns.columns": "ColumnTypeError",
+    "match.columns.missing": "MissingColumnError",
+    "match.match": "Matches",
+    "queues.errors": "MQError",
+    "queues.lookup.match_options": "MatchOptions",
+    "queues.memory": "MemoryQueue",
+    "queues.message.message": "Descriptor",
+    "queues.sql.queue": "SqlQueue",
+    "registry.changes": "Operation",
+    "registry.model": "Subscription",
+    "registry.protocol": "SubscriptionRegistry",
+    "registry.registry": "Registry",
+    "selector": "Byte DIALECTS Double Float Int InvalidSelectorError Limits Long "
+    "Message MessageError PropertyNameError SelectRouteError Selector Short Truth check_property_names",
 }
 
 __all__ = [
@@ -146,17 +140,9 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name
 
     def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from selectroute.extras import MissingExtraError, absent, importing
+        from selectroute.extras import look_up
 
-        try:
-            with importing():
-                module = import_module(_LATER[name])
-        except MissingExtraError as error:
-            return absent(name, error)
-        value = globals()[name] = getattr(module, name)
-        return value
+        return look_up(__name__, _LATER, name)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -96,3 +98,26 @@ def importing(extra: str | None = None) -> Iterator[None]:
             raise
         sentence = f"{module} is not installed; it comes with {the_extra(brings)}"
         raise MissingExtraError(sentence, name=module) from error
+
+
+def look_up(package: str, modules: Mapping[str, str], name: str) -> Any:
+    """Return a public name of a package, and set it there; until its extra is installed, what is `absent`.
+
+    Args:
+        package: the package.
+        modules: the names that each of its modules has, separated by spaces.
+        name: the name.
+
+    Raises AttributeError for any other name.
+    """
+    module = next((module for module, names in modules.items() if name in names.split()), None)
+    if module is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        with importing():
+            found = import_module(f"{package}.{module}")
+    except MissingExtraError as error:
+        return absent(name, error)
+    value = getattr(found, name)
+    setattr(sys.modules[package], name, value)
+    return value

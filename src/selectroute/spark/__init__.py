@@ -21,9 +21,7 @@ senders}, {partitions, worker}, {destinations, tables}, job, {columns, sinks}, s
 ``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """
 
-from importlib import import_module
-
-from selectroute.extras import importing
+from selectroute.extras import importing, look_up
 
 with importing():
     import pyspark  # noqa: F401  (first, so that its absence is told by the extra that brings it)
@@ -57,28 +55,24 @@ if TYPE_CHECKING:
 
 # Each of Spark's processes of Python begins with this package, and needs a part of it.
 _LATER = {
-    name: f"selectroute.spark.{module}"
-    for module, names in {
-        "audit.rerun": "Rerun rerun",
-        "batch.router": "BatchReport",
-        "columns.binding": "Binding BindingError Cast",
-        "columns.frame_input": "FrameInput Position",
-        "columns.matches": "Output OutputChoice OutputError explain_output unpack",
-        "columns.snapshot_ref": "distribute",
-        "frames.match_files": "match_files",
-        "frames.route": "deliveries route",
-        "job.job": "DestinationNotFoundError Job JobError OtherJobError",
-        "partitions.exchange": "Exchange",
-        "partitions.publish": "publish_partitions",
-        "partitions.snapshot": "PartitionedSnapshot",
-        "partitions.steps": "PartitionError",
-        "runtime.java": "JavaError",
-        "runtime.session": "local_session",
-        "sources.files.stream": "SourceError SourceNotFoundError",
-        "sources.kafka.config": "KafkaCluster KafkaInput kafka_binding kafka_cluster schema_registry",
-        "stream.fan_out": "FanOut check start_fanout",
-    }.items()
-    for name in names.split()
+    "audit.rerun": "Rerun rerun",
+    "batch.router": "BatchReport",
+    "columns.binding": "Binding BindingError Cast",
+    "columns.frame_input": "FrameInput Position",
+    "columns.matches": "Output OutputChoice OutputError explain_output unpack",
+    "columns.snapshot_ref": "distribute",
+    "frames.match_files": "match_files",
+    "frames.route": "deliveries route",
+    "job.job": "DestinationNotFoundError Job JobError OtherJobError",
+    "partitions.exchange": "Exchange",
+    "partitions.publish": "publish_partitions",
+    "partitions.snapshot": "PartitionedSnapshot",
+    "partitions.steps": "PartitionError",
+    "runtime.java": "JavaError",
+    "runtime.session": "local_session",
+    "sources.files.stream": "SourceError SourceNotFoundError",
+    "sources.kafka.config": "KafkaCluster KafkaInput kafka_binding kafka_cluster schema_registry",
+    "stream.fan_out": "FanOut check start_fanout",
 }
 
 __all__ = [
@@ -125,10 +119,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name
 
     def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_LATER[name]), name)
-        return value
+        return look_up(__name__, _LATER, name)
 
 
 def __dir__() -> list[str]:
