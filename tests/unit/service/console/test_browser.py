@@ -229,6 +229,22 @@ def test_a_selector_is_judged_while_it_is_typed_and_mended_by_one_click(url, per
     verdict.get_by_text("Valid.").wait_for()
 
 
+def test_a_verdict_that_comes_while_a_button_is_pressed_does_not_take_the_click(url, person):
+    page = person()
+    page.goto(f"{url}subscriptions/new")
+    checked, held = "**/selector/check", []
+    page.route(checked, lambda route: held.append(route))
+    with page.expect_request(checked):
+        page.get_by_label("Selector").fill("weight < 500")
+    page.get_by_role("button", name="Save").hover()
+    page.mouse.down()
+    with page.expect_response(checked):
+        held[-1].continue_()
+    page.wait_for_timeout(100)
+    page.mouse.up()
+    expect(status(page)).to_have_text("It is registered.")
+
+
 def test_identifiers_of_recent_messages_are_offered_while_one_types(url, person, filled):
     filled.note_messages("q", [car(1, weather="wet", **{"we<img src=x>": "<b>"})])
     page = person()

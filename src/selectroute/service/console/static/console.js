@@ -22,6 +22,8 @@ function watchEditor(form) {
   const marks = form.querySelector(".marks");
   let timer = 0;
   let asked = 0;
+  let isPressed = false;
+  let postponed = null; // what to show when the pointer is released
 
   function underline(text, offset, length) {
     const from = unitOf(text, offset);
@@ -31,7 +33,12 @@ function watchEditor(form) {
     marks.scrollTop = area.scrollTop;
   }
 
+  // The verdict moves the buttons below it: one that moved between press and release would not be clicked.
   function show(className, ...parts) {
+    if (isPressed) {
+      postponed = () => show(className, ...parts);
+      return;
+    }
     verdict.className = `verdict ${className}`;
     verdict.replaceChildren(...parts);
   }
@@ -102,6 +109,14 @@ function watchEditor(form) {
     timer = setTimeout(check, PAUSE_MILLISECONDS);
   }
 
+  function released() {
+    isPressed = false;
+    setTimeout(() => { postponed?.(); postponed = null; });
+  }
+
+  document.addEventListener("pointerdown", () => { isPressed = true; });
+  document.addEventListener("pointerup", released);
+  document.addEventListener("pointercancel", released);
   area.addEventListener("input", later);
   area.addEventListener("scroll", () => { marks.scrollTop = area.scrollTop; });
   dialect.addEventListener("change", check);
