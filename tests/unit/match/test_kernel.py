@@ -210,3 +210,14 @@ def test_leaves_with_one_group_and_with_several_are_matched_alike(monkeypatch, m
 def test_leaves_are_known_only_where_nothing_is_judged():
     made = sr.build_snapshot(pa.table({"id": ["a", "b"], "selector": ["k = 1", "k = 1 AND s LIKE '%a'"]}))
     assert made.segments[0].leaf_groups.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["b = 1", "b = 1 AND t LIKE '%y%'", "b = 1 AND w < {}", "w < {}", "t LIKE '%y%'"],
+    ids=["one key", "one residual", "residuals", "scanned", "one residual that is scanned"],
+)
+@pytest.mark.parametrize("messages", [1, 3, 100])
+def test_one_span_of_subscriptions_of_which_every_other_was_found_before_is_as_many_runs(other, messages):
+    selectors = [f"{'ac'[number % 2]} = 1 OR {other.format(20 + number)}" for number in range(200)]
+    check(selectors, [of(a=1, b=1, w=5, t="xyz")] * messages)

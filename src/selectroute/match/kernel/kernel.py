@@ -150,10 +150,9 @@ def collect(
                     columns.sizes, columns.text, columns.strings, columns.patterns, columns.pattern,
                     columns.cells, stack[0], stack[1], stack[2], stack[3], stack[4], first_mark, held,
                 )  # fmt: skip
-            room = spanned + judged
-            if used + room > len(runs):
-                runs = longer(runs, used, room)
-            used = join(
+            if used + spanned > len(runs):
+                runs = longer(runs, used, spanned)
+            runs, used = join(
                 row, next_row, spans, spanned, held, tables.ordinal_first, tables.entry_ordinal, seen,
                 first_mark, runs, used, row_offsets,
             )  # fmt: skip
@@ -363,7 +362,9 @@ def _is_of_another(slot, code):
 def join(
     row, stop, spans, spanned, held, ordinal_first, entry_ordinal, seen, mark, runs, used, offsets
 ):  # fmt: skip
-    """Append the runs of the rows from `row` to `stop` to the ``used`` ones; return their new number."""
+    """Append the runs of the rows from `row` to `stop` to the ``used`` ones, after which there is room for as
+    many as spans. Returns the runs, in a longer array if there are more, and their new number.
+    """
     shares = len(ordinal_first) > 0
     span = judged = 0
     total = offsets[row]
@@ -384,6 +385,10 @@ def join(
                 used += 1
                 total += end - start
                 continue
+            # Each of its entries may become a run, and the spans after it need one each.
+            room = end - start + spanned - span
+            if used + room > len(runs):
+                runs = longer(runs, used, room)
             for entry in range(start, end):
                 if flags & t.RESIDUAL:
                     judged += 1
@@ -404,7 +409,7 @@ def join(
                     used += 1
         row += 1
         offsets[row] = total
-    return used
+    return runs, used
 
 
 def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
