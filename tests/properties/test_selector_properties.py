@@ -28,12 +28,15 @@ from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax.ast import CONDITIONS, MatchId, postorder
 from selectroute.selector.values.truth import not_
+from tests.support.components import NIGHTLY
 from tests.support.strategies import expressions, messages, selectors, strings, texts
 
 # A strategy is costly to make, so there is one of each dialect.
 SELECTORS = {name: selectors(dialect=name) for name in DIALECTS}
 each_dialect = pytest.mark.parametrize("name", DIALECTS)
-in_each = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+in_each = settings(
+    max_examples=240 if NIGHTLY else 30, deadline=None, suppress_health_check=list(HealthCheck)
+)
 WITH_NOT = [name for name in DIALECTS if "NOT" not in dialect(name).lacks]
 
 
@@ -65,7 +68,7 @@ def test_printing_is_canonical_and_parses_back_in_every_dialect(name, data):
 
 @pytest.mark.slow
 @each_dialect
-@settings(in_each, max_examples=150)
+@settings(in_each, max_examples=600 if NIGHTLY else 60)
 @given(text=texts())
 @example(text="a = '\udfff'")
 @example(text="\x00")
@@ -149,7 +152,7 @@ def test_not_not_changes_nothing_and_not_negates(name, data, message):
         ("a = 1 OR b = 'a'", "NOT (NOT a = 1 AND NOT b = 'a')", WITH_NOT),
     ],
 )
-@settings(in_each, max_examples=50)
+@settings(in_each, max_examples=200 if NIGHTLY else 25)
 @given(data=st.data(), message=messages())
 def test_equivalences_of_the_standard_hold(short, long, names, data, message):
     name = data.draw(st.sampled_from(names))

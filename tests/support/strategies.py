@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -157,10 +158,11 @@ DESCRIPTOR_FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 _ABSENT = object()
+_NONE_OR_ABSENT = st.sampled_from([_ABSENT, _ABSENT, None])
 
 
 def _mostly(present: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.integers(0, 5).flatmap(lambda n: present if n else st.sampled_from([_ABSENT, _ABSENT, None]))
+    return st.integers(0, 5).flatmap(lambda n: present if n else _NONE_OR_ABSENT)
 
 
 def _mapping(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -170,8 +172,12 @@ def _mapping(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy
 
 
 def _rarely(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    chosen = st.lists(st.sampled_from(list(strategies)), max_size=2, unique=True)
-    return chosen.flatmap(lambda names: st.fixed_dictionaries({name: strategies[name] for name in names}))
+    def some(names: Iterable[str]) -> st.SearchStrategy[dict[str, Any]]:
+        return st.fixed_dictionaries({name: strategies[name] for name in names})
+
+    return (
+        st.lists(st.sampled_from(list(strategies)), max_size=2, unique=True).map(tuple).flatmap(cache(some))
+    )
 
 
 def _merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -182,9 +188,7 @@ def messages() -> st.SearchStrategy[Message]:
     """Messages with most of the pool's names, of any type; one in six missing or NULL; some with a topic or
     with synonyms of header fields, and a few with names that break a rule.
     """
-    invalid = st.integers(0, 5).flatmap(
-        lambda n: st.just({}) if n else st.sampled_from(INVALID).map(lambda name: {name: Long(1)})
-    )
+    invalid = _rarely(dict.fromkeys(INVALID, st.just(Long(1))))
     return st.builds(
         Message,
         headers=_merged(_mapping(_HEADER_VALUES), _rarely(_RARE_HEADER_VALUES)),
@@ -261,15 +265,12 @@ def arithmetic(dialect: str = "jms") -> st.SearchStrategy[Expr]:
     )
 
 
-@st.composite
-def _likes(draw: st.DrawFn, dialect: str) -> Like:
-    pattern = draw(st.text("ab%_!'😀", max_size=6) | strings)
-    escape = draw(st.sampled_from([None, "!", "a", "%", "😀"]))
+def _like(name: Identifier, pattern: str, escape: str | None, negated: bool) -> Like:
     try:
         compile_like(pattern, escape)
     except ValueError:
         escape = None
-    return Like(draw(identifiers(dialect)), pattern, escape, draw(st.booleans()))
+    return Like(name, pattern, escape, negated)
 
 
 def _predicates(dialect: str) -> st.SearchStrategy[Expr]:
@@ -278,6 +279,7 @@ def _predicates(dialect: str) -> st.SearchStrategy[Expr]:
     literals = strings.map(Literal) | _booleans | _numbers
     if dialect == "ibm-mq":
         literals |= byte_strings.map(Literal)
+    patterns = st.text("ab%_!'😀", max_size=6) | strings
     lists = st.lists(strings, min_size=1, max_size=4).map(tuple)
     return st.one_of(
         names,
@@ -290,11 +292,12 @@ def _predicates(dialect: str) -> st.SearchStrategy[Expr]:
         st.builds(Between, numeric, numeric, numeric, st.booleans()),
         st.builds(Between, names, _numbers, _numbers, st.booleans()),
         st.builds(In, names, lists, st.booleans()),
-        _likes(dialect),
+        st.builds(_like, names, patterns, st.sampled_from([None, "!", "a", "%", "😀"]), st.booleans()),
         st.builds(IsNull, names, st.booleans()),
     )
 
 
+@cache
 def expressions(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[Expr]:
     """Trees of every selector that the dialect accepts: all operators, typed literals, nested."""
 
@@ -318,6 +321,7 @@ def expressions(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[
     return st.recursive(_predicates(dialect), nested, max_leaves=max_leaves)
 
 
+@cache
 def selectors(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[str]:
     """Texts of `expressions`."""
     return expressions(max_leaves, dialect).map(to_text)
@@ -325,9 +329,11 @@ def selectors(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[st
 
 def checked_selectors(max_leaves: int = 8) -> st.SearchStrategy[Selector]:
     """Selectors of all dialects."""
-    return st.sampled_from(list(DIALECTS)).flatmap(
-        lambda name: selectors(max_leaves, name).map(lambda text: Selector(text, name, limits=UNLIMITED))
-    )
+    in_each = {
+        name: selectors(max_leaves, name).map(partial(Selector, dialect=name, limits=UNLIMITED))
+        for name in DIALECTS
+    }
+    return st.sampled_from(list(DIALECTS)).flatmap(in_each.__getitem__)
 
 
 # fmt: off

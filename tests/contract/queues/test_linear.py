@@ -283,13 +283,13 @@ def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
     def drawn():
         return {name: chance.choice(values) for name, values in CHOICES.items()}
 
-    many = 250 if NIGHTLY else 100
+    many = 250 if NIGHTLY else 60
     for _ in range(many):
         pair.put(message())
     pair.unit = pair.queue.unit()
     for step in range(many):
-        if step % 50 == 49:
-            pair.end(commit=step % 100 == 99)
+        if step % 20 == 19:
+            pair.end(commit=step % 40 == 39)
             pair.unit = pair.queue.unit()
         chance.choice([pair.browse, pair.get])(request())
         if step % 5 == 0:
@@ -316,7 +316,7 @@ def properties_of(message):
     some=st.lists(generated_messages(), min_size=1, max_size=12),
     priorities=st.randoms(use_true_random=False),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=80 if NIGHTLY else 20, deadline=None)
 def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue(chosen, some, priorities):
     """By walking, and by the indexes that are made at once where a lookup may look at nothing in vain."""
     for patience in (memory.MAX_SCANNED_BEFORE_INDEX, 0):

@@ -12,7 +12,7 @@ from selectroute.selector.limits import UNLIMITED, Limits
 from tests.support.growth import cost_ratio
 
 FULL = [name for name, one in DIALECTS.items() if not one.lacks]
-DEEP = 100_000
+DEEP = 20_000
 
 NESTED = {
     "parentheses": "(" * DEEP + "a = 1" + ")" * DEEP,

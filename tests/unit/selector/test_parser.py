@@ -21,7 +21,7 @@ from selectroute.selector.syntax.ast import (
 )
 
 A, B, C = Identifier("a"), Identifier("b"), Identifier("c")
-DEEP = 100_000
+DEEP = 20_000
 
 
 def tree(text):

@@ -14,6 +14,7 @@ from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.log.header_rows import write_setting
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import DamagedError, StoreError
+from tests.support.components import NIGHTLY
 
 
 def fill(registry):
@@ -99,7 +100,7 @@ def test_turned_bits_are_named_or_change_no_answer(whole, tmp_path):
         damaged[place] ^= 1 << chance.randrange(8)
         return damaged
 
-    assert named(whole, tmp_path, map(turned, range(250))) > 60
+    assert named(whole, tmp_path, map(turned, range(1_000 if NIGHTLY else 100))) > 30
 
 
 @pytest.mark.parametrize("part", [0.0, 0.0001, 0.01, 0.3, 0.5, 0.9, 0.9999])

@@ -23,6 +23,7 @@ from selectroute.match.match import match
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.topics import InvalidTopicFilterError
 from tests.properties.test_engines import TOPICS, expected
+from tests.support.components import NIGHTLY
 from tests.support.corpus_rows import rows
 from tests.support.index_invariants import verify_index
 from tests.support.strategies import checked_selectors, messages
@@ -78,7 +79,7 @@ def registries(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80 if NIGHTLY else 8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(registries(), st.lists(messages(), min_size=16, max_size=16))
 def test_a_snapshot_built_by_shapes_selects_what_the_reference_does(registry, batch):
     snapshot = build_snapshot(table_of(registry))
@@ -87,7 +88,7 @@ def test_a_snapshot_built_by_shapes_selects_what_the_reference_does(registry, ba
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=48 if NIGHTLY else 5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(registries(), st.lists(messages(), min_size=8, max_size=8))
 def test_an_index_that_knows_the_shapes_selects_what_the_reference_does(registry, batch):
     for selector, _ in registry:  # at the second time, a shape becomes a template
