@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import re
@@ -16,11 +17,8 @@ from typing import Any
 
 import pytest
 
+from selectroute.spark.runtime.java import SHORT_LIVED
 from tests.support.components import missing, required
-
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What Spark's JVMs get here: most of a test is a JVM that warms up, and these compile less."""
-
 
 MEMORY = Path("/dev/shm")
 """File system in memory, where Linux has one."""
@@ -52,7 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts: all that they start inherits it. A user's own options stay."""
     if hasattr(config, "workerinput"):
         return
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", FAST_START)
+    # Most of a test is a Java that warms up.
+    for options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS"):
+        os.environ.setdefault(options, " ".join(SHORT_LIVED))
     # Hundreds of processes start here: each module is compiled once.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -63,10 +63,31 @@ def pytest_configure(config: pytest.Config) -> None:
     # One process compiles the kernel while workers collect and run what does not match; a test that needs
     # the kernel waits for it.
     if config.getoption("numprocesses", None):
-        compiling = subprocess.Popen([sys.executable, "-m", "selectroute", "warm"], stdout=subprocess.DEVNULL)
-        config.add_cleanup(compiling.kill)
+        _start(config, "selectroute", "warm")
+        # The slow tier starts so many Javas that an archive of Spark's classes pays. Those that start before
+        # it is there do without.
+        if config.option.markexpr:
+            archive = config.cache.mkdir("java-classes") / "spark.jsa"
+            _start(config, "tests.support.java_classes", str(archive))
+            os.environ["SPARK_SUBMIT_OPTS"] += f" -Xlog:disable -XX:SharedArchiveFile={archive}"
     if not config.option.markexpr and hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # in the order of collection, not the largest group first
+
+
+def _start(config: pytest.Config, module: str, *arguments: str) -> None:
+    """Start a module of this checkout beside the tests; it ends with them."""
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=config.rootpath)
+    config.add_cleanup(process.kill)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave out of each garbage collection what was collected here, and collect less often: a tenth of the
+    processor time of most tests was that.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _fits_in_memory() -> bool:

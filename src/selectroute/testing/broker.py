@@ -1,11 +1,14 @@
 """Real Kafka broker on a port of this machine: one node, with its files in a folder of its own.
 
 Its jars are fetched by name with the Ivy that PySpark ships, once, into the cache of this user. The broker
-ends with the process that started it, even if that is killed.
+ends with the process that started it, even if that is killed. As with Kafka's own scripts,
+``KAFKA_JVM_PERFORMANCE_OPTS`` are options of its Java.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selectroute.spark.runtime.java import find_java
+from selectroute.spark.runtime.java import SHORT_LIVED, find_java
 from selectroute.testing.jars import Module, fetch
 from selectroute.testing.server import Server, ServerError, free_ports
 
@@ -91,10 +94,12 @@ class Broker:
             )
             + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         )
-        command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
+        options = shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC"))
+        command = [*self._java, "-Xmx1g", *options, "kafka.Kafka", str(self._properties)]
         self._server = Server(folder / "broker.log", command, environment)
+        format_command = [*self._java, *SHORT_LIVED, "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
-            [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(self._properties)],
+            [*format_command, "-t", CLUSTER, "-c", str(self._properties)],
             capture_output=True,
             text=True,
             check=False,

@@ -152,7 +152,8 @@ def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
         raise JarError("this PySpark does not ship Ivy, which fetches jars")
     settings = os.environ.get(IVY_SETTINGS)
     command = [
-        *(str(java.find_java().home / "bin" / "java"), "-jar", str(ivy), "-cache", str(scratch)),
+        *(str(java.find_java().home / "bin" / "java"), *java.SHORT_LIVED, "-jar", str(ivy)),
+        *("-cache", str(scratch)),
         *(("-settings", settings) if settings else ()),
         *("-confs", "default", "-dependency", module.organisation, module.name, module.version),
         *(() if transitive else ("-notransitive",)),

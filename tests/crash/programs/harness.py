@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, Protocol
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.runtime.java import SHORT_LIVED
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +39,7 @@ POSTGRESQL = {"action": "store_true", "help": "instead of SQLite"}
 """Option ``postgresql`` of `program`: its function gets a ``database_in`` of a server of PostgreSQL."""
 
 STREAM_RUN = (sys.executable, "-m", "selectroute", "stream", "run")
-FAST_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+FAST_JVM = {"JAVA_TOOL_OPTIONS": " ".join(SHORT_LIVED)}
 """Most of a kill is a JVM that starts: this one compiles less, and does all the same."""
 
 _WORK_SECONDS = 120.0  # what is done between two kills takes far less

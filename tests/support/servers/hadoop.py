@@ -23,7 +23,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches Hadoop, is not installed")
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.runtime.java import find_java
+from selectroute.spark.runtime.java import SHORT_LIVED, find_java
 from selectroute.testing.jars import JarError, Module, fetch, spark_jars
 from selectroute.testing.server import Server, ServerError, free_ports
 from tests.support.components import missing
@@ -82,7 +82,7 @@ class Hadoop:
             jars += shipped.glob(f"{kind}.jar")
         path = os.pathsep.join(map(str, jars))
         opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED.split()]
-        self._java = [str(home / "bin" / "java"), "-XX:+UseSerialGC", *opened, "-cp", path]
+        self._java = [str(home / "bin" / "java"), *SHORT_LIVED, *opened, "-cp", path]
         self._environment = {
             **os.environ,
             "JAVA_HOME": str(home),  # containers of YARN inherit it

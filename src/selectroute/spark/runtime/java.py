@@ -34,6 +34,9 @@ from selectroute.selector.errors import SelectRouteError
 OLDEST_JAVA = 17
 """Oldest Java that Spark 4 supports."""
 
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a Java that lives for seconds: better machine code would not pay for its compilation."""
+
 SHIELD = "SELECTROUTE_JAVA_SHIELDED"
 """Environment variable of a Java that ignores SIGTERM. That Java ends when its standard input does."""
 
