@@ -103,6 +103,20 @@ def test_a_process_that_waits_for_long_says_for_what(tmp_path, monkeypatch, capl
         )
 
 
+def test_who_matches_single_messages_after_batches_waits_for_their_code_too(tmp_path, monkeypatch, caplog):
+    index = sr.Index()
+    index.add("any")
+    snapshot = index.freeze()
+    snapshot.match_one(sr.Message())
+    monkeypatch.setattr(compiled, "_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiled, "_REMINDER", 0.3)
+    monkeypatch.setattr(compiled, "_loaded", {compiled.KERNEL})
+    other = FileLock(tmp_path / "compiling.lock")
+    Timer(1.0, other.close).start()
+    assert index.freeze().match_one(sr.Message()).ids() == ["any"]
+    assert "waiting for another process" in caplog.text
+
+
 def test_where_nothing_can_be_kept_it_says_so(monkeypatch):
     monkeypatch.setattr(compiled, "_CACHE", None)
     assert "in every process" in compiled._sentence() and "NUMBA_CACHE_DIR" in compiled._sentence()

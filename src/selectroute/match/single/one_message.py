@@ -159,7 +159,7 @@ def match_one(snapshot: SnapshotState, message: Message) -> MessageMatches:
     try:
         matcher = idle.pop()
     except IndexError:
-        with compiling_alone():
+        with compiling_alone("the matching kernel for single messages"):
             matcher = _Matcher(snapshot)
             ordinals = matcher.match(message)
     else:
