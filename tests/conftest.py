@@ -42,7 +42,9 @@ WITHOUT_KERNEL = tuple(
 )
 """Rooms whose tests go first, because few of them wait for the compiled kernel."""
 
-WITH_KERNEL = tuple(f"tests/unit/cli/test_{name}.py" for name in ("index", "message", "stream"))
+WITH_KERNEL = tuple(
+    f"tests/unit/cli/test_{name}.py" for name in ("index", "message", "stream", "subscription")
+)
 """What of these rooms waits for it."""
 
 

@@ -14,6 +14,7 @@ from selectroute.match.kernel import like as module
 from selectroute.match.kernel.like import has_levels, like, like_in_bits
 from selectroute.selector import LikeOp, compile_like
 from selectroute.selector import like as reference
+from tests.support.components import NIGHTLY
 from tests.support.growth import cost_ratio
 from tests.support.like_cases import SHORT_PATTERNS, SHORT_TEXTS, texts_and_patterns
 
@@ -38,7 +39,7 @@ def test_every_short_pattern_on_every_short_text():
         assert (like(*arguments), like_in_bits(*arguments)) == (wanted, wanted), (text, pattern)
 
 
-@settings(generated, max_examples=1_000)
+@settings(generated, max_examples=4_000 if NIGHTLY else 400)
 @given(texts_and_patterns())
 @example(("a", "\0"))
 @example(("a" * 64 + "b", "%" + "a" * 64 + "b%"))

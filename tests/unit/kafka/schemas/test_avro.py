@@ -24,6 +24,7 @@ from selectroute.kafka.json_body import at_path
 from selectroute.kafka.schemas.avro import avro_decoder
 from selectroute.kafka.schemas.decoder import InvalidSchemaError
 from selectroute.kafka.schemas.values import NonFinite, Temporal
+from tests.support.components import NIGHTLY
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 DAY = 86_400 * 10**9
@@ -335,7 +336,7 @@ def plain(value):
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=600 if NIGHTLY else 50, deadline=None)
 @given(st.data())
 def test_what_is_read_at_paths_is_what_the_librarys_deserializer_reads(data):
     schema, strategy = data.draw(records({}))

@@ -24,6 +24,7 @@ from selectroute.kafka.json_body import at_path
 from selectroute.kafka.schemas.decoder import InvalidSchemaError
 from selectroute.kafka.schemas.protobuf import protobuf_decoder
 from selectroute.kafka.schemas.values import NonFinite, Temporal
+from tests.support.components import NIGHTLY
 
 try:
     from confluent_kafka.schema_registry.confluent.type import decimal_pb2
@@ -303,7 +304,7 @@ PATHS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=400 if NIGHTLY else 40, deadline=None)
 @given(MESSAGE)
 def test_what_is_read_at_paths_is_what_was_written(given):
     client = SchemaRegistryClient.new_client({"url": "mock://protobuf"})
