@@ -385,7 +385,8 @@ def join(
                 used += 1
                 total += end - start
                 continue
-            # Each of its entries may become a run, and the spans after it need one each.
+            # Each of its entries may become a run, and the spans after it need one each. Room is made span by
+            # span: for all rows of a block at once it could be gigabytes, of which few are used.
             room = end - start + spanned - span
             if used + room > len(runs):
                 runs = longer(runs, used, room)
