@@ -18,7 +18,7 @@ from tests.crash.programs import failing
 from tests.crash.programs.harness import ROOT, sqlite_in
 from tests.crash.programs.registry import clients, faults, registry, service, several
 from tests.crash.programs.registry.sides import InProcess, check_log
-from tests.support.components import DATABASES
+from tests.support.components import POSTGRES
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,9 @@ def test_a_service_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path):
     assert counts["repeated, had arrived"] + counts["repeated, had not arrived"] > 0
 
 
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgresql", marks=[*POSTGRES, pytest.mark.nightly])]
+)
 def test_a_service_that_is_killed_is_replaced_by_another(tmp_path, request, database):
     database_in = sqlite_in if database == "sqlite" else request.getfixturevalue("postgres")
     counts = several.run(tmp_path, seed=1, kills=2, database_in=database_in)

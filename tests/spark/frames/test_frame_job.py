@@ -197,7 +197,7 @@ def test_a_batch_that_spark_repeats_is_skipped_and_one_with_another_or_a_damaged
 
 @pytest.mark.slow
 @ON_EVERY_STORAGE
-@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("shuffled", after_first(pytest.mark.nightly, True, False))
 def test_a_python_source_killed_after_its_puts_puts_nothing_twice(
     world, sqlite, numbers, monkeypatch, shuffled
 ):

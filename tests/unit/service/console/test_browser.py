@@ -11,6 +11,7 @@ import pytest
 
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.sql.queues import SqlQueues
+from tests.support.components import after_first
 from tests.support.servers.serving import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -489,12 +490,7 @@ def test_dead_letters_are_replayed_in_two_steps_and_followed_and_an_audit_is_rea
 
 @pytest.mark.parametrize(
     ("width", "scheme"),
-    [
-        (1280, "light"),
-        (320, "dark"),
-        pytest.param(1280, "dark", marks=pytest.mark.nightly),
-        pytest.param(320, "light", marks=pytest.mark.nightly),
-    ],
+    after_first(pytest.mark.nightly, (320, "dark"), (1280, "light"), (1280, "dark"), (320, "light")),
 )
 def test_no_screen_shuts_anybody_out(url, person, width, scheme):
     page = person(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
