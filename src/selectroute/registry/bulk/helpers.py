@@ -6,7 +6,6 @@ process checks the blocks for which no helper is free.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import IO, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -35,9 +34,6 @@ _MOST_WAITING: Final = 16
 
 _MOST_GIVEN: Final = 2
 """Blocks that a helper has at a time: one that it checks, and the next one."""
-
-_PIPE_BYTES: Final = 1 << 20
-"""Room of a pipe: as much as Linux gives any user."""
 
 _Found = CheckedLines | ImportLineError
 
@@ -97,8 +93,8 @@ class _Helpers:
 
 
 class _Helper:
-    """Process that checks blocks, one after the other, with a thread that writes them and one that reads the
-    results. If it ends, or a line is invalid, the block is checked here.
+    """Process that checks blocks, one after the other, and a thread that exchanges them for the results. If
+    the process ends, or a line is invalid, the block is checked here.
     """
 
     def __init__(self, limits: Limits, by: Permission) -> None:
@@ -110,66 +106,49 @@ class _Helper:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._check = partial(_checked, limits=limits, by=by)
-        # These threads wait for the interpreter's lock after each part that a pipe takes.
-        for pipe in self._pipes:
-            with suppress(OSError, AttributeError):  # more than this user may have, or not Linux
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._writer = ThreadPoolExecutor(1, "selectroute-import-write")
-        self._reader = ThreadPoolExecutor(1, "selectroute-import-read")
-        self._given: pa.ipc.RecordBatchStreamWriter | None = None
+        self._thread = ThreadPoolExecutor(1, "selectroute-import")
+        self._blocks: pa.ipc.RecordBatchStreamWriter | None = None
         self._found: pa.ipc.RecordBatchStreamReader | None = None
         self._results: deque[Future[_Found]] = deque()
-        """Of the blocks that were given, in order; those at the front may be answered."""
-
-    @property
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
+        """Of the blocks that were submitted, in order; those at the front may be done."""
 
     @property
     def waiting(self) -> int:
-        """Number of blocks that were given and not answered."""
+        """Number of blocks that were submitted and are not done."""
         while self._results and self._results[0].done():
             self._results.popleft()
         return len(self._results)
 
     def submit(self, block: list[Line]) -> Future[_Found]:
         """Let the process check a block, after those that it has."""
-        written = self._writer.submit(self._write, block)
-        self._results.append(self._reader.submit(self._read, block, written))
+        self._results.append(self._thread.submit(self._exchange, block))
         return self._results[-1]
 
-    def _write(self, block: list[Line]) -> bool:
-        """Write a block to the process; return whether it can be written: a text that is not UTF-8 cannot."""
+    def _exchange(self, block: list[Line]) -> _Found:
+        """Write a block to the process and read its result."""
         numbers, lines = zip(*block, strict=True)
-        try:
+        # ValueError: a text that is not UTF-8; StopIteration: the process has ended.
+        with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
             batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=GIVEN)
-            if self._given is None:
-                self._given = pa.ipc.new_stream(self._pipes[0], GIVEN)
-            self._given.write_batch(batch)
-            self._pipes[0].flush()
-        except (OSError, ValueError, pa.ArrowException):
-            return False
-        return True
-
-    def _read(self, block: list[Line], written: Future[bool]) -> _Found:
-        """Read the result of a block that was written."""
-        if written.result():
-            with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
-                if self._found is None:
-                    self._found = pa.ipc.open_stream(self._pipes[1])
-                found = self._found.read_next_batch()
-                if found.num_rows:
-                    return of_batch(found)
+            if self._blocks is None:
+                self._blocks = pa.ipc.new_stream(self._stdin, GIVEN)
+            self._blocks.write_batch(batch)
+            self._stdin.flush()
+            if self._found is None:
+                self._found = pa.ipc.open_stream(self._stdout)
+            found = self._found.read_next_batch()
+            if found.num_rows:
+                return of_batch(found)
         return self._check(block)
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.wait()
-        for thread in (self._writer, self._reader):
-            thread.shutdown(cancel_futures=True)
-        for pipe in self._pipes:
+        self._thread.shutdown(cancel_futures=True)
+        for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
