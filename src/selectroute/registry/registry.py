@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import NoneType
@@ -149,6 +150,7 @@ class Registry:
 
     def close(self) -> None:
         """Close every connection to the database."""
+        self._commits.close()
         self._store.close()
 
     def __repr__(self) -> str:
@@ -739,15 +741,23 @@ class Registry:
         by: Permission = EVERYTHING,
         operations: int = 1,
     ) -> _T:
-        unit = Unit(work, checks or Checks(self.limits), by, operations)
-        self.commit([unit])
-        return unit.outcome()
+        unit = self.submit(work, checks, by, operations)
+        try:
+            return unit.result()
+        finally:
+            unit.cancel()  # of a caller that was interrupted before the commit began
 
-    def commit(self, units: Sequence[Unit[Any]]) -> None:
-        """Make several changes, each of them one revision, together with those of other threads; each has its
-        outcome then.
-        """
-        self._commits.run(units)
+    def submit(
+        self,
+        work: Callable[[Revision], _T],
+        checks: Checks | None = None,
+        by: Permission = EVERYTHING,
+        operations: int = 1,
+    ) -> Future[_T]:
+        """Have a change made, as one revision, in a transaction with those of other callers; see `Unit`."""
+        unit = Unit(work, checks or Checks(self.limits), by, operations)
+        self._commits.submit([unit])
+        return unit
 
     def _commit(self, units: Sequence[Unit[Any]]) -> None:
         """Make changes in one transaction. If the database refuses what one of them writes, each is made in a

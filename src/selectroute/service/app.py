@@ -43,7 +43,6 @@ from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions import bulk, changes, messages, subscriptions, tokens
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.publication.commits import Commits
 from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
 from selectroute.service.subscriptions.reports import activity, samples, streams
 from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
@@ -159,7 +158,6 @@ def create_app(
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,
-        commits=Commits(registry),
         batch_waiting=BatchWaiting(lambda: registry.newest_used()),
         recent=RecentMessages(registry),
         jobs=jobs,
@@ -172,7 +170,6 @@ def create_app(
         service.watch.start()
         yield
         service.release()
-        service.commits.close()
         service.watch.stop()
         service.publishing.stop()
         service.queues.close()

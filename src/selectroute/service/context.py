@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from selectroute.queues.sql.queues import SqlQueues
+from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.log.revision import Revision
 from selectroute.registry.registry import Registry
+from selectroute.registry.specification import Checks
 from selectroute.service.http.callers import Caller, Callers
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.jobs.job_output import JobOutput
@@ -21,9 +25,10 @@ from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.publication.commits import Commits
 from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
 from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +71,19 @@ class Service:
     queue_manager: str
     """Name of the queue manager of all queues."""
     queue_waiting: QueueWaiting
-
-    commits: Commits
     batch_waiting: BatchWaiting
     recent: RecentMessages
     jobs: Mapping[str, JobOutput]
     """Output folders of the jobs that the service was told of."""
     job_watch: JobWatch
+
+    async def changed(
+        self, work: Callable[[Revision], _T], by: Permission, checks: Checks | None = None
+    ) -> _T:
+        """Make a change of the registry; return its result once it is durable, or raise its error. A request
+        that waits takes no thread.
+        """
+        return await asyncio.wrap_future(self.registry.submit(work, checks, by))
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""

@@ -2,15 +2,22 @@
 
 A commit waits for the disk. What arrives in the meantime is committed together by the next one (DeWitt et
 al., "Implementation techniques for main memory database systems", SIGMOD 1984), so that the rate of changes
-grows with the number of callers, and a single caller waits no longer than without.
+grows with the number of callers.
+
+A commit is delayed until as many changes wait as there were at the end of the last one, at most by as long
+as that took (as with PostgreSQL's ``commit_delay``): the interpreter runs one thread at a time, and twice as
+many commits take almost twice as long. A caller alone does not wait, nor does a change that comes
+`RECENT_SECONDS` after the last commit.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,21 +25,21 @@ from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.specification import Checks
-from selectroute.store.errors import UnavailableError
 
 _T = TypeVar("_T")
 
-_INTERRUPTED: Final = "the change was interrupted: look whether it took effect"
-
-MOST: Final = 2_000
+MOST: Final = 256
 """Operations from which on a transaction takes no further change, so that none waits long for the others."""
 
+RECENT_SECONDS: Final = 0.02
+"""Time after a commit in which its callers are expected again, and the longest delay of a commit."""
 
-class Unit(Generic[_T]):
-    """Change of one caller: one revision, all or nothing.
+
+class Unit(Future[_T]):
+    """Change of one caller: one revision, all or nothing; its result is there once the change is durable.
 
     Args:
-        work: makes the change and returns its result. May be called in another thread than the caller's.
+        work: makes the change and returns its result. Called in another thread than the caller's.
         checks: of the specifications.
         by: the caller's permission.
         operations: their number, for the size of a group.
@@ -41,16 +48,12 @@ class Unit(Generic[_T]):
     def __init__(
         self, work: Callable[[Revision], _T], checks: Checks, by: Permission = EVERYTHING, operations: int = 1
     ) -> None:
+        super().__init__()
         self._work = work
         self._checks = checks
         self._by = by
         self.operations = operations
-        self.woken: threading.Event | None = None
-        """Set when the change is done, or when its caller is the one to commit the next group. None if its
-        caller was the first one, which commits its changes itself.
-        """
-        self.is_done = False
-        self._result: _T | None = None
+        self._made: _T | None = None
         self._error: BaseException | None = None
 
     @property
@@ -66,7 +69,7 @@ class Unit(Generic[_T]):
         transaction.begin()
         try:
             revision = Revision(transaction, self._checks, self._by)
-            self._result = self._work(revision)
+            self._made = self._work(revision)
             revision.finish()
         except SQLAlchemyError:
             raise
@@ -78,25 +81,16 @@ class Unit(Generic[_T]):
         """Let the caller have this error in place of the result."""
         self._error = error
 
-    def wait(self) -> None:
-        """Wait until `wake`, unless the caller commits its changes itself."""
-        if self.woken is not None:
-            self.woken.wait()
-
-    def wake(self) -> None:
-        """Let the caller go on, if it waits."""
-        if self.woken is not None:
-            self.woken.set()
-
-    def outcome(self) -> _T:
-        """Return the result, or raise the error."""
+    def end(self) -> None:
+        """Give the caller the result, or the error."""
         if self._error is not None:
-            raise self._error
-        return cast(_T, self._result)
+            self.set_exception(self._error)
+        else:
+            self.set_result(cast(_T, self._made))
 
 
 class GroupCommit:
-    """Queue of changes, which the caller at its head commits for all.
+    """Queue of changes, which a thread commits.
 
     Args:
         commit: makes several changes in one transaction, with `Unit.run`. If it raises, none was made.
@@ -104,66 +98,58 @@ class GroupCommit:
 
     def __init__(self, commit: Callable[[Sequence[Unit[Any]]], None]) -> None:
         self._commit = commit
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "selectroute-commit")  # started by the first change
+        self._submitted = threading.Condition()
         self._waiting: deque[Unit[Any]] = deque()
-        self._is_led = False
+        self._is_running = False
+        self._expected = 0
+        """Changes that were committed or waiting at the end of the last commit."""
+        self._seconds = 0.0
+        """Duration of the last commit."""
+        self._ended = 0.0
+        """Time of its end."""
 
-    def run(self, units: Sequence[Unit[Any]]) -> None:
-        """Commit changes with those of other threads; return when they are done, durably or by an error."""
-        if not units:
-            return
-        with self._lock:
-            if self._is_led:
-                for unit in units:
-                    unit.woken = threading.Event()
+    def submit(self, units: Sequence[Unit[Any]]) -> None:
+        """Have changes committed together with those of other callers. One that is cancelled before its
+        commit begins is not made.
+        """
+        with self._submitted:
+            if not self._is_running:
+                self._thread.submit(self._run)
+                self._is_running = True
             self._waiting.extend(units)
-            self._is_led = True
-        try:
-            for unit in units:
-                unit.wait()
-                if not unit.is_done:
-                    self._lead()
-        except BaseException:  # such as KeyboardInterrupt
-            self._leave(units)
-            raise
+            if len(self._waiting) >= self._expected:
+                self._submitted.notify()
 
-    def _lead(self) -> None:
-        """Commit the first changes of the queue, and pass the lead on."""
-        with self._lock:
-            group = self._next_group()
-        try:
-            self._commit(group)
-        except BaseException as error:
-            is_usual = isinstance(error, Exception)
-            for one in group:
-                one.fail(error if is_usual else UnavailableError(_INTERRUPTED))
-            if not is_usual:  # such as KeyboardInterrupt
-                raise
-        finally:
-            self._pass_on()
-            for one in group:
-                one.is_done = True
-                one.wake()
+    def close(self) -> None:
+        """End the thread, after the changes that wait."""
+        self._thread.shutdown()
+
+    def _run(self) -> None:
+        while group := self._next_group():
+            began = time.monotonic()
+            try:
+                self._commit(group)
+            except BaseException as error:
+                for unit in group:
+                    unit.fail(error)
+            self._ended = time.monotonic()
+            self._seconds = min(self._ended - began, RECENT_SECONDS)
+            self._expected = len(group) + len(self._waiting)
+            for unit in group:
+                unit.end()
 
     def _next_group(self) -> list[Unit[Any]]:
-        group, operations = [], 0
-        while self._waiting and operations < MOST:
-            group.append(self._waiting.popleft())
-            operations += group[-1].operations
-        return group
-
-    def _pass_on(self) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting[0].wake()
-            else:
-                self._is_led = False
-
-    def _leave(self, units: Sequence[Unit[Any]]) -> None:
-        """Remove changes whose caller no longer waits; those that are being committed may take effect."""
-        with self._lock:
-            left = [one for one in units if one in self._waiting]
-            for one in left:
-                self._waiting.remove(one)
-        if any(one.woken is None or one.woken.is_set() for one in left):  # this caller was to lead
-            self._pass_on()
+        """Take the first changes of the queue, once those that are expected are there; none if none waits."""
+        with self._submitted:
+            if self._waiting and time.monotonic() < self._ended + RECENT_SECONDS:
+                self._submitted.wait_for(lambda: len(self._waiting) >= self._expected, self._seconds)
+            group: list[Unit[Any]] = []
+            operations = 0
+            while self._waiting and operations < MOST:
+                unit = self._waiting.popleft()
+                if unit.set_running_or_notify_cancel():
+                    group.append(unit)
+                    operations += unit.operations
+            self._is_running = bool(group)
+            return group

@@ -98,9 +98,7 @@ async def register(
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     key = idempotency(by, idempotency_key, body)
     checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
-    made = await service.commits.changed(
-        lambda revision: revision.register(None, spec, key), by.permission, checks
-    )
+    made = await service.changed(lambda revision: revision.register(None, spec, key), by.permission, checks)
     return await _created(service, made, prefer)
 
 
@@ -200,7 +198,7 @@ async def put(
         return revision.replace(id, spec, None), False
 
     checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
-    now, is_new = await service.commits.changed(change, by.permission, checks)
+    now, is_new = await service.changed(change, by.permission, checks)
     if is_new:
         return await _created(service, now, prefer)
     return _changed(now, prefer, warnings=await _warnings(service, now))
@@ -252,7 +250,7 @@ async def remove(
     def change(revision: Revision) -> Subscription:
         return revision.remove(matching(revision, id, wanted, needed=True).id, None)
 
-    return _changed(await service.commits.changed(change, by.permission), prefer)
+    return _changed(await service.changed(change, by.permission), prefer)
 
 
 @call(
@@ -274,7 +272,7 @@ async def pause(
     def change(revision: Revision) -> Subscription:
         return revision.pause(matching(revision, id, wanted).id, None)
 
-    return _changed(await service.commits.changed(change, by.permission), prefer)
+    return _changed(await service.changed(change, by.permission), prefer)
 
 
 @call(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, RegistryError
+from selectroute.registry.log import group_commit
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.transaction import Transaction
@@ -68,10 +71,17 @@ def unit_of(changes: list[Any], prefix: str) -> Unit[Any]:
     return Unit(work, Checks(DEFAULT_LIMITS, specs))
 
 
+def committed(registry: Registry, units: list[Unit[Any]]) -> list[Unit[Any]]:
+    """These changes, which were committed together."""
+    registry._commits.submit(units)
+    wait(units, 60)
+    return units
+
+
 def told(unit: Unit[Any], before: int) -> Any:
     """The outcome of a change, with revisions that count from the example's first."""
     try:
-        return [revision - before for revision in unit.outcome()]
+        return [revision - before for revision in unit.result()]
     except RegistryError as error:
         return type(error)
 
@@ -105,12 +115,12 @@ def test_a_group_has_the_outcome_of_its_changes_one_after_the_other(registry, tm
     prefix = f"x{next(_numbers)}-"
     before = registry.revision
     together = [unit_of(one, prefix) for one in units]
-    registry.commit(together[:first])
-    registry.commit(together[first:])
+    committed(registry, together[:first])
+    committed(registry, together[first:])
     with Registry.open(f"sqlite:///{tmp_path}/{prefix}.db") as alone:
         separate = [unit_of(one, prefix) for one in units]
         for one in separate:
-            alone.commit([one])
+            committed(alone, [one])
         assert [told(one, before) for one in together] == [told(one, 0) for one in separate]
         assert state(registry, prefix, before) == state(alone, prefix, 0)
         assert registry.revision - before == alone.revision
@@ -153,13 +163,13 @@ def test_one_change_that_cannot_be_does_not_touch_the_others(registry):
         lambda revision: revision.register("b", SubscriptionSpec(), key),
         lambda revision: revision.pause("a", 1),
     )
-    registry.commit(units := [Unit(work, Checks(DEFAULT_LIMITS)) for work in works])
-    assert units[0].outcome().id == units[3].outcome().id == "a"
+    units = committed(registry, [Unit(work, Checks(DEFAULT_LIMITS)) for work in works])
+    assert units[0].result().id == units[3].result().id == "a"
     with pytest.raises(NotFoundError):
-        units[1].outcome()
+        units[1].result()
     with pytest.raises(ZeroDivisionError):
-        units[2].outcome()
-    assert units[4].outcome().revision == registry.revision == 2
+        units[2].result()
+    assert units[4].result().revision == registry.revision == 2
     registry.verify()
 
 
@@ -170,14 +180,14 @@ def test_an_error_of_the_database_is_that_of_all_changes_of_a_group(registry, mo
     units = [unit_of([("add", id, None, 1)], "") for id in "abc"]
     with monkeypatch.context() as patched:
         patched.setattr(Transaction, "finish", full)
-        registry.commit(units)
+        committed(registry, units)
     for one in units:
         with pytest.raises(StoreError, match="disk full"):
-            one.outcome()
+            one.result()
     assert (registry.revision, len(registry)) == (0, 0)
     again = unit_of([("add", "a", None, 1)], "")
-    registry.commit([again])
-    assert again.outcome() == [1]
+    committed(registry, [again])
+    assert again.result() == [1]
 
 
 @pytest.mark.parametrize("error", [StoreError("the database refuses: too long"), ValueError("too long")])
@@ -191,105 +201,130 @@ def test_what_the_database_refuses_is_the_error_of_its_change_alone(registry, mo
 
     monkeypatch.setattr(Transaction, "finish", refuses)
     units = [unit_of([("add", id, None, 1)], "") for id in "abc"] + [unit_of([("remove", "x", None, 0)], "")]
-    registry.commit(units)
-    assert [units[0].outcome(), units[2].outcome()] == [[1], [2]]
+    committed(registry, units)
+    assert [units[0].result(), units[2].result()] == [[1], [2]]
     with pytest.raises(type(error), match="too long"):
-        units[1].outcome()
+        units[1].result()
     with pytest.raises(NotFoundError):
-        units[3].outcome()
+        units[3].result()
     assert (registry.revision, len(registry)) == (2, 2)
     registry.verify()
 
 
 def test_changes_that_are_committed_together_have_one_time(registry):
-    registry.commit(units := [unit_of([("add", id, None, 0)], "") for id in "abc"])
-    assert [one.outcome() for one in units] == [[1], [2], [3]]
+    units = committed(registry, [unit_of([("add", id, None, 0)], "") for id in "abc"])
+    assert [one.result() for one in units] == [[1], [2], [3]]
     made = [registry.get(id) for id in "abc"]
     assert len({one.created for one in made} | {one.modified for one in made}) == 1
     assert [change.subscription.created for change in registry.changes(0)] == [one.created for one in made]
 
 
-class _Interrupted(BaseException):
-    pass
+def test_each_change_of_several_callers_has_a_revision_of_its_own(registry):
+    async def caller() -> list[int]:
+        add = registry.submit
+        changes = [lambda revision: revision.register(None, SubscriptionSpec("a = 1"), None)] * 5
+        return [(await asyncio.wrap_future(add(change))).revision for change in changes]
+
+    async def run() -> list[list[int]]:
+        return await asyncio.gather(*(caller() for _ in range(8)))
+
+    assert sorted(itertools.chain.from_iterable(asyncio.run(run()))) == list(range(1, 41))
+    assert registry.verify().revision == 40
 
 
-def _waiting(commits: GroupCommit, units: list[Unit[Any]]) -> Callable[[], BaseException | None]:
-    """Run changes in a thread; return what waits for the thread and returns its error."""
-    pool = ThreadPoolExecutor(1)
-    running = pool.submit(commits.run, units)
-    pool.shutdown(wait=False)
-    return lambda: running.exception(60)
+class Groups:
+    """Group commit whose commits take as long as `seconds`, and the number of changes of each."""
+
+    def __init__(self, seconds: float = 0.05) -> None:
+        self.sizes: list[int] = []
+        self.seconds = seconds
+        self.queue = GroupCommit(self._commit)
+
+    def _commit(self, units: Sequence[Unit[Any]]) -> None:
+        self.sizes.append(len(units))
+        time.sleep(self.seconds)
+
+    def clients(self, count: int, changes: int) -> list[Future[None]]:
+        """Clients who each make the next change when the last one is done; return what waits for them."""
+
+        def client() -> None:
+            for _ in range(changes):
+                self.queue.submit([unit := unit_of([("remove", "a", None, 0)], "")])
+                unit.result(60)
+
+        pool = ThreadPoolExecutor(count)
+        ends = [pool.submit(client) for _ in range(count)]
+        pool.shutdown(wait=False)
+        return ends
 
 
-def test_a_caller_who_is_interrupted_leaves_the_queue_and_the_lead(monkeypatch):
-    done: list[Unit[Any]] = []
-    busy, go_on = threading.Event(), threading.Event()
-
-    def commit(group: Any) -> None:
-        busy.set()
-        go_on.wait(60)
-        done.extend(group)
-
-    commits = GroupCommit(commit)
-    units = [unit_of([("add", id, None, 0)], "") for id in "abc"]
-
-    def interrupted() -> None:
-        wait_until(lambda: len(commits._waiting) == 2, 60, "itself, and the one behind it")
-        go_on.set()
-        assert units[1].woken is not None and units[1].woken.wait(60)  # it is to lead the next group
-        raise _Interrupted
-
-    monkeypatch.setattr(units[1], "wait", interrupted)
-    first = _waiting(commits, [units[0]])
-    assert busy.wait(60)
-    second = _waiting(commits, [units[1]])
-    wait_until(lambda: commits._waiting, 60, "the second one waits")
-    third = _waiting(commits, [units[2]])
-    assert first() is None
-    assert isinstance(second(), _Interrupted)
-    assert third() is None
-    assert units[0] in done and units[2] in done and units[1] not in done
+@pytest.fixture
+def groups(monkeypatch) -> Iterator[Groups]:
+    monkeypatch.setattr(group_commit, "RECENT_SECONDS", 10)
+    made = Groups()
+    yield made
+    made.queue.close()
 
 
-def test_a_caller_who_leads_and_is_interrupted_passes_the_lead_on(monkeypatch):
-    done: list[Unit[Any]] = []
-    commits = GroupCommit(done.extend)
-    units = [unit_of([("add", id, None, 0)], "") for id in "abc"]
-
-    def interrupted() -> None:
-        raise _Interrupted
-
-    monkeypatch.setattr(units[0], "wait", interrupted)
-    with pytest.raises(_Interrupted):
-        commits.run(units[:2])
-    assert _waiting(commits, units[2:])() is None
-    assert done == units[2:]
+def test_two_groups_of_clients_become_one(groups):
+    first = groups.clients(4, 4)
+    time.sleep(groups.seconds / 2)  # the others come while the first commit runs
+    for end in [*first, *groups.clients(4, 4)]:
+        end.result(60)
+    assert sum(groups.sizes) == 32 and 8 in groups.sizes
 
 
-def test_an_interrupted_commit_is_an_error_for_the_others():
-    leader_is_in, go_on = threading.Event(), threading.Event()
-    calls: list[int] = []
+def waits(groups: Groups, monkeypatch) -> list[float]:
+    """The seconds of each wait for other changes."""
+    seconds: list[float] = []
+    wait = groups.queue._submitted.wait
 
-    def commit(group: Any) -> None:
-        calls.append(len(group))
-        if len(calls) == 1:
-            leader_is_in.set()
-            go_on.wait(60)
-        elif len(calls) == 2:
-            raise _Interrupted
+    def waited(timeout: float) -> bool:
+        seconds.append(timeout)
+        return wait(timeout)
 
-    commits = GroupCommit(commit)
-    units = [unit_of([("add", id, None, 0)], "") for id in "abcd"]
-    first = _waiting(commits, units[:1])
-    assert leader_is_in.wait(60)
-    others = [_waiting(commits, [one]) for one in units[1:3]]
-    wait_until(lambda: len(commits._waiting) == 2, 60, "both others wait")
-    go_on.set()
-    assert first() is None
-    found = [one() for one in others]
-    assert sum(isinstance(one, _Interrupted) for one in found) == 1
-    for one in units[1:3]:
-        with pytest.raises(StoreError, match="look whether it took effect"):
-            one.outcome()
-    commits.run(units[3:])
-    assert calls == [1, 2, 1]
+    monkeypatch.setattr(groups.queue._submitted, "wait", waited)
+    return seconds
+
+
+def test_a_client_alone_does_not_wait_for_others(groups, monkeypatch):
+    seconds = waits(groups, monkeypatch)
+    groups.clients(1, 4)[0].result(60)
+    assert (seconds, groups.sizes) == ([], [1, 1, 1, 1])
+
+
+def test_a_change_waits_for_those_who_do_not_come_again_at_most_once(groups, monkeypatch):
+    groups.queue.submit(units := [unit_of([("remove", "a", None, 0)], "") for _ in range(6)])
+    for unit in units:
+        unit.result(60)
+    seconds = waits(groups, monkeypatch)
+    groups.clients(1, 3)[0].result(60)
+    assert groups.seconds <= max(seconds) < 10  # as long as the last commit took
+    assert groups.sizes == [6, 1, 1, 1]
+
+
+def test_a_failed_commit_fails_its_changes_and_no_other(registry, monkeypatch):
+    real, failed = registry._commits._commit, []
+
+    def commit(units: list[Any]) -> None:
+        if not failed:
+            failed.append(len(units))
+            raise KeyboardInterrupt  # also what is no Exception
+        real(units)
+
+    monkeypatch.setattr(registry._commits, "_commit", commit)
+    lost = committed(registry, [unit_of([("add", id, None, 0)], "") for id in "ab"])
+    assert [type(unit.exception()) for unit in lost] == [KeyboardInterrupt] * 2
+    assert registry.register(SubscriptionSpec("a = 1")).revision == 1
+
+
+def test_a_caller_who_is_interrupted_before_the_commit_makes_no_change(registry, monkeypatch):
+    with registry._store.writing():  # which the commit of the first one waits for
+        first = registry.submit(lambda revision: revision.register("a", SubscriptionSpec(), None))
+        wait_until(first.running, 60, "its commit has begun")
+        with monkeypatch.context() as patched:
+            patched.setattr(Unit, "result", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                registry.register(SubscriptionSpec(), id="b")
+    assert first.result(60).revision == 1
+    assert registry.register(SubscriptionSpec(), id="c").revision == 2 and len(registry) == 2

@@ -2,11 +2,10 @@
 
 ::
 
-    request ──commits──→ registry ──publishing──→ snapshots ──→ streams ──batch_waiting──→ waiting request
+    request ──→ registry ──publishing──→ snapshots ──→ streams ──batch_waiting──→ waiting request
 
-``commits`` has one thread that commits the changes of many requests together. ``publishing`` has the thread
-that publishes what is committed, and the one that wakes requests for changes. ``batch_waiting`` wakes
-requests when a batch has used their revision.
+``publishing`` has the thread that publishes what is committed, and the one that wakes requests for changes.
+``batch_waiting`` wakes requests when a batch has used their revision.
 
 The service's context owns one of each; calls reach them through it.
 """
