@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter
@@ -76,6 +76,8 @@ class Service:
     jobs: Mapping[str, JobOutput]
     """Output folders of the jobs that the service was told of."""
     job_watch: JobWatch
+    _done: list[asyncio.Future[None]] = field(default_factory=list)
+    """Requests whose change is done, to be woken."""
 
     async def changed(
         self, work: Callable[[Revision], _T], by: Permission, checks: Checks | None = None
@@ -83,7 +85,24 @@ class Service:
         """Make a change of the registry; return its result once it is durable, or raise its error. A request
         that waits takes no thread.
         """
-        return await asyncio.wrap_future(self.registry.submit(work, checks, by))
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        change = self.registry.submit(work, checks, by)
+        change.add_done_callback(lambda _: self._wake(loop, done))
+        await done
+        return change.result()
+
+    def _wake(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+        """Let a request go on whose change is done, with those of the same commit: the loop is woken once."""
+        self._done.append(done)
+        if len(self._done) == 1:
+            loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        while self._done:
+            done = self._done.pop()
+            if not done.done():  # its request may have been cancelled
+                done.set_result(None)
 
     def release(self) -> None:
         """Answer all waiting requests and let no further request wait: the service is about to stop."""
