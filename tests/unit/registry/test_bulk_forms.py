@@ -17,7 +17,7 @@ from selectroute.registry.log.transaction import LoggedRow, LogRow, chained_adds
 from selectroute.registry.model import Subscription, time_text
 from selectroute.store.digests import START
 
-_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates are stored too
+_TEXT = st.text(max_size=8)  # half of a surrogate pair is refused wherever a subscription is given
 _TIMES = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 _DESTINATIONS = st.sampled_from([Destination(), Destination("queue", "A/b"), Destination("kafka", "c?g=1")])
 _SUBSCRIPTIONS = st.builds(

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from selectroute.index.build.build import check_subscriptions, paused_collector
@@ -35,7 +36,7 @@ from selectroute.index.specification import (
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.errors import IdTakenError, ImportLineError, TooLargeError
 from selectroute.registry.log.revision import new_id
-from selectroute.registry.log.rows import body_text, label_text, rest_text, topic_key
+from selectroute.registry.log.rows import topic_key
 from selectroute.registry.model import time_text
 from selectroute.registry.specification import Checks, Counts
 from selectroute.selector.errors import SelectRouteError
@@ -170,26 +171,35 @@ def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[s
     """Yield a line of the stage for each line. Ids, names and keys of topics have no control characters; an
     empty topic is not none.
     """
-    known: dict[tuple[object, ...], tuple[str, str, str]] = {}
+    known: dict[tuple[object, ...], tuple[str, str, dict[str, Any]]] = {}
     for (number, id, spec, status), seltype in zip(lines, types, strict=True):
         common = spec.dialect, seltype, spec.destination, status, *spec.labels.items()
         if common not in known:
-            known[common] = _common_text(spec, seltype, status, now)
+            known[common] = _common(spec, seltype, status, now)
         given, labels, rest = known[common]
         name = id if spec.name is None else spec.name
         topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
-        body = body_text(id, name, spec.topic, spec.selector, rest)
+        first = {"id": id, "name": name, "topic": spec.topic, "selector": spec.selector}
+        body = orjson.dumps(first | rest).decode()
         yield f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{labels}\t{body}\n"
 
 
-def _common_text(
+def _common(
     spec: SubscriptionSpec, seltype: str, status: Status | None, now: str
-) -> tuple[str, str, str]:
-    """Return what many lines have in common: their status, labels, and the rest of the body."""
+) -> tuple[str, str, dict[str, Any]]:
+    """Return what many lines have in common: their status, labels, and the other members of `body_of`."""
     given = "" if status is None else status.value
-    labels = (*sorted(spec.labels.items()),)
-    rest = rest_text(spec.dialect, seltype, spec.destination, given or ACTIVE, labels, now, now)
-    return given, label_text(labels) if labels else "", rest
+    labels = dict(sorted(spec.labels.items()))
+    rest = {
+        "dialect": spec.dialect,
+        "seltype": seltype,
+        "destination": spec.destination.to_json(),
+        "status": given or ACTIVE,
+        "labels": labels,
+        "created": now,
+        "modified": now,
+    }
+    return given, orjson.dumps(labels).decode() if labels else "", rest
 
 
 @lru_cache(maxsize=1_024)  # many subscriptions have the same ones

@@ -6,24 +6,21 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import islice
-from json.encoder import encode_basestring as quoted
 from typing import Any, Final, NamedTuple
 
+import orjson
 from sqlalchemy import Row, Select, and_, select
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Destination
 from selectroute.registry.changes import Change
 from selectroute.registry.log.tables import change, subscription
-from selectroute.registry.model import Subscription, time_of, time_text
+from selectroute.registry.model import Subscription, time_of
 from selectroute.store.digests import canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 
 _LONG_KEY: Final = 128
 _CONTROL: Final = re.compile("[\x00-\x1f]")
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def topic_key(topic: str | None) -> str | None:
@@ -35,50 +32,9 @@ def topic_key(topic: str | None) -> str | None:
 
 def body_of(one: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
-    rest = rest_text(
-        one.dialect,
-        one.seltype,
-        one.destination,
-        one.status.value,
-        (*one.labels.items(),),
-        time_text(one.created),
-        time_text(one.modified),
-    )
-    return body_text(one.id, one.name, one.topic, one.selector, rest)
-
-
-def body_text(id: str, name: str, topic: str | None, selector: str, rest: str) -> str:
-    """Return the fields of a subscription as `body_of` does, with the `rest_text` of the others: the members
-    of `Subscription.to_json`, in their order. Written out, because an encoder of any object takes three times
-    as long.
-    """
-    return (
-        f'{{"id":{quoted(id)},"name":{quoted(name)},"topic":{"null" if topic is None else quoted(topic)},'
-        f'"selector":{quoted(selector)},{rest}'
-    )
-
-
-@lru_cache(maxsize=1_024)  # many subscriptions of an import have the same
-def rest_text(
-    dialect: str,
-    seltype: str,
-    destination: Destination,
-    status: str,
-    labels: tuple[tuple[str, str], ...],
-    created: str,
-    modified: str,
-) -> str:
-    """Return the fields that many subscriptions have in common as a part of `body_text`."""
-    return (
-        f'"dialect":{quoted(dialect)},"seltype":{quoted(seltype)},'
-        f'"destination":{_ENCODER.encode(destination.to_json())},"status":{quoted(status)},'
-        f'"labels":{label_text(labels)},"created":{quoted(created)},"modified":{quoted(modified)}}}'
-    )
-
-
-def label_text(labels: Iterable[tuple[str, str]]) -> str:
-    """Return labels as JSON."""
-    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in labels]) + "}"
+    data = one.to_json()
+    del data["revision"]
+    return orjson.dumps(data).decode()
 
 
 def from_body(body: str, revision: int) -> Subscription:
