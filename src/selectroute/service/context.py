@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 from anyio import CapacityLimiter
-from fastapi import Depends, Request
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
-from selectroute.service.http.callers import Caller, Callers
+from selectroute.service.http.callers import Callers
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
@@ -79,20 +77,3 @@ class Service:
         self.watch.release()
         self.queue_waiting.release()
         self.batch_waiting.release()
-
-
-async def service_of(request: Request) -> Service:
-    """Return the service that a request is for."""
-    service: Service = request.app.state.service
-    return service
-
-
-async def caller_of(request: Request) -> Caller:
-    """Return the caller of a request."""
-    caller: Caller = request.state.caller
-    return caller
-
-
-# Coroutines, though they await nothing: FastAPI would run functions in a thread.
-ServiceDep = Annotated[Service, Depends(service_of)]
-CallerDep = Annotated[Caller, Depends(caller_of)]
