@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from anyio import CapacityLimiter
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Router, compile_path
+from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from selectroute.queues.sql.queues import SqlQueues
@@ -154,6 +154,7 @@ class Application:
     def __init__(
         self, service: Service, lifespan: Callable[[Application], AbstractAsyncContextManager[None]]
     ) -> None:
+        self._service = service
         self.state = State({"service": service})
         self._other = Router(lifespan=lifespan)
         self._gate = Gate(self._call, service)
@@ -171,14 +172,11 @@ class Application:
         """Answer a request by the call of its method and path. Raises a problem, 404 or 405, without one;
         OPTIONS returns the methods.
         """
-        request = Request(scope, receive)
         allowed: Mapping[str, Call] = {}
-        for pattern, methods in _ROUTES:
-            if (found := pattern.match(scope["path"])) is None:
-                continue
+        for methods, steps in _matching(scope["path"]):
             if (call := methods.get(scope["method"])) is not None:
                 scope["route"] = call  # its path is the label of metrics, as below
-                answer = await call.answer(request, found.groupdict())
+                answer = await call.answer(Request(scope, receive), steps, self._service)
                 break
             allowed = allowed or methods
         else:
@@ -198,15 +196,25 @@ def _document() -> dict[str, Any]:
     return document(CALLS)
 
 
-def _routes() -> list[tuple[re.Pattern[str], Mapping[str, Call]]]:
-    """Return the patterns of all paths, each with its calls by their methods: of those that match a path, the
-    one with the most literal text is first (``/{id}:pause``, not ``/{id}``).
-    """
-    paths: dict[str, dict[str, Call]] = {}
-    for call in chain.from_iterable(CALLS.values()):
-        paths.setdefault(call.path, {})[call.method] = call
-    order = sorted(paths, key=lambda path: -len(re.sub(r"\{.*?\}", "", path)))
-    return [(compile_path(path)[0], paths[path]) for path in order]
+def _matching(path: str) -> Iterator[tuple[Mapping[str, Call], Mapping[str, str]]]:
+    """Yield the calls of each path in the table that matches, by their methods, and the steps of the path."""
+    if (calls := _PATHS.get(path)) is not None:
+        yield calls, {}
+    for pattern, calls in _PATTERNS:
+        if (found := pattern.match(path)) is not None:
+            yield calls, found.groupdict()
 
 
-_ROUTES: Final = _routes()
+_PATHS: Final[dict[str, dict[str, Call]]] = {}
+"""Calls by path and method."""
+for _call in chain.from_iterable(CALLS.values()):
+    _PATHS.setdefault(_call.path, {})[_call.method] = _call
+
+_PATTERNS: Final = [
+    (next(iter(calls.values())).pattern, calls)
+    for path, calls in sorted(_PATHS.items(), key=lambda row: -len(re.sub(r"{.*?}", "", row[0])))
+    if "{" in path
+]
+"""Paths with steps that vary: of those that match, the one with the most literal text is first
+(``/{id}:pause``, not ``/{id}``).
+"""

@@ -129,12 +129,11 @@ class Call:
         """What the function takes, read when it is first needed."""
         return Parameters(self.function, re.findall(r"{(\w+)", self.path))
 
-    async def answer(self, request: Request, steps: Mapping[str, str]) -> Response:
+    async def answer(self, request: Request, steps: Mapping[str, str], service: Service) -> Response:
         """Answer a request, whose path has these ``steps``. The role is checked before the body is read: a
         caller without it need not send the body. Raises a problem.
         """
-        service: Service = request.app.state.service
-        caller: Caller = request.state.caller
+        caller: Caller = request.scope["state"]["caller"]
         if not caller.role.includes(self.role):
             detail = f"this needs the role {self.role.name}, the token has the role {caller.role.name}"
             raise ProblemError("forbidden", detail)

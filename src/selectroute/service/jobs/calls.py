@@ -64,7 +64,6 @@ _CUT: Final = ("too-large",)
 _LEFT: Final = ("batch", "stage", "reason", "letters")
 _SHOWN: Final = (*_LEFT[:3], "message", "source", "partition", "offset", "revision", "subscription", "replay")
 _ALL: Final = "dead letters are of all topics, and this needs a token"
-PATH: Final = "/v1/jobs"
 
 Result = TypeVar("Result")
 
