@@ -24,7 +24,7 @@ from bench.engine import Engine, Timed
 from bench.jvm import jdk_version
 from bench.workloads.oracle import Expected
 
-PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark", "sqlalchemy", "fastapi", "uvicorn")
+PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark", "sqlalchemy", "starlette", "uvicorn")
 """The packages whose versions decide a figure."""
 ENDINGS: Final = ("py", "toml", "lark", "c", "java")
 _DIGITS: Final = {"seconds": 6, "bytes_a_rule": 1, "p50_us": 2, "p99_us": 2, "processor_seconds": 2}

@@ -1,13 +1,13 @@
-"""HTTP service of a registry and its queues: FastAPI and uvicorn around `Registry` and `SqlQueues`.
+"""HTTP service of a registry and its queues: Starlette and uvicorn around `Registry` and `SqlQueues`.
 
 ::
 
-    request → middleware (token, rate, size) → endpoint (role, strict JSON) → registry → response or problem
-                                                           commit ──→ publishing ─→ snapshots ─→ streams
-                                                                └──→ watch ─→ waiting requests
+    request → middleware (token, rate, size) → call (role, strict JSON) → registry → response or problem
+                                                       commit ──→ publishing ─→ snapshots ─→ streams
+                                                            └──→ watch ─→ waiting requests
 
-``app`` builds the application from the calls in ``subscriptions`` (one), ``bulk`` (many), ``changes``,
-``messages`` (match and explain), ``tokens`` and ``system``; ``server`` runs it in a process. ``http.callers``
+``calls`` is the table of all calls, by which ``app`` answers requests; their functions are in
+``subscriptions``, ``queues``, ``jobs`` and ``system``. ``server`` runs it in a process. ``http.callers``
 authenticates the caller: without tokens any process on this machine, otherwise a token with a role and topic
 filters; a subscription outside these filters is reported as missing. ``http.problems`` is the table of all
 problem types, ``http.error_mapping`` maps errors of the lower layers to these, ``limits`` bounds the size of

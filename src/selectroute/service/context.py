@@ -6,17 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 from anyio import CapacityLimiter
-from fastapi import Depends, Request
 
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
-from selectroute.service.http.callers import Caller, Callers
+from selectroute.service.http.callers import Callers
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
@@ -109,20 +108,3 @@ class Service:
         self.watch.release()
         self.queue_waiting.release()
         self.batch_waiting.release()
-
-
-async def service_of(request: Request) -> Service:
-    """Return the service that a request is for."""
-    service: Service = request.app.state.service
-    return service
-
-
-async def caller_of(request: Request) -> Caller:
-    """Return the caller of a request."""
-    caller: Caller = request.state.caller
-    return caller
-
-
-# Coroutines, though they await nothing: FastAPI would run functions in a thread.
-ServiceDep = Annotated[Service, Depends(service_of)]
-CallerDep = Annotated[Caller, Depends(caller_of)]

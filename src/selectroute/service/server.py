@@ -17,13 +17,12 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from selectroute.registry.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.app import QUEUE_MANAGER, create_app
+from selectroute.service.app import QUEUE_MANAGER, Application, create_app
 from selectroute.service.context import Service
 from selectroute.service.http.protocol import AcceptErrors, Protocol
 from selectroute.service.jobs.job_output import JobOutput
@@ -160,7 +159,7 @@ def bound(
     return Server(config, listening, lambda: started(url), app.state.service)
 
 
-def _with_console(app: FastAPI, queue_manager: str) -> ASGIApp:
+def _with_console(app: Application, queue_manager: str) -> ASGIApp:
     """Return the application with the console, if what that needs is installed."""
     if find_spec("jinja2") is None:
         return app

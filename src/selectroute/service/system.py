@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse
+from typing import Annotated
 
-from selectroute.registry.authorization.role import Role
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
 from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.context import CallerDep, Service, ServiceDep
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import CallerAnswer, StateAnswer
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
@@ -17,51 +19,30 @@ from selectroute.service.metrics import CONTENT_TYPE
 from selectroute.service.pages import HEADERS, docs_page, front_page
 from selectroute.store.errors import ReplacedError
 
-router = APIRouter(route_class=Call, tags=["service"])
 
-
-@call(router, "GET", "/v1/limits", Role.reader, response_model=ServiceLimits)
-def limits(service: ServiceDep) -> Response:
+def limits(service: Service) -> Annotated[Response, ServiceLimits]:
     """Return the limits of requests."""
     return JsonAnswer(service.limits.model_dump())
 
 
-@call(router, "GET", "/v1/caller", Role.reader, response_model=CallerAnswer)
-def caller(by: CallerDep) -> Response:
+def caller(by: Caller) -> Annotated[Response, CallerAnswer]:
     """Return the name, the role and the topics of the caller's token."""
     topics = [one.text for one in by.permission.topics or ()]
     return JsonAnswer({"name": by.name, "role": by.role.name, "topics": topics})
 
 
-@call(
-    router,
-    "GET",
-    "/metrics",
-    Role.reader,
-    "forbidden",
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-)
-def metrics(service: ServiceDep, by: CallerDep) -> Response:
+def metrics(service: Service, by: Caller) -> Response:
     """Return the metrics for Prometheus. Needs a token for all topics, since metrics cover all callers."""
     by.check_all_topics("metrics need a token")
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-@call(router, "GET", "/healthz", Role.reader, response_model=StateAnswer)
-def health() -> Response:
+def health() -> Annotated[Response, StateAnswer]:
     """Return ok while the process is alive. Needs no token."""
     return JsonAnswer({"status": "ok"})
 
 
-@call(
-    router,
-    "GET",
-    "/readyz",
-    Role.reader,
-    response_model=StateAnswer,
-    responses={503: {"model": StateAnswer, "description": "The service is not ready."}},
-)
-def ready(request: Request, service: ServiceDep) -> Response:
+def ready(request: Request, service: Service) -> Annotated[Response, StateAnswer]:
     """Return whether the registry is readable and a revision is published. Needs no token; the revisions are
     shown only to callers who may see all subscriptions.
     """
@@ -81,8 +62,7 @@ def ready(request: Request, service: ServiceDep) -> Response:
     return JsonAnswer({"status": "ready", **data, **reason})
 
 
-@call(router, "GET", "/", Role.reader, include_in_schema=False, response_class=HTMLResponse)
-def front(request: Request, service: ServiceDep) -> Response:
+def front(request: Request, service: Service) -> Response:
     """Return the front page. Needs no token; shows counts to callers who may see all subscriptions."""
     facts: dict[str, str] = {}
     try:
@@ -103,14 +83,17 @@ def front(request: Request, service: ServiceDep) -> Response:
     return HTMLResponse(front_page(facts), headers=HEADERS)
 
 
-@call(router, "GET", "/docs", Role.reader, include_in_schema=False, response_class=HTMLResponse)
 async def docs(request: Request) -> Response:
     """Return the OpenAPI document as an HTML page."""
-    # In the event loop, like /openapi.json: FastAPI stores the document before it is complete.
-    state, document = request.app.state, request.app.openapi()
+    state = request.app.state
     if not hasattr(state, "docs"):
-        state.docs = docs_page(document)
+        state.docs = docs_page(request.app.openapi())
     return HTMLResponse(state.docs, headers=HEADERS)
+
+
+async def openapi(request: Request) -> Response:
+    """Return the OpenAPI document."""
+    return JsonAnswer(request.app.openapi())
 
 
 def _sees_all(service: Service, authorization: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("fastapi", reason="FastAPI is not installed (the extra `service`)")
+pytest.importorskip("starlette", reason="Starlette is not installed (the extra `service`)")
 
 from tests.crash.programs.harness import sqlite_in
 from tests.crash.programs.queues import queue as crash

@@ -17,7 +17,7 @@ from selectroute.service.server import bound
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette's test client announces another HTTP library
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
 CAR = {
     "headers": {"JMSType": "car"},

@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -23,6 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
+from selectroute.service.app import Application
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import (
@@ -69,7 +69,7 @@ class WithConsole:
         queue_manager: the name of the service's queue manager.
     """
 
-    def __init__(self, app: FastAPI, queue_manager: str) -> None:
+    def __init__(self, app: Application, queue_manager: str) -> None:
         self.state = app.state
         self._app = app
         self._pages = Starlette(

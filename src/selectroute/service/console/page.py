@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import Api
-from selectroute.service.http.endpoint import SMALL_BODY
+from selectroute.service.http.call import SMALL_BODY
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.rates import OpenBodies
 

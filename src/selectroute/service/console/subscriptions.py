@@ -27,7 +27,7 @@ from selectroute.service.console.page import (
 from selectroute.service.console.streams import names
 from selectroute.service.http.middleware import SAFE
 from selectroute.service.http.models import Dialect
-from selectroute.service.subscriptions.search import Field
+from selectroute.service.subscriptions.search import SearchField
 
 PATH: Final = "/v1/subscriptions"
 SEARCH: Final = ("text", "field")
@@ -35,7 +35,7 @@ FILTERS: Final = ("topic", "status", "dialect", "name", "label")
 DONE: Final = ("paused", "resumed", "removed")
 """What may have been done to many subscriptions of the list."""
 
-SEARCHED: Final = get_args(Field)
+SEARCHED: Final = get_args(SearchField)
 _ORDERS: Final = dict(
     zip(get_args(Order), ("their ids", "their names", "their changes, the newest first"), strict=True)
 )

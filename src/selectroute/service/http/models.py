@@ -6,7 +6,6 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
-from fastapi import Query
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -40,10 +39,10 @@ Line = Annotated[StrictStr, Field(max_length=2_000), AfterValidator(_printable)]
 Dialect = Literal["jms", "ibm-jms", "ibm-mq", "mqe"]
 Revision = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 Id = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,128}$")]
-Limit = Annotated[int, Query(ge=1, le=1_000, description="The most to return.")]
+Limit = Annotated[int, Field(ge=1, le=1_000, description="The most to return.")]
 Cursor = Annotated[
     str | None,
-    Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$", description="The next_cursor of the page before."),
+    Field(max_length=1_000, pattern="^[A-Za-z0-9_-]+$", description="The next_cursor of the page before."),
 ]
 From = Literal["latest", "last-processed"]
 

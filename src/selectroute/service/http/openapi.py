@@ -1,150 +1,143 @@
-"""Texts of the OpenAPI document that are not in the code of the calls: summaries and examples."""
+"""OpenAPI document, made from the table of calls and the types of their functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final, get_type_hints
 
-from selectroute.service.http.middleware import MESSAGING
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
-JSON: Final = "application/json"
-
-_QUEUE: Final = MESSAGING + "queue/{queue}"
-_TOPIC: Final = MESSAGING + "topic/{topic}"
-
-_BODIES: Final = {
-    "text/plain": "shipped",
-    JSON: '{"order": 7}',
-    "application/octet-stream": "any bytes",
-}
-
-SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "GET /v1/subscriptions": "List subscriptions",
-        "POST /v1/subscriptions": "Register a subscription",
-        "GET /v1/subscriptions:search": "List the subscriptions that a search finds",
-        "POST /v1/subscriptions:batch": "Change several subscriptions at one revision",
-        "POST /v1/subscriptions:import": "Import subscriptions",
-        "GET /v1/subscriptions:export": "Export all subscriptions",
-        "GET /v1/subscriptions/{id}": "Read a subscription",
-        "PUT /v1/subscriptions/{id}": "Replace a subscription, or register one under this id",
-        "PATCH /v1/subscriptions/{id}": "Change fields of a subscription",
-        "DELETE /v1/subscriptions/{id}": "Remove a subscription",
-        "POST /v1/subscriptions/{id}:pause": "Pause a subscription",
-        "POST /v1/subscriptions/{id}:resume": "Resume a subscription",
-        "GET /v1/subscriptions/{id}/changes": "Read the history of a subscription",
-        "GET /v1/subscriptions/{id}/activity": "Show the last deliveries of a subscription",
-        "GET /v1/subscriptions:activity": "Show the last deliveries of several subscriptions",
-        "POST /v1/subscriptions:dry-run": "Show which recent messages a change gains or loses",
-        "POST /v1/selectors:check": "Check a selector",
-        "POST /v1/messages:match": "Match a message",
-        "POST /v1/messages:explain": "Explain why subscriptions get a message or do not",
-        "GET /v1/changes": "Read the change log, or wait for a change",
-        "GET /v1/queries": "List the queries that read this registry",
-        "POST /v1/queries/{query}": "Announce a query",
-        "POST /v1/queries/{query}/batches": "Report the revision that a batch used",
-        "POST /v1/queries/{query}/reports": "Report batches of a stream, or a sign of life",
-        "GET /v1/queries/{query}/reports": "Read the newest batches of a stream",
-        "POST /v1/queries/{query}/messages": "Report some messages, for the sample of recent ones",
-        "GET /v1/messages": "List the newest messages of the sample",
-        "GET /v1/messages/identifiers": "List the identifiers in recent messages",
-        "GET /v1/streams": "List the streams that have reported",
-        "DELETE /v1/streams/{query}": "Remove a stream that has ended or vanished",
-        "GET /v1/health": "Check the registry and its streams",
-        "GET /v1/jobs": "List the jobs whose dead letters are shown",
-        "GET /v1/jobs/{job}/dead-letters": "List dead letters of a job",
-        "GET /v1/jobs/{job}/dead-letters:bytes": "Read the bytes of a dead letter",
-        "POST /v1/jobs/{job}/dead-letters:preview": "Show what a replay would do",
-        "POST /v1/jobs/{job}/replays": "Replay dead letters",
-        "GET /v1/jobs/{job}/replays/{request}": "Show whether a replay is done",
-        "POST /v1/jobs/{job}/audits": "Check the accounts of a job",
-        "GET /v1/tokens": "List tokens",
-        "POST /v1/tokens": "Create a token",
-        "DELETE /v1/tokens/{token}": "Revoke a token",
-        "GET /v1/caller": "Show whose token is sent",
-        "GET /v1/limits": "Show the limits of requests",
-        "GET /metrics": "Show metrics for Prometheus",
-        "GET /healthz": "Check that the process is alive",
-        "GET /readyz": "Check that the registry is readable and published",
-        f"POST {_QUEUE}/message": "Put a message on a queue",
-        f"POST {_TOPIC}/message": "Put a message on the queue of each matching subscription",
-        f"GET {_QUEUE}/message": "Browse the first matching message",
-        f"DELETE {_QUEUE}/message": "Get the first matching message, which leaves the queue",
-        f"GET {_QUEUE}/messagelist": "List the first matching messages",
-        "GET /v1/queues": "List queues",
-        "GET /v1/queues/{name}": "Describe a queue",
-        "PUT /v1/queues/{name}": "Create a queue",
-        "DELETE /v1/queues/{name}": "Delete a queue",
-        "GET /v1/queues/{name}:count": "Show how many messages of a queue match",
-        "POST /v1/queues/{name}:purge": "Remove the matching messages of a queue",
-        "POST /v1/queues/{name}:move": "Put the matching messages of a queue on another one",
-    }
+from selectroute.registry.authorization.role import Role
+from selectroute.service.http.call import JSON, Call
+from selectroute.service.http.problems import (
+    IBM,
+    IBM_MEDIA_TYPE,
+    MEDIA_TYPE,
+    PROBLEMS,
+    MqErrors,
+    Problem,
 )
-"""Summary of each call, beginning with a verb."""
 
-_MESSAGE: Final = {
-    "topic": "cars/eu",
-    "headers": {"JMSType": "car"},
-    "properties": {"weight": {"type": "int", "value": 3000}},
-}
-_HEAVY: Final = {"selector": "JMSType = 'car' AND weight > 2500", "topic": "cars/+"}
+ROLE: Final = "x-role"
+"""Member of an operation that names the required role."""
 
-EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "POST /v1/subscriptions": {JSON: {**_HEAVY, "name": "heavy cars", "labels": {"team": "eu"}}},
-        "POST /v1/subscriptions:batch": {
-            JSON: {
-                "operations": [
-                    {"op": "add", "id": "red", "selector": "color = 'red'"},
-                    {"op": "pause", "id": "heavy"},
-                ]
-            }
-        },
-        "POST /v1/subscriptions:import": {
-            "application/x-ndjson": '{"id": "light", "selector": "weight < 500"}\n{"id": "all"}\n'
-        },
-        "PUT /v1/subscriptions/{id}": {JSON: _HEAVY},
-        "PATCH /v1/subscriptions/{id}": {
-            "application/merge-patch+json": {"selector": "weight > 3000", "labels": {"team": None}}
-        },
-        "POST /v1/subscriptions/{id}:resume": {JSON: {"from": "last-processed"}},
-        "POST /v1/queries/{query}/reports": {
-            JSON: {
-                "batches": [
-                    {
-                        "batch": 17,
-                        "revision": 3,
-                        "ended": "2026-01-31T12:00:00Z",
-                        "messages": 1_000,
-                        "routed": 900,
-                        "unrouted": 99,
-                        "dead_lettered": 1,
-                        "deliveries": 4_200,
-                        "seconds": {"match": 0.12, "commit": 0.004},
-                        "busiest": {"heavy": 4_000, "light": 200},
-                    }
-                ],
-                "state": {"name": "flights", "waiting": {"queue": 0}, "behind": 250},
-            }
-        },
-        "POST /v1/queries/{query}/messages": {JSON: {"messages": [_MESSAGE]}},
-        "POST /v1/subscriptions:dry-run": {JSON: {"id": "heavy", "subscription": _HEAVY}},
-        "POST /v1/selectors:check": {JSON: {"selector": "color = 'red'", "dialect": "ibm-mq"}},
-        "POST /v1/messages:match": {JSON: {"message": _MESSAGE, "limit": 100}},
-        "POST /v1/messages:explain": {JSON: {"message": _MESSAGE, "subscriptions": ["heavy"]}},
-        "POST /v1/queries/{query}": {
-            JSON: {"source": "the folder /srv/messages", "can_replay": True, "reason": None}
-        },
-        "POST /v1/queries/{query}/batches": {JSON: {"batch": 7, "revision": 1}},
-        "POST /v1/jobs/{job}/dead-letters:preview": {JSON: {"reasons": ["not-json"]}},
-        "POST /v1/jobs/{job}/replays": {JSON: {"reasons": ["not-json"], "expected": 3}},
-        "POST /v1/tokens": {JSON: {"role": "admin", "name": "operations"}},
-        f"POST {_QUEUE}/message": _BODIES,
-        f"POST {_TOPIC}/message": _BODIES,
-        "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
-        "POST /v1/queues/{name}:purge": {JSON: {"correlationId": "order-7"}},
-        "POST /v1/queues/{name}:move": {JSON: {"to": "Q", "selector": "weight > 2500"}},
-    }
+_ALWAYS: Final = (
+    "invalid-request",
+    "unauthorised",
+    "misdirected",
+    "timed-out",
+    "too-many-requests",
+    "unavailable",
 )
-"""Example of each request body, by media type."""
+_OF_BODIES: Final = ("invalid-body", "unsupported-media-type", "too-large")
+_EMPTY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+_ABOUT: Final = (
+    "Subscriptions with selectors: register them, change them while messages flow, ask why. And queues: put "
+    "messages, get each once, by its ids or by a selector."
+)
+_SECURITY: Final = {"token": "bearer", "password": "basic"}
+
+_Schemas = Mapping[tuple[Any, JsonSchemaMode], Any]
+"""Schema of each type: of parameters by the call, of bodies and responses by their types."""
+
+
+def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
+    """Return the OpenAPI document of calls by their tags."""
+    shown = [(tag, call) for tag, rows in calls.items() for call in rows if call.summary]
+    types: dict[tuple[Any, JsonSchemaMode], TypeAdapter[Any]] = {
+        (kind.__name__, "serialization"): TypeAdapter(kind) for kind in (Problem, MqErrors)
+    }
+    for _, call in shown:
+        types[call, "validation"] = TypeAdapter(call.takes.model)
+        if call.takes.body is not None:
+            types[call.takes.body, "validation"] = call.takes.body.adapter
+        if (answer := _answer_of(call)) is not None:
+            types[call, "serialization"] = TypeAdapter(answer)
+    schemas, rest = TypeAdapter.json_schemas(
+        [(key, mode, adapter) for (key, mode), adapter in types.items()],
+        ref_template="#/components/schemas/{model}",
+    )
+    components = rest["$defs"]
+    paths: dict[str, dict[str, Any]] = {}
+    for tag, call in shown:
+        parameters = components.pop(schemas[call, "validation"]["$ref"].rpartition("/")[2])
+        operation = {"tags": [tag], **_operation(call, parameters, schemas)}
+        paths.setdefault(call.shown_path, {})[call.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "selectroute",
+            "description": _ABOUT,
+            "version": "1",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                name: {"type": "http", "scheme": scheme} for name, scheme in _SECURITY.items()
+            },
+        },
+        "security": [{}, *({name: []} for name in _SECURITY)],
+    }
+
+
+def _answer_of(call: Call) -> Any:
+    """Return the type of a call's response in JSON; None if it has another."""
+    hints = get_type_hints(call.function, include_extras=True)
+    return next(iter(getattr(hints["return"], "__metadata__", ())), None)
+
+
+def _operation(call: Call, parameters: Mapping[str, Any], schemas: _Schemas) -> dict[str, Any]:
+    name = re.sub(r"\W", "_", f"{call.function.__name__}{call.shown_path}")
+    found: dict[str, Any] = {
+        "summary": call.summary,
+        "description": inspect.getdoc(call.function),
+        "operationId": f"{name}_{call.method.lower()}",
+        "parameters": [*_parameters(call, parameters)],
+        "responses": {str(status): answer for status, answer in sorted(_responses(call, schemas).items())},
+        ROLE: call.role.name,
+    }
+    body = call.takes.body
+    if body is not None:
+        content = {body.media_type: {"schema": schemas[body, "validation"], "example": call.example}}
+        found["requestBody"] = {"required": body.is_required, "content": content}
+    elif call.content:
+        found["requestBody"] = {"content": call.content}
+    return found
+
+
+def _parameters(call: Call, model: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, place in call.takes.places.items():
+        schema = dict(model["properties"][name])
+        described = {"description": schema.pop("description")} if "description" in schema else {}
+        required = name in model.get("required", ())
+        yield {"name": name, "in": place, "required": required, **described, "schema": schema}
+    for name, description in call.headers.items():
+        schema = {"type": "string"}
+        yield {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+def _responses(call: Call, schemas: _Schemas) -> dict[int, dict[str, Any]]:
+    """Return the responses of a call, by their status codes."""
+    found: dict[int, dict[str, Any]] = {}
+    kinds: list[str | tuple[str, str]] = [*_ALWAYS, *call.problems]
+    if call.role is not Role.reader or call.method != "GET":
+        kinds.append("forbidden")  # without tokens, a cross-site request is refused if it is not a GET
+    if call.takes.body is not None:
+        kinds += _OF_BODIES
+    errors, media_type = (MqErrors, IBM_MEDIA_TYPE) if call.path.startswith(IBM) else (Problem, MEDIA_TYPE)
+    problem = {media_type: {"schema": schemas[errors.__name__, "serialization"]}}
+    for one in dict.fromkeys(kinds):
+        kind, title = (one, PROBLEMS[one].title) if isinstance(one, str) else one
+        status = PROBLEMS[kind].status
+        before = found[status]["description"] + "; " if status in found else ""
+        found[status] = {"description": before + title, "content": problem}
+    for status, answer in {call.status: "The call succeeded.", **call.responses}.items():
+        found[status] = {"description": answer} if isinstance(answer, str) else answer
+        if isinstance(answer, str) and status not in _EMPTY and (call, "serialization") in schemas:
+            found[status]["content"] = {JSON: {"schema": schemas[call, "serialization"]}}
+    return found

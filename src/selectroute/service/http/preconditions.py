@@ -6,26 +6,33 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import Header
+from pydantic import Field
 
+from selectroute.service.http.call import Header
 from selectroute.service.http.problems import ProblemError
 
 _ETAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e]*)"\s*(?:,|$)')
 _REVISION: Final = re.compile(r"0|[1-9]\d{0,18}")
 
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", max_length=1_000, description="The ETag that must be current.")
+    str | None,
+    Header(),
+    Field(alias="If-Match", max_length=1_000, description="The ETag that must be current."),
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", max_length=1_000, description="ETags known to the client.")
+    str | None,
+    Header(),
+    Field(alias="If-None-Match", max_length=1_000, description="ETags known to the client."),
 ]
 Prefer = Annotated[
     str | None,
-    Header(alias="Prefer", max_length=1_000, description="`return=minimal`: the response needs no body."),
+    Header(),
+    Field(alias="Prefer", max_length=1_000, description="`return=minimal`: the response needs no body."),
 ]
 IdempotencyKey = Annotated[
     str | None,
-    Header(
+    Header(),
+    Field(
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from fastapi import Response
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from selectroute.queues.errors import (
     MQRC_MSG_TOO_BIG_FOR_Q,

@@ -9,19 +9,20 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
+from starlette.responses import Response
 
 from selectroute.index.verdicts import judged
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import Record, message_of
-from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.service.context import CallerDep, Service, ServiceDep
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import Limit
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_output import JobOutput
@@ -63,22 +64,19 @@ _CUT: Final = ("too-large",)
 _LEFT: Final = ("batch", "stage", "reason", "letters")
 _SHOWN: Final = (*_LEFT[:3], "message", "source", "partition", "offset", "revision", "subscription", "replay")
 _ALL: Final = "dead letters are of all topics, and this needs a token"
-_WRONG: Final = ("job-not-found", "invalid-body", "unsupported-media-type", "too-large")
 
 Result = TypeVar("Result")
 
-router = APIRouter(route_class=Call, prefix="/v1/jobs", tags=["jobs"])
-Job = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A job's name.")]
-Integer = Annotated[int, Query(ge=-(2**63), lt=2**63)]
-One = Query(max_length=4_096)
+Job = Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,128}$", description="A job's name.")]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+One = Field(max_length=4_096)
 
 
 def _many(description: str) -> Any:
-    return Query(max_length=100, description=description)
+    return Field(max_length=100, description=description)
 
 
-@call(router, "GET", "", Role.reader, "forbidden", response_model=JobsAnswer)
-async def listed(service: ServiceDep, by: CallerDep) -> Response:
+async def listed(service: Service, by: Caller) -> Annotated[Response, JobsAnswer]:
     """Return the jobs whose dead letters this service shows, each with the number of those that no replay
     took. Needs a token for all topics.
     """
@@ -99,19 +97,9 @@ def _summary(name: str, job: JobOutput) -> dict[str, Any]:
     return found | {"waiting": waiting, "problem": problem}
 
 
-@call(
-    router,
-    "GET",
-    "/{job}/dead-letters",
-    Role.reader,
-    "forbidden",
-    "job-not-found",
-    "invalid-body",
-    response_model=DeadLettersAnswer,
-)
 async def dead_letters(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     job: Job,
     batch: Annotated[list[Integer] | None, _many("Only of these batches.")] = None,
     stage: Annotated[list[str] | None, _many("Only of these stages: read, parse, judge, deliver.")] = None,
@@ -122,12 +110,12 @@ async def dead_letters(
     source: Annotated[list[str] | None, _many("Only of these files or Kafka topics.")] = None,
     partition: Annotated[list[Integer] | None, _many("Only of these partitions.")] = None,
     offset: Annotated[list[Integer] | None, _many("Only at these lines, rows or records.")] = None,
-    left: Annotated[bool, Query(description="Only those that no replay took.")] = False,
+    left: Annotated[bool, Field(description="Only those that no replay took.")] = False,
     limit: Limit = 100,
     cursor: Annotated[
-        str | None, Query(max_length=40, description="The next_cursor of the page before.")
+        str | None, Field(max_length=40, description="The next_cursor of the page before.")
     ] = None,
-) -> Response:
+) -> Annotated[Response, DeadLettersAnswer]:
     """Return dead letters of a job, those of the newest commit first, replayed or not. Needs a token for all
     topics.
     """
@@ -153,26 +141,9 @@ async def dead_letters(
     return JsonAnswer(await _off(service.reading_jobs, read))
 
 
-@call(
-    router,
-    "GET",
-    "/{job}/dead-letters:bytes",
-    Role.reader,
-    "forbidden",
-    "job-not-found",
-    "not-found",
-    "invalid-body",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "The bytes.",
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
-)
 async def raw_bytes(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     job: Job,
     batch: Integer,
     source: Annotated[str, One],
@@ -182,7 +153,7 @@ async def raw_bytes(
     reason: Annotated[str | None, One] = None,
     subscription: Annotated[str | None, One] = None,
     part: Annotated[
-        Literal["value", "key"], Query(description="Of a Kafka record the value, or the key.")
+        Literal["value", "key"], Field(description="Of a Kafka record the value, or the key.")
     ] = "value",
 ) -> Response:
     """Return the bytes of one dead letter, as they are kept: all of them, except of one that was too large.
@@ -206,8 +177,9 @@ async def raw_bytes(
     return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-@call(router, "POST", "/{job}/dead-letters:preview", Role.reader, *_WRONG, response_model=PreviewAnswer)
-async def preview(service: ServiceDep, by: CallerDep, job: Job, body: FilterBody) -> Response:
+async def preview(
+    service: Service, by: Caller, job: Job, body: FilterBody
+) -> Annotated[Response, PreviewAnswer]:
     """Show what a replay would do: how many dead letters it would take, and which subscriptions get the
     newest ten of them by the newest revision. The latter is known of a letter whose bytes are a message in
     JSON, or a Kafka record of a job that recorded its binding. Needs a token for all topics.
@@ -241,17 +213,9 @@ def _previewed(
     return {"letters": reasons.total(), "waiting": asked, "reasons": rows}, letters, binding
 
 
-@call(
-    router,
-    "POST",
-    "/{job}/replays",
-    Role.writer,
-    *_WRONG,
-    "letters-changed",
-    status_code=202,
-    response_model=RequestedAnswer,
-)
-async def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody) -> Response:
+async def replay(
+    service: Service, by: Caller, job: Job, body: ReplayBody
+) -> Annotated[Response, RequestedAnswer]:
     """Have the job process dead letters again, between two of its batches or at its next start; each at most
     once. `expected` is the number that a preview showed, without those that a waiting request asks for: if
     it has changed, nothing is requested. Needs a token for all topics and destinations.
@@ -265,23 +229,12 @@ async def replay(service: ServiceDep, by: CallerDep, job: Job, body: ReplayBody)
     return JsonAnswer({"request": request, "letters": left}, 202)
 
 
-@call(
-    router,
-    "GET",
-    "/{job}/replays/{request}",
-    Role.reader,
-    "forbidden",
-    "job-not-found",
-    "not-found",
-    "invalid-body",
-    response_model=ReplayAnswer,
-)
 async def replayed(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     job: Job,
-    request: Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="The id of a request.")],
-) -> Response:
+    request: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,128}$", description="The id of a request.")],
+) -> Annotated[Response, ReplayAnswer]:
     """Return how far a replay is, and the batches that came of it. Needs a token for all topics."""
     by.check_all_topics(_ALL)
     folder = _job(service, job)
@@ -317,16 +270,7 @@ def _unreadable(error: Exception) -> str:
     return f"the output folder of the job can't be read: {error}"
 
 
-@call(
-    router,
-    "POST",
-    "/{job}/audits",
-    Role.reader,
-    "job-not-found",
-    "invalid-body",
-    response_model=AuditAnswer,
-)
-async def audit(service: ServiceDep, by: CallerDep, job: Job) -> Response:
+async def audit(service: Service, by: Caller, job: Job) -> Annotated[Response, AuditAnswer]:
     """Check that the accounts of a job balance: messages in = routed + unrouted + dead letters, in every
     batch; each input in exactly one batch; each published file there with its size and rows. At most 1,000
     findings are returned. Needs a token for all topics.

@@ -8,54 +8,40 @@ from dataclasses import asdict
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
+from starlette.responses import Response
 
 from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.model import time_text
-from selectroute.service.context import CallerDep, ServiceDep
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.models import QueueAnswer, QueueBody, QueuesAnswer
 
 PATH: Final = "/v1/queues"
 
-router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
-Name = Annotated[str, Path(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
+Name = Annotated[str, Field(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
 
 
-@call(router, "GET", "", Role.reader, "forbidden", response_model=QueuesAnswer)
-def listed(service: ServiceDep, by: CallerDep) -> Response:
+def listed(service: Service, by: Caller) -> Annotated[Response, QueuesAnswer]:
     """Return the queues that the caller may use, ordered by name."""
     by.check_queues()
     names = [name for name in service.queues.names() if by.permission.may_name(QUEUE, name)]
     return JsonAnswer({"items": [{"name": name} for name in names]})
 
 
-@call(router, "GET", "/{name:path}", Role.reader, "forbidden", "queue-not-found", response_model=QueueAnswer)
-def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
+def get(service: Service, by: Caller, name: Name) -> Annotated[Response, QueueAnswer]:
     """Return a queue: its settings, its depth, the oldest of its messages, and how many gets wait for one."""
     by.check_queue(name)
     return JsonAnswer(_described(service.queues.open(name)))
 
 
-@call(
-    router,
-    "PUT",
-    "/{name:path}",
-    Role.admin,
-    "invalid-body",
-    "invalid-queue",
-    "queue-taken",
-    "unsupported-media-type",
-    "too-large",
-    "read-only",
-    response_model=QueueAnswer,
-    responses={201: {"model": QueueAnswer, "description": "Created."}},
-)
-def put(service: ServiceDep, by: CallerDep, name: Name, body: QueueBody | None = None) -> Response:
+def put(
+    service: Service, by: Caller, name: Name, body: QueueBody | None = None
+) -> Annotated[Response, QueueAnswer]:
     """Create a queue. Idempotent: succeeds if it exists with these settings, which cannot be changed."""
     by.check_queue(name)
     settings = (body or QueueBody()).settings()
@@ -75,21 +61,11 @@ def put(service: ServiceDep, by: CallerDep, name: Name, body: QueueBody | None =
     return JsonAnswer(_described(made), 201, {"Location": f"{PATH}/{quote(made.name, safe='')}"})
 
 
-@call(
-    router,
-    "DELETE",
-    "/{name:path}",
-    Role.admin,
-    "queue-not-found",
-    "queue-not-empty",
-    "read-only",
-    status_code=204,
-)
 def delete(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     name: Name,
-    purge: Annotated[bool, Query(description="Delete the queue with its messages.")] = False,
+    purge: Annotated[bool, Field(description="Delete the queue with its messages.")] = False,
 ) -> Response:
     """Delete an empty queue, or with `purge` also one with messages, unless some are in units of work."""
     by.check_queue(name)

@@ -10,45 +10,33 @@ import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
 from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.rest.ids import RestError
 from selectroute.queues.sql.bulk import Bulk
-from selectroute.registry.authorization.role import Role
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.queues.administration import PATH, Name
+from selectroute.service.queues.administration import Name
 from selectroute.service.queues.messages import OfQuery, opened_for, selected
 from selectroute.service.queues.models import BulkAnswer, CountAnswer, MoveBody, PurgeBody
 
-_LOOKUP: Final = ("invalid-selector", "too-costly", "queue-not-found")
-_CHANGE: Final = (
-    *_LOOKUP,
-    "invalid-body",
-    "count-changed",
-    "unsupported-media-type",
-    "too-large",
-    "read-only",
-)
 _STEP_SECONDS: Final = 1.0
 """Longest time that one transaction may compare messages with a selector."""
 
-router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
 
-
-@call(router, "GET", "/{name:path}:count", Role.reader, *_LOOKUP, "forbidden", response_model=CountAnswer)
 async def count(
-    request: Request, service: ServiceDep, by: CallerDep, name: Name, lookup: OfQuery
-) -> Response:
+    request: Request, service: Service, by: Caller, name: Name, lookup: OfQuery
+) -> Annotated[Response, CountAnswer]:
     """Return how many messages match, of those that a get can return now. At most the first 100,000 are
     compared with a selector: on a longer queue `exact` is false, and at least so many match.
     """
@@ -63,10 +51,9 @@ async def count(
         return JsonAnswer(_counted(await selected(service, by, budget, counted)))
 
 
-@call(router, "POST", "/{name:path}:purge", Role.writer, *_CHANGE, response_model=BulkAnswer)
 async def purge(
-    request: Request, service: ServiceDep, by: CallerDep, name: Name, body: PurgeBody | None = None
-) -> Response:
+    request: Request, service: Service, by: Caller, name: Name, body: PurgeBody | None = None
+) -> Annotated[Response, BulkAnswer]:
     """Remove the messages that match; without conditions, all messages.
 
     Messages in units of work, those that others are getting, and those that arrive after the call has begun,
@@ -79,8 +66,9 @@ async def purge(
     return await _done(request, service, by, name, None, body or PurgeBody())
 
 
-@call(router, "POST", "/{name:path}:move", Role.writer, *_CHANGE, "invalid-queue", response_model=BulkAnswer)
-async def move(request: Request, service: ServiceDep, by: CallerDep, name: Name, body: MoveBody) -> Response:
+async def move(
+    request: Request, service: Service, by: Caller, name: Name, body: MoveBody
+) -> Annotated[Response, BulkAnswer]:
     """Move the messages that match to the end of another queue, in the order of delivery; `expected` and
     `position` are as for a purge.
 

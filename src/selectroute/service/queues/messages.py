@@ -14,8 +14,10 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from anyio import CancelScope
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
@@ -54,14 +56,12 @@ from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.watch import WaitingCall
-from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import Group, JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.headers import check_not_encoded, check_utf8, request_headers
-from selectroute.service.http.middleware import MESSAGING
 from selectroute.service.http.models import Dialect
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
@@ -146,27 +146,27 @@ _TEXT_HELP: Final = (
 )
 _AFTER_HELP: Final = "The token of the last message of the page before; it may have left the queue since."
 _MOST: Final = 2_000
-_Text = Annotated[str | None, Query(max_length=_MOST)]
+_Text = Annotated[str | None, Field(max_length=_MOST)]
 
 
 def _lookup(
-    message_id: Annotated[_Text, Query(alias="messageId", description=_ID_HELP)] = None,
-    correlation_id: Annotated[_Text, Query(alias="correlationId", description=_TEXT_HELP)] = None,
-    group_id: Annotated[_Text, Query(alias="groupId", description=_TEXT_HELP)] = None,
+    message_id: Annotated[_Text, Field(alias="messageId", description=_ID_HELP)] = None,
+    correlation_id: Annotated[_Text, Field(alias="correlationId", description=_TEXT_HELP)] = None,
+    group_id: Annotated[_Text, Field(alias="groupId", description=_TEXT_HELP)] = None,
     msg_seq_number: Annotated[
-        int | None, Query(alias="msgSeqNumber", ge=1, le=MAX_NUMBER, description="The place in the group.")
+        int | None, Field(alias="msgSeqNumber", ge=1, le=MAX_NUMBER, description="The place in the group.")
     ] = None,
-    offset: Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="The offset of a segment.")] = None,
-    msg_token: Annotated[_Text, Query(alias="msgToken", description="32 hexadecimal digits.")] = None,
-    selector: Annotated[str | None, Query(description="A selector that the message must match.")] = None,
-    dialect: Annotated[Dialect | None, Query(description="The selector's; the queue's by default.")] = None,
+    offset: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="The offset of a segment.")] = None,
+    msg_token: Annotated[_Text, Field(alias="msgToken", description="32 hexadecimal digits.")] = None,
+    selector: Annotated[str | None, Field(description="A selector that the message must match.")] = None,
+    dialect: Annotated[Dialect | None, Field(description="The selector's; the queue's by default.")] = None,
 ) -> LookupParams:
     return LookupParams(
         message_id, correlation_id, group_id, msg_seq_number, offset, msg_token, selector, dialect
     )
 
 
-OfQuery = Annotated[LookupParams, Depends(_lookup)]
+OfQuery = Annotated[LookupParams, Group(_lookup)]
 
 
 # ---- endpoints
@@ -178,32 +178,16 @@ applications cannot choose it.
 
 _USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
 
-_QUEUE: Final = MESSAGING + "queue/{queue:path}"
-_NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
-PUT_PROBLEMS: Final = (
-    *_NOT_FOUND, "queue-full", "invalid-message", "message-too-large", "unsupported-media-type", "read-only"
-)  # fmt: skip
-_LOOKUP: Final = ("invalid-selector", "too-costly", *_NOT_FOUND)
-_BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
-PUT_BODY: Final = {
-    "content": dict.fromkeys(("text/plain", "application/json", "application/octet-stream"), _BODY)
+OMITTED_HEADER: Final = {
+    OMITTED: {
+        "description": "Count of the properties that are left out, because they do not fit into the "
+        "headers. While the message is on its queue, `messagelist` returns all of them.",
+        "schema": {"type": "integer"},
+    }
 }
-_FOUND: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "description": "The message: its body, and all other fields as headers ibm-mq-….",
-        "headers": {
-            OMITTED: {
-                "description": "Count of the properties that are left out, because they do not fit into the "
-                "headers. While the message is on its queue, `messagelist` returns all of them.",
-                "schema": {"type": "integer"},
-            }
-        },
-        "content": {"text/plain": _BODY, "application/octet-stream": _BODY},
-    },
-    204: {"description": "There is no matching message (2033)."},
-}
+"""Header of a response with a message, in OpenAPI's form."""
 
-_SETTABLE_HELP: Final[Mapping[str, str]] = {
+SETTABLE_HELP: Final[Mapping[str, str]] = {
     MESSAGE_ID: f"{_ID_HELP} Generated by default.",
     CORRELATION_ID: _TEXT_HELP,
     GROUP_ID: _TEXT_HELP,
@@ -218,52 +202,27 @@ _SETTABLE_HELP: Final[Mapping[str, str]] = {
 }
 """Description of each header of a put."""
 
-router = APIRouter(route_class=Call, tags=["queues"])
 V3: Final = "v3"
 Version = Annotated[
     Literal["v1", "v2", "v3"],
-    Path(description="The version of the API. The ids that v1 and v2 return are 48 digits without ID:."),
+    Field(description="The version of the API. The ids that v1 and v2 return are 48 digits without ID:."),
 ]
-Manager = Annotated[str, Path(description="The name of the queue manager.")]
+Manager = Annotated[str, Field(description="The name of the queue manager.")]
 Wait = Annotated[
     int,
-    Query(
+    Field(
         ge=0,
         lt=2**31,
         description="Milliseconds to wait for a message; at most those of the limit wait_seconds.",
     ),
 ]
-PUT_HEADERS: Final = [
-    {
-        "name": name,
-        "in": "header",
-        "required": False,
-        "description": _SETTABLE_HELP[name],
-        "schema": {"type": "string"},
-    }
-    for name in (*SETTABLE, PROPERTIES)
-]
 _T = TypeVar("_T")
 
 
-@call(
-    router,
-    "POST",
-    f"{_QUEUE}/message",
-    Role.writer,
-    *PUT_PROBLEMS,
-    status_code=201,
-    response_class=Response,
-    responses={201: {"description": "The message is on the queue; its ids are in the headers."}},
-    openapi_extra={
-        "parameters": PUT_HEADERS,
-        "requestBody": PUT_BODY,
-    },
-)
 async def put(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     version: Version,
     qmgr: Manager,
     queue: Name,
@@ -285,20 +244,10 @@ async def put(
     return Response(status_code=201, headers=headers)
 
 
-@call(
-    router,
-    "GET",
-    f"{_QUEUE}/message",
-    Role.reader,
-    *_LOOKUP,
-    "forbidden",
-    response_class=Response,
-    responses=_FOUND,
-)
 async def browse(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     version: Version,
     qmgr: Manager,
     queue: Name,
@@ -323,20 +272,10 @@ async def browse(
     return Response(status_code=204) if found is None else message_response(found, service.limits, version)
 
 
-@call(
-    router,
-    "DELETE",
-    f"{_QUEUE}/message",
-    Role.writer,
-    *_LOOKUP,
-    "read-only",
-    response_class=Response,
-    responses=_FOUND,
-)
 async def get(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     version: Version,
     qmgr: Manager,
     queue: Name,
@@ -374,28 +313,19 @@ async def get(
     return answer
 
 
-@call(
-    router,
-    "GET",
-    f"{_QUEUE}/messagelist",
-    Role.reader,
-    *_LOOKUP,
-    "forbidden",
-    response_model=MessageListAnswer,
-)
 async def listed(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     version: Version,
     qmgr: Manager,
     queue: Name,
     lookup: OfQuery,
     limit: Annotated[
-        int, Query(ge=1, lt=2**31, description="The most to return; at most the limit page.")
+        int, Field(ge=1, lt=2**31, description="The most to return; at most the limit page.")
     ] = 10,
-    after: Annotated[_Text, Query(description=_AFTER_HELP)] = None,
-) -> Response:
+    after: Annotated[_Text, Field(description=_AFTER_HELP)] = None,
+) -> Annotated[Response, MessageListAnswer]:
     """Return the first matching messages without their bodies, in the order of delivery."""
     _check(service, by, qmgr, queue)
     most = min(limit, service.limits.page)

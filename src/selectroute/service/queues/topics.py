@@ -12,7 +12,9 @@ import time
 from typing import Annotated, Any, Final, Literal
 
 import pyarrow.compute as pc
-from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.index.destination import QUEUE
 from selectroute.index.verdicts import judged
@@ -24,16 +26,11 @@ from selectroute.queues.message.record import arrived, new_id_prefix
 from selectroute.queues.message.selector_view import visible_headers, visible_properties
 from selectroute.queues.rest.headers import MESSAGE_ID
 from selectroute.queues.settings import QueueSettings
-from selectroute.registry.authorization.role import Role
 from selectroute.selector.message import Message
-from selectroute.service.context import CallerDep, Service, ServiceDep
-from selectroute.service.http.endpoint import Call, call
-from selectroute.service.http.middleware import MESSAGING
+from selectroute.service.context import Service
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.messages import (
-    PUT_BODY,
-    PUT_HEADERS,
-    PUT_PROBLEMS,
     V3,
     Manager,
     check_manager,
@@ -49,27 +46,14 @@ MOST_BYTES: Final = 32 << 20
 
 _ANY_QUEUE: Final = QueueSettings()
 
-router = APIRouter(route_class=Call, tags=["queues"])
 
-
-@call(
-    router,
-    "POST",
-    MESSAGING + "topic/{topic:path}/message",
-    Role.writer,
-    *PUT_PROBLEMS,
-    status_code=201,
-    response_class=Response,
-    responses={201: {"description": "The message is on the queues of all subscriptions that match it."}},
-    openapi_extra={"parameters": PUT_HEADERS, "requestBody": PUT_BODY},
-)
 async def publish(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
-    version: Annotated[Literal["v2", "v3"], Path(description="The version of the API.")],
+    service: Service,
+    by: Caller,
+    version: Annotated[Literal["v2", "v3"], Field(description="The version of the API.")],
     qmgr: Manager,
-    topic: Annotated[str, Path(description="The topic, with its slashes.")],
+    topic: Annotated[str, Field(description="The topic, with its slashes.")],
 ) -> Response:
     """Publish a message: put it on the queue of each subscription that matches it, on all or on none.
 

@@ -10,20 +10,21 @@ from urllib.parse import urlencode
 
 import anyio.from_thread
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
 from selectroute.registry.model import Order, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import Group, JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
 from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
 from selectroute.service.http.models import (
     BatchAnswer,
@@ -40,7 +41,7 @@ from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
 from selectroute.service.http.streamed import Streamed
 from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.messages import newest_snapshot
-from selectroute.service.subscriptions.search import Field, Search
+from selectroute.service.subscriptions.search import Search, SearchField
 from selectroute.service.subscriptions.selector_warnings import with_warnings
 from selectroute.service.subscriptions.subscriptions import PATH
 
@@ -56,35 +57,21 @@ _SEARCH_SECONDS: Final = 2.0
 _AT_ONCE: Final = 1 << 20
 """Bytes of a body that are received before its lines are read."""
 
-_MANY: Final = (
-    "invalid-selector",
-    "invalid-topic-filter",
-    "invalid-subscription",
-    "too-costly",
-    "too-large",
-    "unsupported-media-type",
-    "read-only",
-    "name-taken",
-    "id-taken",
-)
-
-router = APIRouter(route_class=Call, tags=["subscriptions"])
-
 
 def _filters(
     topic: Annotated[
         str | None,
-        Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
+        Field(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
     ] = None,
-    status: Annotated[Status | None, Query(description="Only those with this status.")] = None,
-    dialect: Annotated[Dialect | None, Query(description="Only those with this dialect.")] = None,
+    status: Annotated[Status | None, Field(description="Only those with this status.")] = None,
+    dialect: Annotated[Dialect | None, Field(description="Only those with this dialect.")] = None,
     name: Annotated[
         str | None,
-        Query(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name."),
+        Field(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name."),
     ] = None,
     label: Annotated[
         str | None,
-        Query(
+        Field(
             max_length=400,
             pattern=r"^[^\x00=]+=[^\x00]*$",
             description="Only those with this label, KEY=VALUE.",
@@ -96,18 +83,17 @@ def _filters(
     return {name: str(value) for name, value in filters.items() if value is not None}
 
 
-Filters = Annotated[dict[str, str], Depends(_filters)]
+Filters = Annotated[dict[str, str], Group(_filters)]
 
 
-@call(router, "GET", PATH, Role.reader, "invalid-subscription", titles=CURSOR, response_model=PageAnswer)
 def page(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     filters: Filters,
     limit: Limit = 50,
     cursor: Cursor = None,
-    order: Annotated[Order, Query(description="By id, by name, or the newest change first.")] = "id",
-) -> Response:
+    order: Annotated[Order, Field(description="By id, by name, or the newest change first.")] = "id",
+) -> Annotated[Response, PageAnswer]:
     """Return subscriptions, in the order of their ids unless another is given; the header Link has the URL of
     the next page.
 
@@ -131,28 +117,19 @@ def page(
     return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
 
 
-@call(
-    router,
-    "GET",
-    f"{PATH}:search",
-    Role.reader,
-    "invalid-subscription",
-    titles=CURSOR,
-    response_model=PageAnswer,
-)
 async def searched(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     filters: Filters,
     text: Annotated[
-        str, Query(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$", description="The text to find.")
+        str, Field(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$", description="The text to find.")
     ],
     field: Annotated[
-        list[Field], Query(max_length=5, description="Where to look; everywhere by default.")
-    ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
+        list[SearchField], Field(max_length=5, description="Where to look; everywhere by default.")
+    ] = [],  # noqa: B006  # it is copied
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Annotated[Response, PageAnswer]:
     """Return subscriptions with a text in their id, name, topic filter or selector, in upper or lower case,
     or whose selector reads an identifier of exactly this name. They are in the order of their ids.
 
@@ -162,7 +139,7 @@ async def searched(
     cursor = _given(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
     searching = Search(
-        service.registry, newest_snapshot(service), by, text, field or get_args(Field), filters
+        service.registry, newest_snapshot(service), by, text, field or get_args(SearchField), filters
     )
 
     def found() -> Response:
@@ -173,21 +150,9 @@ async def searched(
     return await anyio.to_thread.run_sync(found, limiter=service.searching)
 
 
-@call(
-    router,
-    "POST",
-    f"{PATH}:batch",
-    Role.writer,
-    *_MANY,
-    "invalid-body",
-    "idempotency-conflict",
-    "subscription-not-found",
-    "stale-revision",
-    response_model=BatchAnswer,
-)
 def batch(
-    service: ServiceDep, by: CallerDep, body: BatchBody, idempotency_key: IdempotencyKey = None
-) -> Response:
+    service: Service, by: Caller, body: BatchBody, idempotency_key: IdempotencyKey = None
+) -> Annotated[Response, BatchAnswer]:
     """Apply several changes as one revision, all or none."""
     limit = service.limits.batch_operations
     if len(body.operations) > limit:
@@ -203,27 +168,18 @@ def batch(
     return JsonAnswer({"revision": done.revision, "subscriptions": found})
 
 
-@call(
-    router,
-    "POST",
-    f"{PATH}:import",
-    Role.writer,
-    *_MANY,
-    response_model=ImportAnswer,
-    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
-)
 async def import_(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     mode: Annotated[
         Literal["add", "replace"],
-        Query(
+        Field(
             description="For an existing id: `add` refuses it; `replace` replaces it, and keeps its status "
             "unless the line gives one."
         ),
     ] = "add",
-) -> Response:
+) -> Annotated[Response, ImportAnswer]:
     """Register subscriptions, one JSON object a line, as one revision, all or none."""
     headers = request_headers(request.scope)
     if media_type_of(headers) not in _LINES:
@@ -256,20 +212,11 @@ async def import_(
     return JsonAnswer({"rows": done.rows, "revision": done.revision})
 
 
-@call(
-    router,
-    "GET",
-    f"{PATH}:export",
-    Role.reader,
-    responses={
-        200: {"description": "One subscription a line.", "content": {NDJSON: {"schema": {"type": "string"}}}}
-    },
-)
 async def export(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     revision: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="The state as of this revision; as of now by default.")
+        int | None, Field(ge=0, lt=2**63, description="The state as of this revision; as of now by default.")
     ] = None,
 ) -> Response:
     """Return all subscriptions that the caller may see, one per line, as of now or of a revision."""

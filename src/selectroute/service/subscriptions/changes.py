@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.changes import Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     BatchNumberBody,
@@ -38,25 +39,21 @@ a page of a thousand would take a second.
 # A job must see every change: it would miss resumes, and report wrong revisions.
 JOB: Final = "a job needs a writer's token"
 
-REPORT: Final = ("invalid-body", "unsupported-media-type", "too-large", "read-only", "not-found")
-
-router = APIRouter(route_class=Call, tags=["changes"])
-Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
+Name = Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
 
 
-@call(router, "GET", PATH, Role.reader, "invalid-subscription", titles=CURSOR, response_model=ChangesAnswer)
 async def changes(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="The newest revision that is known.")] = 0,
+    service: Service,
+    by: Caller,
+    after: Annotated[int, Field(ge=0, lt=2**63, description="The newest revision that is known.")] = 0,
     limit: Limit = 1_000,
-    wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for a change.")] = 0,
+    wait: Annotated[float, Field(ge=0, le=30, description="Seconds to wait for a change.")] = 0,
     cursor: Cursor = None,
     op: Annotated[
-        list[ChangeOp], Query(max_length=10, description="Only these kinds of changes; all by default.")
-    ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
-) -> Response:
+        list[ChangeOp], Field(max_length=10, description="Only these kinds of changes; all by default.")
+    ] = [],  # noqa: B006  # it is copied
+) -> Annotated[Response, ChangesAnswer]:
     """Return the changes after a revision; with `wait`, wait for one if there is none.
 
     While there is a `next_cursor`, there are more: repeat the request with this cursor, or follow the header
@@ -84,23 +81,13 @@ async def changes(
     return await run_in_threadpool(JsonAnswer, {"changes": found.changes, **data}, headers=headers)
 
 
-@call(
-    router,
-    "GET",
-    "/v1/subscriptions/{id}/changes",
-    Role.reader,
-    "invalid-subscription",
-    "subscription-not-found",
-    titles=CURSOR,
-    response_model=HistoryAnswer,
-)
 def history(
-    service: ServiceDep,
-    by: CallerDep,
-    id: Annotated[Id, Path(description="A subscription's id.")],
-    limit: Annotated[int, Query(ge=1, le=LOOKED_AT, description="The most to return.")] = 50,
+    service: Service,
+    by: Caller,
+    id: Annotated[Id, Field(description="A subscription's id.")],
+    limit: Annotated[int, Field(ge=1, le=LOOKED_AT, description="The most to return.")] = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Annotated[Response, HistoryAnswer]:
     """Return the changes of one subscription, the newest first, also of one that was removed; `next_cursor`
     asks for those before them. A caller who may not see all of them gets those of the newest 200 that are
     visible, without a cursor.
@@ -115,8 +102,7 @@ def history(
     return JsonAnswer({"changes": seen[:limit], "next_cursor": next_cursor})
 
 
-@call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)
-def queries(service: ServiceDep, by: CallerDep) -> Response:
+def queries(service: Service, by: Caller) -> Annotated[Response, QueriesAnswer]:
     """Return the known queries, and whether each can replay the messages that a subscription missed. A job
     calls this first, so that a token without the right to report is refused before it begins: this needs a
     token for all topics and destinations.
@@ -125,8 +111,7 @@ def queries(service: ServiceDep, by: CallerDep) -> Response:
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
-@call(router, "POST", "/v1/queries/{query}", Role.writer, *REPORT, status_code=204)
-def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> Response:
+def query(service: Service, by: Caller, query: Name, body: QueryBody) -> Response:
     """Announce a query: its source, and whether it can replay. A query delivers for all subscriptions, so
     this needs a token for all topics and destinations.
     """
@@ -135,8 +120,7 @@ def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> R
     return Response(status_code=204)
 
 
-@call(router, "POST", "/v1/queries/{query}/batches", Role.writer, *REPORT, status_code=204)
-def batch(service: ServiceDep, by: CallerDep, query: Name, body: BatchNumberBody) -> Response:
+def batch(service: Service, by: Caller, query: Name, body: BatchNumberBody) -> Response:
     """Report the revision that a batch of a query used. Needs a token for all topics and destinations."""
     by.check_unlimited(JOB)
     service.registry.note_batch(query, body.batch, body.revision)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.clauses.analysis import analyse
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status
 from selectroute.index.verdicts import explained, judged, nearby
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import TooLargeError
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import problem_of, selector_fault
 from selectroute.service.http.models import (
     CheckAnswer,
@@ -40,22 +40,8 @@ from selectroute.service.subscriptions.conditional import visible
 PUBLISHED_SECONDS: Final = 2.0
 """Longest wait for the publication of changes that were committed before a request."""
 
-_WRONG: Final = ("invalid-body", "invalid-message", "unsupported-media-type", "too-large")
 
-router = APIRouter(route_class=Call, tags=["questions"])
-
-
-@call(
-    router,
-    "POST",
-    "/v1/selectors:check",
-    Role.reader,
-    "invalid-body",
-    "unsupported-media-type",
-    "too-large",
-    response_model=CheckAnswer,
-)
-def check(service: ServiceDep, body: CheckBody) -> Response:
+def check(service: Service, body: CheckBody) -> Annotated[Response, CheckAnswer]:
     """Check a selector: return its error and position, or its identifiers, its access in the index and its
     probable mistakes.
     """
@@ -67,8 +53,9 @@ def check(service: ServiceDep, body: CheckBody) -> Response:
     return JsonAnswer({"valid": True, **found.to_dict()})
 
 
-@call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
-async def match(request: Request, service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
+async def match(
+    request: Request, service: Service, by: Caller, body: MatchBody
+) -> Annotated[Response, MatchAnswer]:
     """Return the subscriptions that get a message, as a stream would route it now."""
     async with while_connected(request), service.matching.of(by.subject):
         return await run_in_threadpool(_matched, service, by, body)
@@ -87,16 +74,9 @@ def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     return JsonAnswer(data | near)
 
 
-@call(
-    router,
-    "POST",
-    "/v1/messages:explain",
-    Role.reader,
-    *_WRONG,
-    "subscription-not-found",
-    response_model=ExplainAnswer,
-)
-async def explain(request: Request, service: ServiceDep, by: CallerDep, body: ExplainBody) -> Response:
+async def explain(
+    request: Request, service: Service, by: Caller, body: ExplainBody
+) -> Annotated[Response, ExplainAnswer]:
     """Explain why subscriptions get a message or not: each part of the selector with its truth, and the
     values and types that it read.
     """

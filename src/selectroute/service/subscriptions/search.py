@@ -26,7 +26,7 @@ from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.service.http.callers import Caller
 
-Field = Literal["id", "name", "topic", "selector", "identifier"]
+SearchField = Literal["id", "name", "topic", "selector", "identifier"]
 
 _PAGE: Final = 1_000
 """Rows that are read at a time."""
@@ -57,7 +57,7 @@ class Search:
     snapshot: Snapshot
     by: Caller
     text: str
-    fields: Collection[Field]
+    fields: Collection[SearchField]
     filters: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, after: str, limit: int, seconds: float) -> tuple[list[Subscription], str | None]:

@@ -7,20 +7,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription
 from selectroute.registry.specification import Checks
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     Id,
@@ -61,39 +62,16 @@ _MULTIPLIES: Final = re.compile(r"\b(?:or|not|in)\b|<>|!=", re.IGNORECASE)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_WRONG: Final = (
-    "invalid-body",
-    "invalid-selector",
-    "invalid-topic-filter",
-    "invalid-subscription",
-    "too-large",
-    "unsupported-media-type",
-    "read-only",
-)
-_OF_ONE: Final = ("subscription-not-found", "stale-revision")
-
-router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
-OfPath = Annotated[Id, Path(description="A subscription's id.")]
+OfPath = Annotated[Id, Field(description="A subscription's id.")]
 
 
-@call(
-    router,
-    "POST",
-    "",
-    Role.writer,
-    *_WRONG,
-    "idempotency-conflict",
-    "name-taken",
-    status_code=201,
-    response_model=RegisteredAnswer,
-)
 async def register(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     body: SpecBody,
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
-) -> Response:
+) -> Annotated[Response, RegisteredAnswer]:
     """Register a subscription; the service generates its id."""
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     key = idempotency(by, idempotency_key, body)
@@ -102,25 +80,16 @@ async def register(
     return await _created(service, made, prefer)
 
 
-@call(
-    router,
-    "GET",
-    "/{id}",
-    Role.reader,
-    "subscription-not-found",
-    response_model=SubscriptionAnswer,
-    responses={304: {"description": "If-None-Match names the current ETag."}},
-)
 async def get(
     request: Request,
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     id: OfPath,
     wait: Annotated[
-        float, Query(ge=0, le=30, description="Seconds to wait for a batch that used its last change.")
+        float, Field(ge=0, le=30, description="Seconds to wait for a batch that used its last change.")
     ] = 0,
     if_none_match: IfNoneMatch = None,
-) -> Response:
+) -> Annotated[Response, SubscriptionAnswer]:
     """Return a subscription, and the first batch of each query that used its last change; with `wait`, wait
     for one if there is none. For a caller who may not see all subscriptions, numbers replace the names of
     queries.
@@ -149,31 +118,15 @@ def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscri
     return now, [one.to_json() for one in service.registry.effective_from(now.revision)]
 
 
-@call(
-    router,
-    "PUT",
-    "/{id}",
-    Role.writer,
-    *_WRONG,
-    *_OF_ONE,
-    "name-taken",
-    "id-taken",
-    "precondition-required",
-    response_model=RegisteredAnswer,
-    responses={
-        201: {"model": RegisteredAnswer, "description": "Registered."},
-        204: {"description": "Replaced."},
-    },
-)
 async def put(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     id: OfPath,
     body: SubscriptionBody,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
     prefer: Prefer = None,
-) -> Response:
+) -> Annotated[Response, RegisteredAnswer]:
     """Replace a whole subscription, or register one with this id. An id that is taken by a hidden
     subscription is refused (409): ids and names are unique among all subscriptions.
     """
@@ -204,46 +157,23 @@ async def put(
     return _changed(now, prefer, warnings=await _warnings(service, now))
 
 
-@call(
-    router,
-    "PATCH",
-    "/{id}",
-    Role.writer,
-    *_WRONG,
-    *_OF_ONE,
-    "name-taken",
-    "precondition-required",
-    response_model=RegisteredAnswer,
-    responses={204: {"description": "Changed."}},
-)
 def patch(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     id: OfPath,
-    body: Annotated[dict[str, Any], Body(media_type="application/merge-patch+json")],
+    body: Annotated[dict[str, Any], BodyType("application/merge-patch+json")],
     if_match: IfMatch = None,
     prefer: Prefer = None,
-) -> Response:
+) -> Annotated[Response, RegisteredAnswer]:
     """Change fields of a subscription (a merge patch, RFC 7396)."""
     change = partial(service.registry.change, patch=body)
     changed = at_its_revision(service, by, id, if_match, change, needed=True)
     return _changed(changed, prefer, warnings=warnings_of(changed, service.registry.limits))
 
 
-@call(
-    router,
-    "DELETE",
-    "/{id}",
-    Role.writer,
-    "read-only",
-    *_OF_ONE,
-    "precondition-required",
-    response_model=SubscriptionAnswer,
-    responses={204: {"description": "Removed."}},
-)
 async def remove(
-    service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
-) -> Response:
+    service: Service, by: Caller, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
+) -> Annotated[Response, SubscriptionAnswer]:
     """Remove a subscription; the response is its last state."""
     wanted = revisions(if_match, "If-Match")
 
@@ -253,19 +183,9 @@ async def remove(
     return _changed(await service.changed(change, by.permission), prefer)
 
 
-@call(
-    router,
-    "POST",
-    "/{id}:pause",
-    Role.writer,
-    "read-only",
-    *_OF_ONE,
-    response_model=SubscriptionAnswer,
-    responses={204: {"description": "Paused."}},
-)
 async def pause(
-    service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
-) -> Response:
+    service: Service, by: Caller, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
+) -> Annotated[Response, SubscriptionAnswer]:
     """Pause a subscription: it gets no messages until it is resumed."""
     wanted = revisions(if_match, "If-Match")
 
@@ -275,27 +195,14 @@ async def pause(
     return _changed(await service.changed(change, by.permission), prefer)
 
 
-@call(
-    router,
-    "POST",
-    "/{id}:resume",
-    Role.writer,
-    "invalid-body",
-    "unsupported-media-type",
-    "too-large",
-    "read-only",
-    *_OF_ONE,
-    response_model=ResumedAnswer,
-    responses={204: {"description": "Resumed."}},
-)
 def resume(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     id: OfPath,
     body: ResumeBody | None = None,
     if_match: IfMatch = None,
     prefer: Prefer = None,
-) -> Response:
+) -> Annotated[Response, ResumedAnswer]:
     """Resume a subscription: it gets future messages, or also those since its pause. For a caller who may not
     see all subscriptions, numbers replace the names of queries, and there are no reasons.
     """
@@ -303,10 +210,6 @@ def resume(
     resumed = at_its_revision(service, by, id, if_match, change)
     backfill = _numbered(by, [one.to_json() for one in resumed.backfill])
     return _changed(resumed.subscription, prefer, backfill=backfill)
-
-
-SHORT: Final = (register, put, remove, pause)
-"""Calls that take the short way: single changes, of which many arrive at the same time."""
 
 
 def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:

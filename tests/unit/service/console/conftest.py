@@ -15,7 +15,7 @@ from tests.support.components import missing
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette's test client announces another HTTP library
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 """What a browser says of a request that a page of the console sends."""

@@ -13,7 +13,7 @@ from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import NotFoundError
 from selectroute.service.app import create_app
 from selectroute.service.http.callers import Callers
-from selectroute.service.http.endpoint import ROLE
+from selectroute.service.http.openapi import ROLE
 from selectroute.service.limits import ServiceLimits
 from tests.unit.service.conftest import CAR, Job, bearer, client_of, problem, service
 

@@ -11,8 +11,8 @@ import pytest
 
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.specification import PLAIN_LITERALS
-from selectroute.service.http import endpoint, middleware, models
-from selectroute.service.http.endpoint import MOST_FAULTS, SMALL_BODY
+from selectroute.service.http import call, middleware, models
+from selectroute.service.http.call import MOST_FAULTS, SMALL_BODY
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions import messages
 from selectroute.service.subscriptions.changes import LOOKED_AT
@@ -45,7 +45,7 @@ def test_a_large_body_is_read_in_a_thread_and_a_small_one_is_not(client, monkeyp
     loops, real = [], models._few
 
     def few(value):
-        if isinstance(value, dict):  # FastAPI asks once more whether the body is the model that it is
+        if isinstance(value, dict):
             loops.append(asyncio._get_running_loop() is not None)
         return real(value) if isinstance(value, dict) else value
 
@@ -176,8 +176,8 @@ def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, pat
     """The encoder would keep the interpreter from all others for all the 8 MB that a page may have."""
     selector = "a = '" + "x" * 5_000 + "'"
     registry.import_([json.dumps({"id": f"s{number}", "selector": selector}) for number in range(100)])
-    sizes, real = [], endpoint.as_json
-    monkeypatch.setattr(endpoint, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
+    sizes, real = [], call.as_json
+    monkeypatch.setattr(call, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
     answer = client.get(path, params={"limit": 100})
     assert len(answer.content) > 500_000 > 10_000 > max(sizes)
     assert len(answer.json()["items" if "items" in answer.json() else "changes"]) == 100

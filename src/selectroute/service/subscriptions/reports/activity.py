@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from pydantic import Field
+from starlette.responses import Response
 
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.model import time_text
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.models import ActivitiesAnswer, ActivityAnswer, Id
 from selectroute.service.subscriptions.conditional import found, visible
-from selectroute.service.subscriptions.subscriptions import PATH, OfPath
-
-router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
+from selectroute.service.subscriptions.subscriptions import OfPath
 
 
-@call(router, "GET", "/{id}/activity", Role.reader, "subscription-not-found", response_model=ActivityAnswer)
-def activity(service: ServiceDep, by: CallerDep, id: OfPath) -> Response:
+def activity(service: Service, by: Caller, id: OfPath) -> Annotated[Response, ActivityAnswer]:
     """Return when a subscription got deliveries last, and how many a second. A batch names only its 100
     busiest subscriptions: if none has named this one, everything but the id is null.
     """
@@ -29,12 +26,11 @@ def activity(service: ServiceDep, by: CallerDep, id: OfPath) -> Response:
     return JsonAnswer(next(_activities(service, by, [id]), nothing))
 
 
-@call(router, "GET", ":activity", Role.reader, response_model=ActivitiesAnswer)
 def activities(
-    service: ServiceDep,
-    by: CallerDep,
-    id: Annotated[list[Id], Query(min_length=1, max_length=100, description="Ids of subscriptions.")],
-) -> Response:
+    service: Service,
+    by: Caller,
+    id: Annotated[list[Id], Field(min_length=1, max_length=100, description="Ids of subscriptions.")],
+) -> Annotated[Response, ActivitiesAnswer]:
     """Return when several subscriptions got deliveries last, and how many a second: those that a batch has
     named and that the caller may see, in the order of the ids.
     """

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.index import Index
 from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.index.verdicts import index_of_one
 from selectroute.match.columns.from_messages import from_messages
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.model import sampled_form
 from selectroute.registry.specification import checked
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector_type import EXTENDED
-from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.endpoint import Call, JsonAnswer, call
 from selectroute.service.http.error_mapping import problem_of
 from selectroute.service.http.models import (
     DryRunAnswer,
@@ -32,7 +31,7 @@ from selectroute.service.http.models import (
     MessagesAnswer,
     MessagesBody,
 )
-from selectroute.service.subscriptions.changes import JOB, REPORT, Name
+from selectroute.service.subscriptions.changes import JOB, Name
 from selectroute.service.subscriptions.conditional import visible
 from selectroute.service.subscriptions.reports.recent_messages import Recent, identifiers_in
 
@@ -42,13 +41,8 @@ EXAMPLES: Final = 5
 LOOKED_AT: Final = 1_000
 """Newest messages whose identifiers are listed."""
 
-router = APIRouter(route_class=Call, tags=["questions"])
 
-
-@call(
-    router, "POST", "/v1/queries/{query}/messages", Role.writer, *REPORT, "invalid-message", status_code=204
-)
-def note(service: ServiceDep, by: CallerDep, query: Name, body: MessagesBody) -> Response:
+def note(service: Service, by: Caller, query: Name, body: MessagesBody) -> Response:
     """Add messages of a query to the sample of recent messages, without their bodies. The newest 10,000 of
     all queries are kept. Needs a token for all topics and destinations.
     """
@@ -64,8 +58,7 @@ def note(service: ServiceDep, by: CallerDep, query: Name, body: MessagesBody) ->
     return Response(status_code=204)
 
 
-@call(router, "GET", "/v1/messages", Role.reader, response_model=MessagesAnswer)
-def listed(service: ServiceDep, by: CallerDep, limit: Limit = 20) -> Response:
+def listed(service: Service, by: Caller, limit: Limit = 20) -> Annotated[Response, MessagesAnswer]:
     """Return the newest messages of the sample, the newest first: those with a topic that the caller may see.
     The sample is empty unless a stream sends some of its messages.
     """
@@ -73,8 +66,7 @@ def listed(service: ServiceDep, by: CallerDep, limit: Limit = 20) -> Response:
     return JsonAnswer({"items": [one.to_json() for one in reversed(found)]})
 
 
-@call(router, "GET", "/v1/messages/identifiers", Role.reader, response_model=IdentifiersAnswer)
-def identifiers(service: ServiceDep, by: CallerDep) -> Response:
+def identifiers(service: Service, by: Caller) -> Annotated[Response, IdentifiersAnswer]:
     """Return the identifiers in the newest 1,000 messages of the sample that the caller may see: names,
     types, in how many messages each is, and some of its values.
     """
@@ -82,21 +74,7 @@ def identifiers(service: ServiceDep, by: CallerDep) -> Response:
     return JsonAnswer({"messages": len(found), "items": [one._asdict() for one in identifiers_in(found)]})
 
 
-@call(
-    router,
-    "POST",
-    "/v1/subscriptions:dry-run",
-    Role.reader,
-    "invalid-body",
-    "unsupported-media-type",
-    "too-large",
-    "invalid-selector",
-    "invalid-topic-filter",
-    "invalid-subscription",
-    "subscription-not-found",
-    response_model=DryRunAnswer,
-)
-async def dry_runs(service: ServiceDep, by: CallerDep, body: DryRunBody) -> Response:
+async def dry_runs(service: Service, by: Caller, body: DryRunBody) -> Annotated[Response, DryRunAnswer]:
     """Try a change on the sample of recent messages, without making it: which messages the subscription would
     gain and lose, and which it gets before and after. Without `id` it would be a new one, without
     `subscription` it would be removed. A paused one is judged as if it were active.

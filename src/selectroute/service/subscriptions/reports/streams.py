@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import APIRouter, Response
+from starlette.responses import Response
 
-from selectroute.registry.authorization.role import Role
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import time_of
 from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
 from selectroute.selector.explain.sentences import counted
-from selectroute.service.context import CallerDep, ServiceDep
-from selectroute.service.http.endpoint import CURSOR, Call, JsonAnswer, call
+from selectroute.service.context import Service
+from selectroute.service.http.call import JsonAnswer
+from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import (
     Cursor,
     HealthAnswer,
@@ -25,7 +25,7 @@ from selectroute.service.http.models import (
 )
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
-from selectroute.service.subscriptions.changes import JOB, REPORT, Name
+from selectroute.service.subscriptions.changes import JOB, Name
 from selectroute.service.subscriptions.publication.publishing import State
 
 LAG_SECONDS: Final = 10.0
@@ -42,11 +42,8 @@ _SHORT_WAIT_SECONDS: Final = 0.2
 _ALL: Final = "streams deliver for all topics, and this needs a token"
 _REMOVE: Final = "a stream is removed with a writer's token"
 
-router = APIRouter(route_class=Call, tags=["streams"])
 
-
-@call(router, "POST", "/v1/queries/{query}/reports", Role.writer, *REPORT, status_code=204)
-def report(service: ServiceDep, by: CallerDep, query: Name, body: ReportsBody) -> Response:
+def report(service: Service, by: Caller, query: Name, body: ReportsBody) -> Response:
     """Report the batches of a query since its last report, and its state. Without batches it is a sign of
     life, which a stream gives every ten seconds. The newest 1,000 batches of each query are kept. Needs a
     token for all topics and destinations.
@@ -57,32 +54,20 @@ def report(service: ServiceDep, by: CallerDep, query: Name, body: ReportsBody) -
     return Response(status_code=204)
 
 
-@call(
-    router,
-    "GET",
-    "/v1/queries/{query}/reports",
-    Role.reader,
-    "forbidden",
-    "invalid-body",
-    "invalid-subscription",
-    titles=CURSOR,
-    response_model=ReportsAnswer,
-)
 def reports(
-    service: ServiceDep,
-    by: CallerDep,
+    service: Service,
+    by: Caller,
     query: Name,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
+) -> Annotated[Response, ReportsAnswer]:
     """Return the newest batches that a query has reported, the newest first. Needs a token for all topics."""
     by.check_all_topics(_ALL)
     page = service.registry.reports(query, limit=min(limit, service.limits.page), cursor=cursor)
     return JsonAnswer(page._asdict())
 
 
-@call(router, "GET", "/v1/streams", Role.reader, "forbidden", response_model=StreamsAnswer)
-def listed(service: ServiceDep, by: CallerDep) -> Response:
+def listed(service: Service, by: Caller) -> Annotated[Response, StreamsAnswer]:
     """Return the streams that have reported, each with its newest batch, its rates and its dead letters.
     Needs a token for all topics.
     """
@@ -98,17 +83,7 @@ def _with_job(one: StreamState, jobs: Mapping[str, JobState]) -> dict[str, Any]:
     return {**one.to_json(), "job": one.name, "dead_letters": known.left}
 
 
-@call(
-    router,
-    "DELETE",
-    "/v1/streams/{query}",
-    Role.writer,
-    "not-found",
-    "invalid-body",
-    "read-only",
-    status_code=204,
-)
-def remove(service: ServiceDep, by: CallerDep, query: Name) -> Response:
+def remove(service: Service, by: Caller, query: Name) -> Response:
     """Remove a stream that has ended or vanished from the list, with its reports of batches. One that runs is
     listed again with its next report. Needs a token for all topics and destinations.
     """
@@ -120,8 +95,7 @@ def remove(service: ServiceDep, by: CallerDep, query: Name) -> Response:
     return Response(status_code=204)
 
 
-@call(router, "GET", "/v1/health", Role.reader, "forbidden", response_model=HealthAnswer)
-def health(service: ServiceDep, by: CallerDep) -> Response:
+def health(service: Service, by: Caller) -> Annotated[Response, HealthAnswer]:
     """Return a verdict in a sentence, and the evidence for it: publication, each stream, and the jobs that
     the service knows. Needs a token for all topics.
 
