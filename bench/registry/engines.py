@@ -421,7 +421,7 @@ class ConsoleEngine(RegistryEngine):
             for number in range(_SENT_AT_ONCE)
         ]
         for _ in range(_RECENT // _SENT_AT_ONCE):
-            self._registered.remote.note_messages("bench", each)
+            self._registered.remote.streams.note_messages("bench", each)
 
 
 _Request = Callable[[int], tuple[str, str, Any]]

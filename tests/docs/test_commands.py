@@ -382,9 +382,9 @@ def used(shell):
 
     def report():
         with opened(shell) as registry:
-            registry.note_query("q", source="files", can_replay=True)
+            registry.streams.note_query("q", source="files", can_replay=True)
             if registry.wait(17, 60):
-                registry.note_batch("q", 1, 18)
+                registry.streams.note_batch("q", 1, 18)
 
     reporting = threading.Thread(target=report)
     reporting.start()
@@ -410,7 +410,7 @@ def run_example(shell, example):
             prepare(shell)
     if "01k7tq2x8m4ha6s0v3wznb5c9d" in example:
         with opened(shell) as registry:
-            token, _ = registry.add_token("reader")
+            token, _ = registry.tokens.add("reader")
         example = example.replace("01k7tq2x8m4ha6s0v3wznb5c9d", token.id)
     with used(shell) if "--wait 30" in example else nullcontext():
         return shell.one(example)

@@ -78,6 +78,10 @@ class Log:
             raise SelectRouteError("nobody answers")
         yield from [change for change in self.log if change.revision > after and change.op in ops]
 
+    @property
+    def streams(self) -> Log:
+        return self
+
     def queries(self) -> list[Any]:
         if not self.reachable:
             raise SelectRouteError("nobody answers")

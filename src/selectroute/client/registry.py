@@ -102,10 +102,12 @@ class RemoteRegistry:
         timeout_seconds: float = TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._has_token = token is not None
+        self.has_token = token is not None
         self._http = HttpClient(url, token, timeout_seconds, transport=transport)
         self._timeout_seconds = timeout_seconds
         self.url = self._http.url
+        self.streams = RemoteStreams(self)
+        self.tokens = RemoteTokens(self)
 
     def __enter__(self) -> Self:
         return self
@@ -144,11 +146,11 @@ class RemoteRegistry:
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
         params = {"after": str(_LAST), "limit": "1"}
-        return self._read(self._ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
+        return self.read(self.ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
 
     def get(self, id: str) -> Subscription:
         """Return a subscription. Raises `NotFoundError`."""
-        return self._one(self._ask("GET", path_of(id), id=id))
+        return self._one(self.ask("GET", path_of(id), id=id))
 
     def get_by_name(self, name: str) -> Subscription:
         """Return the subscription of a name. Raises `NotFoundError`."""
@@ -170,7 +172,7 @@ class RemoteRegistry:
             batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
             return Subscription.from_json(data), batches
 
-        return self._read(self._ask("GET", path_of(id), params=params, id=id, wait_seconds=wait), take)
+        return self.read(self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait), take)
 
     def list(
         self,
@@ -190,7 +192,7 @@ class RemoteRegistry:
         for key, value in (asked | {"cursor": cursor}).items():
             if value is not None:
                 params[key] = str(value)
-        return self._read(self._ask("GET", PATH, params=params), _page)
+        return self.read(self.ask("GET", PATH, params=params), _page)
 
     def changes(
         self,
@@ -212,7 +214,7 @@ class RemoteRegistry:
             params["cursor"] = cursor
         if ops is not None:
             params["op"] = sorted(ops)
-        return self._read(self._ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
+        return self.read(self.ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
         """Yield the changes after a revision that the token may see, up to the newest revision at the first
@@ -236,8 +238,8 @@ class RemoteRegistry:
     ) -> tuple[Sequence[Change], str | None]:
         """Return the newest changes of a subscription, see `Registry.history`."""
         params = {"limit": str(min(limit, MOST_CHANGES))} | ({} if cursor is None else {"cursor": cursor})
-        answer = self._ask("GET", f"{path_of(id)}/changes", params=params, id=id)
-        return self._read(
+        answer = self.ask("GET", f"{path_of(id)}/changes", params=params, id=id)
+        return self.read(
             answer, lambda data: ([*map(Change.from_json, data["changes"])], data["next_cursor"])
         )
 
@@ -255,8 +257,8 @@ class RemoteRegistry:
         ``revision``. Raises `NotFoundError`.
         """
         body = {"message": message.to_json(), "subscriptions": [id]}
-        answer = self._ask("POST", "/v1/messages:explain", body=body, id=id)
-        return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
+        answer = self.ask("POST", "/v1/messages:explain", body=body, id=id)
+        return self.read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
         """Return the registry itself: a service matches with its published snapshot."""
@@ -267,7 +269,7 @@ class RemoteRegistry:
         those for which only one condition fails: the response of ``/v1/messages:match``.
         """
         body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
-        return self._read(self._ask("POST", "/v1/messages:match", body=body), dict)
+        return self.read(self.ask("POST", "/v1/messages:match", body=body), dict)
 
     # ---- changes
 
@@ -277,7 +279,7 @@ class RemoteRegistry:
         """Register a subscription; see `Registry.register`. Only the key of `idempotency` is used."""
         if id is None:
             return self._one(
-                self._ask("POST", PATH, body=spec.to_json(), headers=_key(idempotency), spec=spec)
+                self.ask("POST", PATH, body=spec.to_json(), headers=_key(idempotency), spec=spec)
             )
         check_id(id)  # an invalid id in the path would be answered as not found
         # A PUT without If-Match never replaces: for an existing subscription the service answers 428.
@@ -291,7 +293,7 @@ class RemoteRegistry:
     def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
         """Replace a subscription's specification; see `Registry.replace`."""
         body, headers = spec.to_json(), _if_match(expected)
-        return self._one(self._ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
+        return self._one(self.ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
 
     def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
         """Change some fields by a JSON merge patch; see `Registry.change`."""
@@ -306,17 +308,17 @@ class RemoteRegistry:
 
     def remove(self, id: str, *, expected: int | None = None) -> Subscription:
         """Remove a subscription; see `Registry.remove`."""
-        return self._one(self._ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
+        return self._one(self.ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
 
     def pause(self, id: str, *, expected: int | None = None) -> Subscription:
         """Pause a subscription; see `Registry.pause`."""
-        return self._one(self._ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id))
+        return self._one(self.ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id))
 
     def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
         """Resume a paused subscription; see `Registry.resume`."""
         body, headers = {"from": from_}, _if_match(expected)
-        answer = self._ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
-        return self._read(
+        answer = self.ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
+        return self.read(
             answer,
             lambda data: Resumed(Subscription.from_json(data), [Backfill(**one) for one in data["backfill"]]),
         )
@@ -332,7 +334,7 @@ class RemoteRegistry:
         def spec(index: int) -> SubscriptionSpec | None:
             return given[index].spec if index < len(given) else None
 
-        return self._read(
+        return self.read(
             self._checked(answer, several=OperationError, asked=spec),
             lambda data: Applied(
                 int(data["revision"]), [*map(Subscription.from_json, data["subscriptions"])]
@@ -356,79 +358,14 @@ class RemoteRegistry:
             headers={"Content-Type": "application/x-ndjson"},
             timeout_seconds=BULK_SECONDS,
         )
-        return self._read(
+        return self.read(
             self._checked(answer, several=ImportLineError, asked=sent.spec),
             lambda data: Imported(int(data["rows"]), int(data["revision"])),
         )
 
-    # ---- queries
-
-    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Announce a query; see `Registry.note_query`."""
-        body = {"source": source, "can_replay": can_replay, "reason": reason}
-        self._ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
-
-    def queries(self) -> Sequence[Backfill]:
-        """Return the known queries; see `Registry.queries`. Needs the token of a job."""
-        answer = self._ask("GET", "/v1/queries")
-        return self._read(answer, lambda data: [Backfill(**one) for one in data["items"]])
-
-    def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
-        body = {"batch": batch, "revision": revision}
-        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
-
-    def note_reports(
-        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
-    ) -> None:
-        """Report batches of a query, and its state; see `Registry.note_reports`."""
-        body = {"batches": [dict(one) for one in batches], "state": dict(state)}
-        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
-
-    def remove_stream(self, query: str) -> None:
-        """Remove a stream with its reports; see `Registry.remove_stream`. Needs the token of a job."""
-        self._ask("DELETE", f"/v1/streams/{quote(query, safe='')}")
-
-    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
-        body = {"messages": [dict(one) for one in messages]}
-        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/messages", body=body)
-
-    # ---- tokens
-
-    def add_token(
-        self,
-        role: str,
-        *,
-        topics: Iterable[str] = (),
-        queues: Iterable[str] = (),
-        kafka: Iterable[str] = (),
-        name: str | None = None,
-    ) -> tuple[Token, str]:
-        """Create a token; see `Registry.add_token`. Needs an admin's token. Not idempotent: a request
-        repeated after a lost response leaves a second token whose secret is lost.
-        """
-        patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
-        body: dict[str, Any] = {"role": role, "name": name, **patterns}
-        answer = self._ask("POST", "/v1/tokens", body=body)
-        return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
-
-    def tokens(self) -> Sequence[Token]:
-        """Return all tokens. Needs an admin's token."""
-        answer = self._ask("GET", "/v1/tokens")
-        return self._read(answer, lambda data: [*map(Token.from_json, data["items"])])
-
-    def had_tokens(self) -> bool:
-        """Return whether this client has a token: a service with tokens refuses every request without one."""
-        return self._has_token
-
-    def revoke_token(self, id: str) -> None:
-        """Revoke a token. Needs an admin's token. Raises `NotFoundError`."""
-        self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
-
     # ---- requests
 
-    def _ask(
+    def ask(
         self,
         method: str,
         path: str,
@@ -452,13 +389,89 @@ class RemoteRegistry:
         raise error
 
     def _one(self, answer: Answer) -> Subscription:
-        return self._read(answer, Subscription.from_json)
+        return self.read(answer, Subscription.from_json)
 
-    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+    def read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+        """Return what `take` makes of a response. Raises `RegistryError` if it is not a registry's."""
         try:
             return take(json.loads(answer.body))
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
             raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
+
+
+class RemoteStreams:
+    """Streams of a service's registry: the methods of `Streams` that jobs use."""
+
+    def __init__(self, registry: RemoteRegistry) -> None:
+        self._registry = registry
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Announce a query."""
+        body = {"source": source, "can_replay": can_replay, "reason": reason}
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
+
+    def queries(self) -> Sequence[Backfill]:
+        """Return the known queries. Needs the token of a job."""
+        answer = self._registry.ask("GET", "/v1/queries")
+        return self._registry.read(answer, lambda data: [Backfill(**one) for one in data["items"]])
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Report that a batch of a query was delivered with a revision."""
+        body = {"batch": batch, "revision": revision}
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
+
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Report batches of a query, and its state."""
+        body = {"batches": [dict(one) for one in batches], "state": dict(state)}
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
+
+    def remove(self, query: str) -> None:
+        """Remove a stream with its reports. Needs the token of a job."""
+        self._registry.ask("DELETE", f"/v1/streams/{quote(query, safe='')}")
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query to the sample of recent messages."""
+        body = {"messages": [dict(one) for one in messages]}
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/messages", body=body)
+
+
+class RemoteTokens:
+    """Tokens of a service's registry."""
+
+    def __init__(self, registry: RemoteRegistry) -> None:
+        self._registry = registry
+
+    def add(
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+    ) -> tuple[Token, str]:
+        """Create a token, see `Tokens.add`. Needs an admin's token. Not idempotent: a request
+        repeated after a lost response leaves a second token whose secret is lost.
+        """
+        patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
+        body: dict[str, Any] = {"role": role, "name": name, **patterns}
+        answer = self._registry.ask("POST", "/v1/tokens", body=body)
+        return self._registry.read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
+
+    def all(self) -> Sequence[Token]:
+        """Return all tokens. Needs an admin's token."""
+        answer = self._registry.ask("GET", "/v1/tokens")
+        return self._registry.read(answer, lambda data: [*map(Token.from_json, data["items"])])
+
+    def had_any(self) -> bool:
+        """Return whether this client has a token: a service with tokens refuses every request without one."""
+        return self._registry.has_token
+
+    def revoke(self, id: str) -> None:
+        """Revoke a token. Needs an admin's token. Raises `NotFoundError`."""
+        self._registry.ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
 
 
 def path_of(id: str) -> str:

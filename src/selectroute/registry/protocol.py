@@ -73,6 +73,54 @@ class Matcher(Protocol):
         """Return a subscription. Raises `NotFoundError`."""
 
 
+class StreamReports(Protocol):
+    """Streams of a registry, as far as jobs and commands use them."""
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Announce a query."""
+
+    def queries(self) -> Sequence[Backfill]:
+        """Return the known queries."""
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Report that a batch of a query was delivered with a revision."""
+
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Report batches of a query, and its state."""
+
+    def remove(self, query: str) -> None:
+        """Remove a stream with its reports."""
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query to the sample of recent messages."""
+
+
+class TokenAdministration(Protocol):
+    """Tokens of a registry."""
+
+    def add(
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+    ) -> tuple[Token, str]:
+        """Create a token; return the token and its secret."""
+
+    def all(self) -> Sequence[Token]:
+        """Return all tokens."""
+
+    def had_any(self) -> bool:
+        """Return whether a token exists or ever existed: then every caller needs one."""
+
+    def revoke(self, id: str) -> None:
+        """Revoke a token. Raises `NotFoundError`."""
+
+
 class SubscriptionRegistry(Protocol):
     """Registry in a database or of a service. `Registry` documents the contract of each method; all raise
     `RegistryError` and `StoreError`, and over a network also `UnreachableError`.
@@ -85,6 +133,14 @@ class SubscriptionRegistry(Protocol):
     @property
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
+
+    @property
+    def streams(self) -> StreamReports:
+        """Streams and queries that report to the registry."""
+
+    @property
+    def tokens(self) -> TokenAdministration:
+        """Tokens of callers."""
 
     @property
     def snapshots_folder(self) -> Location:
@@ -186,53 +242,9 @@ class SubscriptionRegistry(Protocol):
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
         """Return a matcher of the active subscriptions; see `Registry.matcher`."""
 
-    # ---- queries
-
-    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Announce a query; see `Registry.note_query`."""
-
-    def queries(self) -> Sequence[Backfill]:
-        """Return the known queries; see `Registry.queries`."""
-
-    def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
-
-    def note_reports(
-        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
-    ) -> None:
-        """Report batches of a query, and its state; see `Registry.note_reports`."""
-
-    def remove_stream(self, query: str) -> None:
-        """Remove a stream with its reports; see `Registry.remove_stream`."""
-
-    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Add messages of a query to the sample of recent messages; see `Registry.note_messages`."""
-
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
         """Return a subscription, and the first batch of each query that used it; see
         `Registry.effective_of`.
         """
-
-    # ---- tokens
-
-    def add_token(
-        self,
-        role: str,
-        *,
-        topics: Iterable[str] = (),
-        queues: Iterable[str] = (),
-        kafka: Iterable[str] = (),
-        name: str | None = None,
-    ) -> tuple[Token, str]:
-        """Create a token; return the token and its secret. See `Registry.add_token`."""
-
-    def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
-
-    def had_tokens(self) -> bool:
-        """Return whether a token exists or ever existed: then every caller needs one."""
-
-    def revoke_token(self, id: str) -> None:
-        """Revoke a token. Raises `NotFoundError`."""

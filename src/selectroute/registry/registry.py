@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar
 
@@ -27,13 +26,11 @@ from selectroute.index.matcher import SnapshotMatcher
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status, SubscriptionSpec, is_id
 from selectroute.index.verdicts import explained, index_of_one, judged
-from selectroute.registry.authorization import tokens as token_rows
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
-from selectroute.registry.authorization.role import Token
+from selectroute.registry.authorization.tokens import Tokens
 from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import (
     Applied,
-    Backfill,
     Change,
     ChangePage,
     EffectiveFrom,
@@ -51,7 +48,7 @@ from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.recent import Latest, RecentChanges
-from selectroute.registry.log.revision import Revision, new_id
+from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
@@ -59,10 +56,7 @@ from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Subscription
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.protocol import Progress
-from selectroute.registry.reports import reports as report_rows
-from selectroute.registry.reports import samples
-from selectroute.registry.reports.reports import Activity, ReportPage, StreamState
-from selectroute.registry.reports.samples import SampledMessage
+from selectroute.registry.reports.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
@@ -108,6 +102,8 @@ class Registry:
         self._commits = GroupCommit(self._commit)
         self._recent = RecentChanges()
         self.limits = limits
+        self.tokens = Tokens(store)
+        self.streams = Streams(store)
         self._id = self.setting("id") or ""
 
     @classmethod
@@ -294,7 +290,7 @@ class Registry:
 
         def resume(revision: Revision) -> Resumed:
             one = revision.resume(id, from_, expected)
-            known = report_rows.backfills(revision.connection) if from_ == "last-processed" else []
+            known = backfills(revision.connection) if from_ == "last-processed" else []
             return Resumed(one, known)
 
         return self._changed(resume, by=by)
@@ -558,28 +554,6 @@ class Registry:
             table = stored_subscriptions(bodies, progress)
         return SnapshotMatcher(Snapshot.of(rebuilt(table)), revision)
 
-    # ---- queries
-
-    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Announce a query: its source, and whether it can replay (if not, the reason)."""
-        with self._store.writing() as connection:
-            report_rows.note_query(connection, query, source, can_replay, reason)
-
-    def queries(self) -> Sequence[Backfill]:
-        """Return the known queries, ordered by name, and whether each can replay."""
-        with self._store.reading() as connection:
-            return report_rows.backfills(connection)
-
-    def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Report that a batch of a query was delivered with a revision."""
-        with self._store.writing() as connection:
-            report_rows.note_batch(connection, query, batch, revision)
-
-    def effective_from(self, revision: int) -> Sequence[EffectiveFrom]:
-        """Return the first batch of each query that used this revision or a later one, as far as reported."""
-        with self._store.reading() as connection:
-            return report_rows.effective_from(connection, revision)
-
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
@@ -589,113 +563,11 @@ class Registry:
         until = time.monotonic() + wait_seconds
         while True:
             one = self.get(id)
-            batches = self.effective_from(one.revision)
+            batches = self.streams.effective_from(one.revision)
             left = until - time.monotonic()
             if batches or left <= 0:
                 return one, batches
             time.sleep(min(left, _LOOK_SECONDS))
-
-    def newest_used(self) -> int:
-        """Return the newest revision that a batch of any query used, 0 before the first."""
-        with self._store.reading() as connection:
-            return report_rows.newest_used(connection)
-
-    def note_reports(
-        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
-    ) -> None:
-        """Record reports of batches of a query, plain data with the number as ``batch``, and what the query
-        says of itself now. The newest 1,000 batches are kept; of each subscription in their ``busiest``, ids
-        with numbers of deliveries, the newest one. Raises `InvalidSpecError` for a report that is too long.
-        """
-        with self._store.writing() as connection:
-            report_rows.note_reports(connection, query, batches, state, datetime.now(UTC))
-
-    def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
-        """Return the reports of a query's batches, the newest first; none for an unknown query. Raises
-        `InvalidSpecError` for an invalid cursor.
-        """
-        with self._store.reading() as connection:
-            return report_rows.page(connection, query, limit, cursor)
-
-    def activities(self, ids: Iterable[str]) -> Sequence[Activity]:
-        """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
-        names among its busiest, in the order of the ids.
-        """
-        check_iterable(ids, "ids", "a list of ids of subscriptions")
-        with self._store.reading() as connection:
-            return report_rows.activities(connection, ids, datetime.now(UTC))
-
-    def streams(self) -> Sequence[StreamState]:
-        """Return the streams that have reported, as they were last heard of, ordered by query."""
-        with self._store.reading() as connection:
-            return report_rows.streams(connection, datetime.now(UTC))
-
-    def remove_stream(self, query: str) -> None:
-        """Remove a stream from the list, with its reports of batches. One that runs is listed again with its
-        next report. Raises `NotFoundError`.
-        """
-        with self._store.writing() as connection:
-            report_rows.remove_stream(connection, query)
-
-    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Add messages of a query, in the wire form of `Message.to_json`, to the sample of recent messages.
-        The newest 10,000 of all queries are kept. Raises `InvalidSpecError` for one that is too long.
-        """
-        with self._store.writing() as connection:
-            samples.note_messages(connection, query, messages, datetime.now(UTC))
-
-    def recent_messages(self, after: samples.Key | None = None) -> Sequence[SampledMessage]:
-        """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
-        with self._store.reading() as connection:
-            return samples.messages_after(connection, after)
-
-    # ---- tokens
-
-    def add_token(
-        self,
-        role: str,
-        *,
-        topics: Iterable[str] = (),
-        queues: Iterable[str] = (),
-        kafka: Iterable[str] = (),
-        name: str | None = None,
-        by: Permission = EVERYTHING,
-    ) -> tuple[Token, str]:
-        """Create a token for a role. Returns the token and its secret, which is not stored.
-
-        Args:
-            role: reader, writer or admin.
-            topics: the filters within which the token may use subscriptions; without any, all.
-            queues: patterns of queues (``CARS.*``) that the token may use and its subscriptions may name.
-            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics but without
-                patterns may not name any destination.
-            name: the purpose of the token; its id by default.
-            by: the caller's permission. Raises `AuthError` if the caller's token is revoked.
-        """
-        with self._store.writing() as connection:
-            by.check_known(connection)
-            return token_rows.add_token(connection, new_id(), role, topics, queues, kafka, name)
-
-    def tokens(self) -> Sequence[Token]:
-        """Return all tokens."""
-        with self._store.reading() as connection:
-            return token_rows.tokens(connection)
-
-    def had_tokens(self) -> bool:
-        """Return whether a token exists or ever existed: then every caller needs one."""
-        with self._store.reading() as connection:
-            return token_rows.had_tokens(connection)
-
-    def revoke_token(self, id: str, *, by: Permission = EVERYTHING) -> None:
-        """Revoke a token. Raises `NotFoundError`, and `AuthError` if the token of `by` is revoked."""
-        with self._store.writing() as connection:
-            by.check_known(connection)
-            token_rows.revoke_token(connection, id)
-
-    def authenticate(self, secret: str) -> Token:
-        """Return the token of a secret. Raises `AuthError`."""
-        with self._store.reading() as connection:
-            return token_rows.authenticate(connection, secret)
 
     # ---- settings
 

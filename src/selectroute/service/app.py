@@ -121,7 +121,7 @@ def create_app(
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,
-        batch_waiting=BatchWaiting(lambda: registry.newest_used()),
+        batch_waiting=BatchWaiting(lambda: registry.streams.newest_used()),
         recent=RecentMessages(registry),
         jobs=jobs,
         job_watch=JobWatch(jobs),

@@ -120,7 +120,7 @@ def bound(
         StoreError: the database of the queues is unsupported or fails.
     """
     open_to_others = not is_loopback(host)
-    if open_to_others and not registry.had_tokens():
+    if open_to_others and not registry.tokens.had_any():
         raise ServeError(
             f"without tokens the service is for this machine only, but other machines can reach {host}: "
             "listen on 127.0.0.1, or create a token with `selectroute token create`"

@@ -153,20 +153,20 @@ def test_changes_and_what_queries_report_come_over(registry):
     assert registry.changes() == registry.local.changes()
     assert registry.changes(1, limit=1)[0].op == "pause"
     assert registry.changes(2, wait_seconds=0.1) == []
-    registry.note_query("q-1", source="files", can_replay=False, reason="gone")
-    registry.note_batch("q-1", 7, 2)
-    assert registry.queries() == registry.local.queries() == [Backfill("q-1", False, "gone")]
+    registry.streams.note_query("q-1", source="files", can_replay=False, reason="gone")
+    registry.streams.note_batch("q-1", 7, 2)
+    assert registry.streams.queries() == registry.local.streams.queries() == [Backfill("q-1", False, "gone")]
     found, batches = registry.effective_of("heavy")
     assert found == registry.get("heavy")
-    assert batches == registry.local.effective_from(2) and batches[0].query == "q-1"
+    assert batches == registry.local.streams.effective_from(2) and batches[0].query == "q-1"
     resumed = registry.resume("heavy", from_="last-processed")
     assert [(one.query, one.can_replay, one.reason) for one in resumed.backfill] == [("q-1", False, "gone")]
-    registry.note_reports("q-1", [], {"ended": "ended"})
-    assert [one.status for one in registry.local.streams()] == ["ended"]
-    registry.remove_stream("q-1")
-    assert list(registry.local.streams()) == []
+    registry.streams.note_reports("q-1", [], {"ended": "ended"})
+    assert [one.status for one in registry.local.streams.all()] == ["ended"]
+    registry.streams.remove("q-1")
+    assert list(registry.local.streams.all()) == []
     with pytest.raises(NotFoundError):
-        registry.remove_stream("q-1")
+        registry.streams.remove("q-1")
 
 
 def test_a_log_of_any_size_is_followed_in_answers_of_a_limit(registry, monkeypatch):
@@ -187,32 +187,32 @@ def test_a_log_of_any_size_is_followed_in_answers_of_a_limit(registry, monkeypat
 
 
 def test_a_job_is_refused_a_token_for_some_topics(local):
-    _, secret = local.add_token("writer", topics=["cars/#"])
+    _, secret = local.tokens.add("writer", topics=["cars/#"])
     with served(local) as url, RemoteRegistry(url, secret) as remote:
         with pytest.raises(AuthError, match=r"a job needs a writer's token for all topics, .* cars/#"):
-            remote.queries()
+            remote.streams.queries()
         with pytest.raises(AuthError, match="a job needs a writer's token"):
-            remote.note_query("q", source="files", can_replay=True)
+            remote.streams.note_query("q", source="files", can_replay=True)
         with pytest.raises(AuthError, match="a job needs a writer's token"):
-            remote.note_batch("q", 1, 1)
+            remote.streams.note_batch("q", 1, 1)
 
 
 def test_tokens_are_an_admins(local):
-    _, admin = local.add_token("admin")
-    _, writer = local.add_token("writer")
+    _, admin = local.tokens.add("admin")
+    _, writer = local.tokens.add("writer")
     with served(local) as url:
         with RemoteRegistry(url, admin) as remote:
-            made, secret = remote.add_token("reader", topics=["cars/#"], name="reads")
-            assert local.authenticate(secret) == made
-            assert remote.tokens() == local.tokens()
-            remote.revoke_token(made.id)
+            made, secret = remote.tokens.add("reader", topics=["cars/#"], name="reads")
+            assert local.tokens.authenticate(secret) == made
+            assert remote.tokens.all() == local.tokens.all()
+            remote.tokens.revoke(made.id)
             with pytest.raises(NotFoundError):
-                remote.revoke_token(made.id)
+                remote.tokens.revoke(made.id)
             with pytest.raises(InvalidSpecError) as caught:
-                remote.add_token("reader", topics=["a+"])
+                remote.tokens.add("reader", topics=["a+"])
             assert caught.value.pointer == "/topics/0"
         with RemoteRegistry(url, writer) as remote, pytest.raises(AuthError, match="role admin"):
-            remote.tokens()
+            remote.tokens.all()
 
 
 def test_explaining_is_the_services(registry):
@@ -234,7 +234,7 @@ def test_an_id_is_never_a_step_of_a_path(registry):
 
 
 def test_a_token_is_sent_and_never_shown(local):
-    _, secret = local.add_token("reader")
+    _, secret = local.tokens.add("reader")
     with served(local) as url:
         with RemoteRegistry(url, secret) as remote:
             assert remote.revision == 0 and secret not in repr(remote)

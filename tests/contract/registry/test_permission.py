@@ -24,8 +24,8 @@ CARS = SubscriptionSpec(topic="cars/eu")
 
 
 def permission(registry, **filters):
-    token, secret = registry.add_token("writer", **filters)
-    return Permission.of(registry.authenticate(secret)), token
+    token, secret = registry.tokens.add("writer", **filters)
+    return Permission.of(registry.tokens.authenticate(secret)), token
 
 
 CARS_ONLY = {"topics": ["cars/#"]}
@@ -61,9 +61,9 @@ def test_a_pattern_has_no_letters_but_those_of_names(registry):
     for name, several in wrong.items():
         for patterns in several:
             with pytest.raises(InvalidSpecError) as caught:
-                registry.add_token("writer", **{name: patterns})
+                registry.tokens.add("writer", **{name: patterns})
             assert caught.value.pointer == f"/{name}/{len(patterns) - 1}"
-    assert registry.tokens() == []
+    assert registry.tokens.all() == []
 
 
 WRITES = {
@@ -75,8 +75,8 @@ WRITES = {
     "resume": lambda registry, by: registry.resume("seen", by=by),
     "apply": lambda registry, by: registry.apply([Operation("add", spec=CARS)], by=by),
     "import": lambda registry, by: registry.import_(['{"topic": "cars/eu"}'], by=by),
-    "add_token": lambda registry, by: registry.add_token("reader", by=by),
-    "revoke_token": lambda registry, by: registry.revoke_token(registry.tokens()[-1].id, by=by),
+    "add_token": lambda registry, by: registry.tokens.add("reader", by=by),
+    "revoke_token": lambda registry, by: registry.tokens.revoke(registry.tokens.all()[-1].id, by=by),
 }
 
 
@@ -90,15 +90,15 @@ def filled(registry):
 @pytest.mark.parametrize("write", WRITES)
 def test_a_revoked_token_writes_nothing(filled, write):
     by, token = permission(filled, topics=["cars/#"])
-    filled.add_token("reader", name="spare")
+    filled.tokens.add("reader", name="spare")
     WRITES[write](filled, by)
     filled.import_(['{"id": "seen", "topic": "cars/eu"}'], mode="replace")
-    filled.add_token("reader", name="another")
-    filled.revoke_token(token.id)
-    before, tokens = filled.revision, filled.tokens()
+    filled.tokens.add("reader", name="another")
+    filled.tokens.revoke(token.id)
+    before, tokens = filled.revision, filled.tokens.all()
     with pytest.raises(AuthError, match="revoked"):
         WRITES[write](filled, by)
-    assert (filled.revision, filled.tokens()) == (before, tokens)
+    assert (filled.revision, filled.tokens.all()) == (before, tokens)
 
 
 def test_an_import_whose_token_is_revoked_while_it_is_sent_is_not_done(filled):
@@ -107,7 +107,7 @@ def test_an_import_whose_token_is_revoked_while_it_is_sent_is_not_done(filled):
 
     def lines():
         yield '{"topic": "cars/1"}'
-        filled.revoke_token(token.id)
+        filled.tokens.revoke(token.id)
         yield '{"topic": "cars/2"}'
 
     with pytest.raises(AuthError):
@@ -191,10 +191,10 @@ def test_everything_may_be_done_with_the_database_itself(registry):
 
 def test_a_registry_remembers_that_it_had_tokens(url):
     with Registry.open(url) as registry:
-        assert not registry.had_tokens()
-        token, _ = registry.add_token("reader")
-        registry.revoke_token(token.id)
+        assert not registry.tokens.had_any()
+        token, _ = registry.tokens.add("reader")
+        registry.tokens.revoke(token.id)
     with Registry.open(url) as registry:
-        assert registry.tokens() == []
-        assert registry.had_tokens()
-        assert registry.add_token("admin")[0].role == "admin"
+        assert registry.tokens.all() == []
+        assert registry.tokens.had_any()
+        assert registry.tokens.add("admin")[0].role == "admin"

@@ -179,8 +179,8 @@ def test_pausing_twice_and_resuming_twice_change_nothing(registry):
 
 def test_resuming_says_since_when_it_was_paused_and_who_can_read_again(registry):
     registry.register(CAR, id="car")
-    registry.note_query("files", source="/in", can_replay=True)
-    registry.note_query("socket", source="tcp", can_replay=False, reason="a socket is read once")
+    registry.streams.note_query("files", source="/in", can_replay=True)
+    registry.streams.note_query("socket", source="tcp", can_replay=False, reason="a socket is read once")
     paused = registry.pause("car")
     registry.replace("car", SubscriptionSpec("a = 1"))
     resumed = registry.resume("car", from_="last-processed")

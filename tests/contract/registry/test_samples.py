@@ -20,15 +20,15 @@ def weights(found):
 
 
 def test_messages_come_back_in_the_order_in_which_they_were_sent(registry):
-    assert list(registry.recent_messages()) == []
-    registry.note_messages("q", of(1, 2))
-    registry.note_messages("other", of(3))
-    registry.note_messages("q", [])
-    found = registry.recent_messages()
+    assert list(registry.streams.recent_messages()) == []
+    registry.streams.note_messages("q", of(1, 2))
+    registry.streams.note_messages("other", of(3))
+    registry.streams.note_messages("q", [])
+    found = registry.streams.recent_messages()
     assert weights(found) == [1, 2, 3] and [one.query for one in found] == ["q", "q", "other"]
     assert found[0].time.endswith("Z")
-    assert weights(registry.recent_messages(found[0].key)) == [2, 3]
-    assert list(registry.recent_messages(found[-1].key)) == []
+    assert weights(registry.streams.recent_messages(found[0].key)) == [2, 3]
+    assert list(registry.streams.recent_messages(found[-1].key)) == []
     registry.verify()
 
 
@@ -47,26 +47,26 @@ def test_messages_that_are_added_later_come_later_whatever_the_clocks_say(regist
         other.start()
         assert not added.wait(0.3), "another stream waits for this one"
     other.join()
-    first, _ = registry.recent_messages()
-    assert weights(registry.recent_messages(first.key)) == [2]
+    first, _ = registry.streams.recent_messages()
+    assert weights(registry.streams.recent_messages(first.key)) == [2]
     note("b", second, 3)
     note("b", second, 4)
-    assert weights(registry.recent_messages(first.key)) == [2, 3, 4]
+    assert weights(registry.streams.recent_messages(first.key)) == [2, 3, 4]
     registry.verify()
 
 
 def test_the_newest_of_all_queries_are_kept(registry, monkeypatch):
     monkeypatch.setattr(samples, "KEPT", 5)
     for number in range(4):
-        registry.note_messages("a", of(number))
-        registry.note_messages("b", of(10 + number, 20 + number))
-    assert weights(registry.recent_messages()) == [12, 22, 3, 13, 23]
-    registry.note_messages("a", of(*range(100, 109)))
-    assert weights(registry.recent_messages()) == [104, 105, 106, 107, 108]
+        registry.streams.note_messages("a", of(number))
+        registry.streams.note_messages("b", of(10 + number, 20 + number))
+    assert weights(registry.streams.recent_messages()) == [12, 22, 3, 13, 23]
+    registry.streams.note_messages("a", of(*range(100, 109)))
+    assert weights(registry.streams.recent_messages()) == [104, 105, 106, 107, 108]
 
 
 def test_a_message_that_is_too_long_is_refused_and_none_of_its_report_is_kept(registry):
     long = {"properties": {"text": "x" * samples.MAX_SAMPLED}}
     with pytest.raises(InvalidSpecError, match="at most 8,192 characters"):
-        registry.note_messages("q", [*of(1), long])
-    assert list(registry.recent_messages()) == []
+        registry.streams.note_messages("q", [*of(1), long])
+    assert list(registry.streams.recent_messages()) == []

@@ -15,10 +15,10 @@ from selectroute.registry.registry import Registry
 
 
 def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):
-    token, secret = registry.add_token("writer", topics=["cars/+", "a/#"], name="ci")
+    token, secret = registry.tokens.add("writer", topics=["cars/+", "a/#"], name="ci")
     assert (token.role, token.topics, token.name) == (Role.writer, ("cars/+", "a/#"), "ci")
-    assert registry.authenticate(secret) == token
-    assert registry.tokens() == [token]
+    assert registry.tokens.authenticate(secret) == token
+    assert registry.tokens.all() == [token]
     assert secret not in str(token.to_json())
     for file in tmp_path.glob("registry.db*"):
         assert secret.encode() not in file.read_bytes()
@@ -28,34 +28,34 @@ def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):
 
 @pytest.mark.parametrize("secret", ["", "x", "srt_", "srt_" + "a" * 43, "srt_" + "ü" * 43, "' OR 1=1 --"])
 def test_what_is_no_secret_is_refused(registry, secret):
-    registry.add_token("admin")
+    registry.tokens.add("admin")
     with pytest.raises(AuthError) as caught:
-        registry.authenticate(secret)
+        registry.tokens.authenticate(secret)
     assert not secret or secret not in str(caught.value)
 
 
 def test_a_secret_with_another_letter_is_no_secret(registry):
-    _, secret = registry.add_token("reader")
+    _, secret = registry.tokens.add("reader")
     for other in (secret[:-1] + ("A" if secret[-1] != "A" else "B"), secret + "\n"):
         with pytest.raises(AuthError):
-            registry.authenticate(other)
+            registry.tokens.authenticate(other)
 
 
 def test_a_revoked_token_is_none(registry):
-    token, secret = registry.add_token("reader")
-    other, still = registry.add_token("reader")
-    registry.revoke_token(token.id)
+    token, secret = registry.tokens.add("reader")
+    other, still = registry.tokens.add("reader")
+    registry.tokens.revoke(token.id)
     with pytest.raises(AuthError):
-        registry.authenticate(secret)
-    assert registry.authenticate(still) == other
+        registry.tokens.authenticate(secret)
+    assert registry.tokens.authenticate(still) == other
     with pytest.raises(NotFoundError):
-        registry.revoke_token(token.id)
+        registry.tokens.revoke(token.id)
 
 
 def test_each_change_says_who_made_it(registry, monkeypatch):
     monkeypatch.setattr("selectroute.registry.authorization.permission.getpass.getuser", lambda: "alice")
     local_user.cache_clear()
-    token, _ = registry.add_token("writer", name="the garage")
+    token, _ = registry.tokens.add("writer", name="the garage")
     by = Permission.of(token)
     registry.register(SubscriptionSpec("a = 1"), id="a")
     registry.change("a", {"selector": "a = 2"}, by=by)
@@ -73,27 +73,27 @@ def test_each_change_says_who_made_it(registry, monkeypatch):
 
 def test_roles_and_topics_are_checked(registry):
     with pytest.raises(InvalidSpecError):
-        registry.add_token("root")
+        registry.tokens.add("root")
     with pytest.raises(InvalidSpecError) as caught:
-        registry.add_token("reader", topics=["a", "a+"])
+        registry.tokens.add("reader", topics=["a", "a+"])
     assert caught.value.pointer == "/topics/1"
-    assert registry.tokens() == []
+    assert registry.tokens.all() == []
 
 
 def test_tokens_are_there_after_opening_again(url):
     with Registry.open(url) as registry:
-        token, secret = registry.add_token("reader", topics=["t"])
+        token, secret = registry.tokens.add("reader", topics=["t"])
     with Registry.open(url) as registry:
-        assert registry.authenticate(secret) == token
+        assert registry.tokens.authenticate(secret) == token
 
 
 @pytest.mark.parametrize(
     "damage", ["role = 'admin'", "topics = '[]'", "queues = '[\"*\"]'", "queues = '[]'", "kafka = '[\"*\"]'"]
 )
 def test_a_token_that_was_altered_opens_nothing(registry, damage):
-    _, secret = registry.add_token("reader", topics=["t"], queues=["A"])
+    _, secret = registry.tokens.add("reader", topics=["t"], queues=["A"])
     with registry._store.writing() as connection:
         connection.execute(text(f"UPDATE token SET {damage}"))
-    for read in (lambda: registry.authenticate(secret), registry.verify):
+    for read in (lambda: registry.tokens.authenticate(secret), registry.verify):
         with pytest.raises(DamagedError, match="table token"):
             read()

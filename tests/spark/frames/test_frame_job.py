@@ -462,11 +462,11 @@ def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, t
         registry.register(everything, id="all")
         routed(1, lambda: registry.pause("red"))
         routed(2, lambda: None)
-        (query,) = registry.queries()
+        (query,) = registry.streams.queries()
         assert not query.can_replay and "the rows of a DataFrame can be read only" in query.reason
         registry.resume("red", from_="last-processed")
         reports = routed(3, lambda: None)
-        told = {one["batch"]: one["busiest"] for one in registry.reports(query.query).batches}
+        told = {one["batch"]: one["busiest"] for one in registry.streams.reports(query.query).batches}
     assert told == {-1: {}, 0: {"red": 1, "all": 1}, 1: {"all": 1}, 2: {"red": 1, "all": 1}}
     (backfill,) = [one for one in reports if one.kind == "backfill"]
     assert backfill.counts.messages == 0

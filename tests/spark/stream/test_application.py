@@ -98,7 +98,7 @@ def test_a_job_from_its_first_start_until_it_is_routed_again(world):
         got = {place[:4] for place in delivered(world)}
         assert got == {(0, "0.jsonl", 0, "red"), (-1, "2.jsonl", 0, "red")}
         assert committed(world, -1)["backfill"]["batches"] == [1]
-        assert [one.batch for one in registry.effective_from(2)] == [1]
+        assert [one.batch for one in registry.streams.effective_from(2)] == [1]
 
 
 def run_once(world, url):

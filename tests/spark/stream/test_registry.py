@@ -78,7 +78,7 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         resumed = answer.subscription.revision
         until(lambda: any(one.batch == -1 for one in reports))
         drop("3.jsonl")
-        until(lambda: registry.effective_from(resumed))
+        until(lambda: registry.streams.effective_from(resumed))
     finally:
         fan.stop()
         fan.wait()
@@ -86,11 +86,11 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         following.join()
     query = fan.query.id
     assert [(one.query, one.can_replay, one.reason) for one in answer.backfill] == [(query, True, None)]
-    cutoffs = [registry.effective_from(revision) for revision in (added, changed, paused, resumed)]
+    cutoffs = [registry.streams.effective_from(revision) for revision in (added, changed, paused, resumed)]
     assert cutoffs == [[EffectiveFrom(query, batch)] for batch in range(4)]
     assert not warnings
-    (stream,) = registry.streams()
-    told = {one["batch"]: one for one in registry.reports(query).batches}
+    (stream,) = registry.streams.all()
+    told = {one["batch"]: one for one in registry.streams.reports(query).batches}
     assert stream.query == query
     state = {"name": "out", "waiting": {"queue": 0, "kafka": 0}, "behind": None}
     assert stream.state == {**state, "ended": "stopped"} and stream.status == "stopped"
@@ -102,7 +102,10 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
     for (batch, _, _, id, _), number in delivered(world).items():
         of_batches[batch][id] += number
     assert {batch: one["busiest"] for batch, one in told.items() if one["busiest"]} == of_batches
-    last = {one.id: (one.query, one.batch, one.deliveries) for one in registry.activities(["red", "r", "x"])}
+    last = {
+        one.id: (one.query, one.batch, one.deliveries)
+        for one in registry.streams.activities(["red", "r", "x"])
+    }
     assert last == {"red": (query, 3, 1), "r": (query, 3, 1)}
     mine = {
         (batch, source[0], revision) for batch, source, _, id, revision in delivered(world) if id == "red"
@@ -119,7 +122,7 @@ def test_a_stream_says_whether_it_ended_or_failed(spark, world, registry, publis
     job = Job.of(world.input, registry.snapshots_folder, world.output)
     world.drop_json("0.jsonl", RED)
     start_fanout(spark, job, available_now=True, registry=registry).wait()
-    (stream,) = registry.streams()
+    (stream,) = registry.streams.all()
     assert (stream.status, stream.newest["batch"]) == ("ended", 0)
 
     def fails(*_):
@@ -130,9 +133,9 @@ def test_a_stream_says_whether_it_ended_or_failed(spark, world, registry, publis
         patch.setattr(Router, "route", fails)
         with pytest.raises(JobError, match="it fails"):
             start_fanout(spark, job, available_now=True, registry=registry).wait()
-    assert [one.status for one in registry.streams()] == ["failed"]
+    assert [one.status for one in registry.streams.all()] == ["failed"]
     start_fanout(spark, job, available_now=True, registry=registry).wait()
-    assert [one.status for one in registry.streams()] == ["ended"]
+    assert [one.status for one in registry.streams.all()] == ["ended"]
 
 
 @pytest.mark.parametrize("over_http", [False, True])
@@ -156,12 +159,12 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
         reporter = BatchReporter(lambda: {"waiting": {"queue": 1}, "behind": 3})
         reporter.note(report)
         reporter.send(run.log, "q")
-        (stream,) = registry.streams()
+        (stream,) = registry.streams.all()
         assert (stream.newest["batch"], stream.state["behind"]) == (-1, 3)
         assert (report.batch, report.revision) == (-1, registry.revision)
         got = {place[:4] for place in delivered(world)}
         assert got == {(0, "0.jsonl", 0, "red"), (-1, "1.jsonl", 0, "red")}
-        assert registry.effective_from(paused) == [EffectiveFrom("q", 1)]
+        assert registry.streams.effective_from(paused) == [EffectiveFrom("q", 1)]
         assert registry.pause("red") and registry.resume("red", from_="last-processed").backfill[0].can_replay
 
 

@@ -119,9 +119,9 @@ def test_a_stream_sends_some_messages_of_its_batches(spark, world):
         published.catch_up()
         job = Job.of(world.input, registry.snapshots_folder, world.output, sample_messages=10)
         start_fanout(spark, job, available_now=True, registry=registry).wait()
-        found = registry.recent_messages()
+        found = registry.streams.recent_messages()
         assert len(found) == 10 and {one.message["properties"]["color"] for one in found} == {"red"}
-        assert {one.query for one in found} == {one.query for one in registry.streams()}
+        assert {one.query for one in found} == {one.query for one in registry.streams.all()}
 
 
 def test_more_than_a_service_takes_at_once_is_refused(tmp_path):

@@ -223,7 +223,7 @@ def test_a_service_has_its_own_queue_manager_and_wants_its_token(run, database, 
         assert code == 1 and "2058" in err
         assert run("queue", "put", "Q", "x", "--queue-manager", "QM1")[0] == 0
         monkeypatch.setenv("SELECTROUTE_QUEUE_MANAGER", "QM1")
-        _, secret = registry.add_token("reader")
+        _, secret = registry.tokens.add("reader")
         monkeypatch.setenv("SELECTROUTE_TOKEN", secret)
         assert run("queue", "browse", "Q")[1] == "x"
         code, out, err = run("queue", "get", "Q")

@@ -76,7 +76,7 @@ def test_a_configuration_that_cannot_be_read_is_wrong_usage_and_shows_no_secret(
 
 def test_the_token_is_told_by_the_environment_and_never_printed(run, tmp_path, monkeypatch):
     with Registry.open(f"sqlite:///{tmp_path}/registry.db") as opened:
-        _, secret = opened.add_token("reader")
+        _, secret = opened.tokens.add("reader")
         with served(opened) as url:
             monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
             code, _, err = run("subscription", "list")

@@ -166,8 +166,8 @@ def test_waiting_tells_the_first_batch_that_used_a_change(sub, database):
     assert (code, json.loads(out)["effective_from"]) == (1, [])
     assert "no batch that used revision 2 was reported yet" in err
     with Registry.open(database) as opened:
-        opened.note_query("stream", source="files", can_replay=True)
-        opened.note_batch("stream", 7, 2)
+        opened.streams.note_query("stream", source="files", can_replay=True)
+        opened.streams.note_batch("stream", 7, 2)
     code, out, _ = sub("get", "heavy", "--wait", "5")
     assert code == 0 and "  effective from batch 7 of query stream\n" in out
     effective = json.loads(sub("get", "heavy", "-o", "json")[1])["effective_from"]
@@ -182,9 +182,11 @@ def test_a_service_waits_for_a_batch_itself(run, database, monkeypatch):
     with Registry.open(database) as opened, served(opened) as url:
         monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
         opened.import_([b'{"id": "heavy"}'])
-        asked, real = [], opened.effective_from
-        monkeypatch.setattr(opened, "effective_from", lambda revision: asked.append(1) or real(revision))
-        later = threading.Timer(2, lambda: opened.note_batch("stream", 7, 1))
+        asked, real = [], opened.streams.effective_from
+        monkeypatch.setattr(
+            opened.streams, "effective_from", lambda revision: asked.append(1) or real(revision)
+        )
+        later = threading.Timer(2, lambda: opened.streams.note_batch("stream", 7, 1))
         later.start()
         code, out, _ = run("subscription", "get", "heavy", "--wait", "60")
         later.join()
@@ -198,7 +200,7 @@ def test_who_waits_for_what_is_changed_meanwhile_is_told_at_once(run, database, 
     with Registry.open(database) as opened, served(opened) as url:
         monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
         opened.import_([b'{"id": "heavy"}'])
-        later = threading.Timer(1, lambda: (opened.pause("heavy"), opened.note_batch("stream", 7, 2)))
+        later = threading.Timer(1, lambda: (opened.pause("heavy"), opened.streams.note_batch("stream", 7, 2)))
         later.start()
         begun = time.monotonic()
         code, _, err = run("subscription", "get", "heavy", "--wait", "60")

@@ -19,7 +19,7 @@ def test_a_token_is_made_listed_and_revoked(run, url):
     assert code == 0
     secret = out.strip()
     with Registry.open(url) as registry:
-        token = registry.authenticate(secret)
+        token = registry.tokens.authenticate(secret)
     assert (token.role, token.topics, token.name) == ("writer", ("cars/#",), "x")
     assert token.id in err
     code, out, _ = run("token", "list", "-o", "json")
@@ -40,7 +40,7 @@ def test_as_json_the_secret_is_a_member(run, url):
     made = json.loads(out)
     assert code == 0
     with Registry.open(url) as registry:
-        assert registry.authenticate(made["secret"]).id == made["id"]
+        assert registry.tokens.authenticate(made["secret"]).id == made["id"]
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_what_cannot_be_is_refused(run, url, arguments, code):
 
 def test_an_admin_makes_and_revokes_tokens_of_a_service(run, url, monkeypatch):
     with Registry.open(url) as registry, served(registry) as service:
-        _, admin = registry.add_token("admin")
+        _, admin = registry.tokens.add("admin")
         monkeypatch.setenv("SELECTROUTE_TOKEN", admin)
         monkeypatch.setenv("SELECTROUTE_REGISTRY", service)
         code, out, _ = run("token", "create", "--role", "reader", "--topic", "cars/#")
         assert code == 0
-        made = registry.authenticate(out.strip())
+        made = registry.tokens.authenticate(out.strip())
         assert (made.role, made.topics) == ("reader", ("cars/#",))
         code, out, _ = run("token", "list", "-o", "json")
-        assert [one["id"] for one in json.loads(out)] == [one.id for one in registry.tokens()]
-        monkeypatch.setenv("SELECTROUTE_TOKEN", registry.add_token("writer")[1])
+        assert [one["id"] for one in json.loads(out)] == [one.id for one in registry.tokens.all()]
+        monkeypatch.setenv("SELECTROUTE_TOKEN", registry.tokens.add("writer")[1])
         code, _, err = run("token", "list")
         assert code == 1 and "role admin" in err
         monkeypatch.setenv("SELECTROUTE_TOKEN", admin)
@@ -86,13 +86,13 @@ def test_a_token_has_patterns_of_destinations(run, url, monkeypatch):
     code, out, _ = run("token", "create", "--role", "writer", *limits)
     assert code == 0
     with Registry.open(url) as registry:
-        token = registry.authenticate(out.strip())
+        token = registry.tokens.authenticate(out.strip())
         assert (token.queues, token.kafka) == (("CARS.*", "IN"), ("cars.*",))
-        _, secret = registry.add_token("admin")
+        _, secret = registry.tokens.add("admin")
         with served(registry) as service:
             monkeypatch.setenv("SELECTROUTE_TOKEN", secret)
             assert run("token", "create", "--role", "writer", *limits, "--registry", service)[0] == 0
-        assert registry.tokens()[-1].queues == token.queues
+        assert registry.tokens.all()[-1].queues == token.queues
     assert "queue:CARS.*" in run("token", "list")[1]
     code, _, err = run("token", "create", "--role", "writer", "--queue", "[A]")
     assert (code, "A-Z a-z" in err) == (1, True)
@@ -102,7 +102,7 @@ def test_the_first_token_says_what_it_changes_and_over_http_it_is_an_admins(run,
     with Registry.open(url) as registry, served(registry) as service:
         code, _, err = run("token", "create", "--role", "writer", "--registry", service)
         assert code == 1 and "must be an admin's" in err
-        assert registry.tokens() == []
+        assert registry.tokens.all() == []
     code, _, err = run("token", "create", "--role", "writer")
     assert code == 0 and "every caller of a service needs one" in err and "--role admin" in err
     _, _, err = run("token", "create", "--role", "admin")

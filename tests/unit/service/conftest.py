@@ -40,7 +40,7 @@ def bearer(secret):
 
 def client_of(registry, role, topics=(), **patterns):
     """A client of a service that runs, with a new token."""
-    _, secret = registry.add_token(role, topics=topics, **patterns)
+    _, secret = registry.tokens.add(role, topics=topics, **patterns)
     return service(registry, bearer(secret))
 
 
@@ -150,7 +150,7 @@ def shared(empty_database, tmp_path_factory):
     path = shutil.copy(empty_database, tmp_path_factory.mktemp("shared"))
     with Registry.open(f"sqlite:///{path}") as registry, service(registry) as client:
         yield client
-        assert registry.revision == 0 and not registry.streams()
+        assert registry.revision == 0 and not registry.streams.all()
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_so_many_imports_and_no_more(registry):
 
 
 def test_one_token_has_no_more_imports_than_its_own(registry):
-    (_, mine), (_, other) = registry.add_token("writer"), registry.add_token("writer")
+    (_, mine), (_, other) = registry.tokens.add("writer"), registry.tokens.add("writer")
     with running(registry, limits=ServiceLimits(imports=3, imports_of_one=1)) as (web, server):
         importers = server.config.app.state.service.importers
 
@@ -228,7 +228,7 @@ def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
 
 
 def test_with_a_token_others_are_answered_and_need_it(registry):
-    _, secret = registry.add_token("reader")
+    _, secret = registry.tokens.add("reader")
     with running(registry, "0.0.0.0") as (web, _):
         assert web.get("/v1/subscriptions").status_code == 401
         assert web.get("/v1/subscriptions", headers=bearer(secret)).status_code == 200

@@ -114,8 +114,8 @@ class TestPages:
             client.put("/v1/queues/Q")
             assert "<th>Queues<td>1" in client.get("/").text
             assert "<td>" not in client.get("/", headers={"Host": "evil.example"}).text
-        _, admin = registry.add_token("reader")
-        _, limited = registry.add_token("reader", topics=["t/#"])
+        _, admin = registry.tokens.add("reader")
+        _, limited = registry.tokens.add("reader", topics=["t/#"])
         with service(registry) as client:
             assert "<td>" not in client.get("/").text
             for secret, told in ((admin, True), (limited, False), ("srt_" + "x" * 43, False)):
@@ -134,7 +134,7 @@ class TestPages:
 def test_callers_learn_whose_token_they_send(registry):
     with service(registry) as client:
         assert client.get("/v1/caller").json() == {"name": None, "role": "admin", "topics": []}
-    registry.add_token("admin")
+    registry.tokens.add("admin")
     with client_of(registry, "reader", ["cars/#"], name="board") as client:
         assert client.get("/v1/caller").json() == {"name": "board", "role": "reader", "topics": ["cars/#"]}
         assert client.get("/v1/caller", headers={"Authorization": ""}).status_code == 401

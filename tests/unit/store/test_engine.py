@@ -338,7 +338,7 @@ def test_a_new_database_is_its_owners_alone_with_all_that_stands_beside_it(tmp_p
     before = os.umask(umask)
     try:
         with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
-            registry.add_token("admin")
+            registry.tokens.add("admin")
             registry.import_([b'{"id": "a"}'])
             found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("r.db*")}
     finally:

@@ -140,7 +140,7 @@ def serve(
         opened = held.enter_context(Registry.open(url, limits=largest.of_selectors, verify=False))
         if verify and opened.rows <= _VERIFIED_ROWS:
             opened.verify()
-        needed = "needed" if opened.had_tokens() else "none"
+        needed = "needed" if opened.tokens.had_any() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
         server = bound(
             opened,

@@ -71,8 +71,8 @@ def create(
     A job (selectroute stream run) needs a writer's token without these three options.
     """
     with connected(registry, create=True) as opened:
-        is_first = not opened.had_tokens()
-        token, secret = opened.add_token(
+        is_first = not opened.tokens.had_any()
+        token, secret = opened.tokens.add(
             role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
         )
     if is_first:
@@ -105,7 +105,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
     selectroute token list --registry sqlite:///subscriptions.db
     """
     with connected(registry) as opened:
-        tokens = opened.tokens()
+        tokens = opened.tokens.all()
     if output is not Output.table:
         with records(output, several=True) as add:
             for token in tokens:
@@ -138,4 +138,4 @@ def revoke(
     selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
     """
     with connected(registry) as opened:
-        opened.revoke_token(id)
+        opened.tokens.revoke(id)

@@ -35,9 +35,8 @@ from selectroute.index.specification import (
 )
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.errors import IdTakenError, ImportLineError, TooLargeError
-from selectroute.registry.log.revision import new_id
 from selectroute.registry.log.rows import topic_key
-from selectroute.registry.model import time_text
+from selectroute.registry.model import new_id, time_text
 from selectroute.registry.specification import Checks, Counts
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits

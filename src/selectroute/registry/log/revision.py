@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from sqlalchemy import Connection
 
@@ -26,17 +24,8 @@ from selectroute.registry.log.transaction import (
     chained_adds,
     chained_row,
 )
-from selectroute.registry.model import Subscription, registered, time_text
+from selectroute.registry.model import Subscription, new_id, registered, time_text
 from selectroute.registry.specification import Checks
-
-_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
-_PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
-
-
-def new_id() -> str:
-    """Return a new id that sorts by its time of creation, in milliseconds; 80 of its bits are random."""
-    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "".join([_PAIRS[number >> shift & 1_023] for shift in range(120, -1, -10)])
 
 
 class Revision:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
@@ -22,8 +23,12 @@ from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import batched
-from selectroute.registry.log.tables import activity, batch, query, report, stream, subscription
+from selectroute.registry.log.tables import activity, batch, report, stream, subscription
+from selectroute.registry.log.tables import query as queries
 from selectroute.registry.model import time_of, time_text
+from selectroute.registry.reports import samples
+from selectroute.selector.arguments import check_iterable
+from selectroute.store.engine import Store
 
 KEPT: Final = 1_000
 """Batches that are kept of each query."""
@@ -100,36 +105,183 @@ class ReportPage(NamedTuple):
     next_cursor: str | None
 
 
-def note_reports(
-    connection: Connection,
-    name: str,
-    batches: Sequence[Mapping[str, Any]],
-    state: Mapping[str, Any],
-    now: datetime,
-) -> None:
-    """Record reports of batches of a query, each with its number as ``batch``, and that it was heard of. A
-    batch that is reported again replaces its report. ``busiest`` of a batch are subscriptions with their
-    numbers of deliveries, ``ended`` is its time.
+class Streams:
+    """Streams of a registry, and their queries, as far as they report."""
 
-    Raises `InvalidSpecError` for a report that is too long.
-    """
-    time = time_text(now)
-    connection.execute(delete(stream).where(stream.c.query == name))
-    connection.execute(insert(stream), {"query": name, "time": time, "body": _text(state)})
-    once = {one["batch"]: one for one in batches}
-    rows = [
-        {"query": name, "batch": number, "time": time, "body": _text(one)} for number, one in once.items()
-    ]
-    if not rows:
-        return
-    mine = report.c.query == name
-    connection.execute(delete(report).where(mine, report.c.batch.in_([*once])))
-    connection.execute(insert(report), rows)
-    last = _newest_first(name).with_only_columns(report.c.time, report.c.batch).offset(KEPT - 1).limit(1)
-    if (oldest := connection.execute(last).one_or_none()) is not None:
-        key = tuple_(report.c.time, report.c.batch)
-        connection.execute(delete(report).where(mine, key < tuple_(*oldest)))
-    _note_activity(connection, name, once.values(), now)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._now = partial(datetime.now, UTC)
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Announce a query: its source, and whether it can replay (if not, the reason)."""
+        row = {"query": query, "source": source, "can_replay": can_replay, "reason": reason}
+        with self._store.writing() as connection:
+            known = connection.execute(select(queries).where(queries.c.query == query)).one_or_none()
+            if known is None:
+                connection.execute(insert(queries), row)
+            elif known._asdict() != row:
+                connection.execute(update(queries).where(queries.c.query == query).values(row))
+
+    def queries(self) -> list[Backfill]:
+        """Return the known queries, ordered by name, and whether each can replay."""
+        with self._store.reading() as connection:
+            return backfills(connection)
+
+    def note_batch(self, query: str, number: int, revision: int) -> None:
+        """Report that a batch of a query was delivered with a revision. It is kept if it is the first that
+        used this revision or a later one.
+
+        invariant: for each query, a row has the first batch that was reported with its revision, and a report
+        that an existing row covers is not stored.
+        """
+        with self._store.writing() as connection:
+            mine = select(batch).where(batch.c.query == query)
+            covering = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
+            if connection.execute(covering).one_or_none() is not None:
+                return
+            same = connection.execute(
+                select(batch.c.batch).where(batch.c.query == query, batch.c.revision == revision)
+            ).scalar()
+            row = {"query": query, "revision": revision, "batch": number}
+            if same is None:
+                connection.execute(insert(batch), row)
+            else:
+                connection.execute(
+                    update(batch).where(batch.c.query == query, batch.c.revision == revision).values(row)
+                )
+
+    def effective_from(self, revision: int) -> list[EffectiveFrom]:
+        """Return the first batch of each query that used this revision or a later one, as far as reported,
+        ordered by query.
+        """
+        first = (
+            select(batch.c.query, func.min(batch.c.revision).label("revision"))
+            .where(batch.c.revision >= revision)
+            .group_by(batch.c.query)
+            .subquery()
+        )
+        with self._store.reading() as connection:
+            rows = connection.execute(
+                select(batch)
+                .join(first, (batch.c.query == first.c.query) & (batch.c.revision == first.c.revision))
+                .order_by(batch.c.query)
+            )
+            return [EffectiveFrom(row.query, row.batch) for row in rows]
+
+    def newest_used(self) -> int:
+        """Return the newest revision that a batch of any query used, 0 before the first."""
+        with self._store.reading() as connection:
+            return connection.execute(select(func.max(batch.c.revision))).scalar() or 0
+
+    def note_reports(
+        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+    ) -> None:
+        """Record reports of batches of a query, plain data with the number as ``batch``, and what the query
+        says of itself now. A batch that is reported again replaces its report; the newest `KEPT` batches are
+        kept. ``busiest`` of a batch are subscriptions with their numbers of deliveries, of each of which the
+        newest one is kept; ``ended`` is its time. Raises `InvalidSpecError` for a report that is too long.
+        """
+        with self._store.writing() as connection:
+            now = self._now()
+            time = time_text(now)
+            connection.execute(delete(stream).where(stream.c.query == query))
+            connection.execute(insert(stream), {"query": query, "time": time, "body": _text(state)})
+            once = {one["batch"]: one for one in batches}
+            rows = [
+                {"query": query, "batch": number, "time": time, "body": _text(one)}
+                for number, one in once.items()
+            ]
+            if not rows:
+                return
+            mine = report.c.query == query
+            connection.execute(delete(report).where(mine, report.c.batch.in_([*once])))
+            connection.execute(insert(report), rows)
+            last = (
+                _newest_first(query)
+                .with_only_columns(report.c.time, report.c.batch)
+                .offset(KEPT - 1)
+                .limit(1)
+            )
+            if (oldest := connection.execute(last).one_or_none()) is not None:
+                key = tuple_(report.c.time, report.c.batch)
+                connection.execute(delete(report).where(mine, tuple_(*key) < tuple_(*oldest)))
+            _note_activity(connection, query, once.values(), now)
+
+    def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
+        """Return the reports of a query's batches, the newest first; none for an unknown query. Raises
+        `InvalidSpecError` for an invalid cursor.
+        """
+        wanted = _newest_first(query)
+        if cursor is not None:
+            number, time = read_cursor(cursor, 2)
+            if not number.lstrip("-").isdecimal() or len(number) > 20:
+                raise no_cursor()
+            wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(number)))
+        with self._store.reading() as connection:
+            rows = connection.execute(wanted.limit(limit + 1)).all()
+        found = [_body(row) for row in rows[:limit]]
+        if len(rows) <= limit:
+            return ReportPage(found, None)
+        return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
+
+    def activities(self, ids: Iterable[str]) -> list[Activity]:
+        """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
+        names among its busiest, in the order of the ids.
+        """
+        check_iterable(ids, "ids", "a list of ids of subscriptions")
+        now = self._now()
+        ids = dict.fromkeys(ids)
+        rows = {}
+        with self._store.reading() as connection:
+            for some in batched(ids):
+                for row in connection.execute(select(activity).where(activity.c.id.in_(some))):
+                    rows[row.id] = row
+            rates = _rates(connection, rows, now) if rows else {}
+        found = {
+            id: Activity(id, row.query, row.batch, time_of(row.time), row.deliveries, rates.get(id))
+            for id, row in rows.items()
+        }
+        return [found[id] for id in ids if id in found]
+
+    def all(self) -> list[StreamState]:
+        """Return the streams that have reported, as they were last heard of, ordered by query. O(newest
+        reports of each).
+        """
+        now = self._now()
+        with self._store.reading() as connection:
+            rows = connection.execute(
+                select(stream, queries.c.source)
+                .select_from(stream.outerjoin(queries, queries.c.query == stream.c.query))
+                .order_by(stream.c.query)
+            ).all()
+            return [_stream(connection, row, now) for row in rows]
+
+    def remove(self, query: str) -> None:
+        """Remove a stream from the list, with its reports of batches. One that runs is listed again with its
+        next report. Raises `NotFoundError` if it has not reported.
+        """
+        with self._store.writing() as connection:
+            if not connection.execute(delete(stream).where(stream.c.query == query)).rowcount:
+                raise NotFoundError(f"there is no stream {query!r}")
+            connection.execute(delete(report).where(report.c.query == query))
+
+    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add messages of a query, in the wire form of `Message.to_json`, to the sample of recent messages.
+        The newest 10,000 of all queries are kept. Raises `InvalidSpecError` for one that is too long.
+        """
+        with self._store.writing() as connection:
+            samples.note_messages(connection, query, messages, self._now())
+
+    def recent_messages(self, after: samples.Key | None = None) -> list[samples.SampledMessage]:
+        """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
+        with self._store.reading() as connection:
+            return samples.messages_after(connection, after)
+
+
+def backfills(connection: Connection) -> list[Backfill]:
+    """Return for each query whether it can deliver past messages."""
+    rows = connection.execute(select(queries).order_by(queries.c.query))
+    return [Backfill(row.query, bool(row.can_replay), row.reason) for row in rows]
 
 
 def _note_activity(
@@ -161,21 +313,6 @@ def _note_activity(
         if rows:
             connection.execute(delete(activity).where(activity.c.id.in_([row["id"] for row in rows])))
             connection.execute(insert(activity), rows)
-
-
-def activities(connection: Connection, ids: Iterable[str], now: datetime) -> list[Activity]:
-    """Return the activity of those of these subscriptions that a batch has named, in the order of the ids."""
-    ids = dict.fromkeys(ids)
-    rows = {}
-    for some in batched(ids):
-        for row in connection.execute(select(activity).where(activity.c.id.in_(some))):
-            rows[row.id] = row
-    rates = _rates(connection, rows, now) if rows else {}
-    found = {
-        id: Activity(id, row.query, row.batch, time_of(row.time), row.deliveries, rates.get(id))
-        for id, row in rows.items()
-    }
-    return [found[id] for id in ids if id in found]
 
 
 def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[str, float]:
@@ -225,31 +362,6 @@ def _status(heard: datetime, state: Mapping[str, Any], now: datetime) -> Status:
     return "running" if silent <= SILENT_SECONDS else "silent" if silent <= GONE_SECONDS else "gone"
 
 
-def page(connection: Connection, name: str, limit: int, cursor: str | None) -> ReportPage:
-    """Return reports of a query, the newest first. Raises `InvalidSpecError` for an invalid cursor."""
-    wanted = _newest_first(name)
-    if cursor is not None:
-        batch, time = read_cursor(cursor, 2)
-        if not batch.lstrip("-").isdecimal() or len(batch) > 20:
-            raise no_cursor()
-        wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(batch)))
-    rows = connection.execute(wanted.limit(limit + 1)).all()
-    found = [_body(row) for row in rows[:limit]]
-    if len(rows) <= limit:
-        return ReportPage(found, None)
-    return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
-
-
-def streams(connection: Connection, now: datetime) -> list[StreamState]:
-    """Return the streams that have reported, ordered by query. O(newest reports of each)."""
-    rows = connection.execute(
-        select(stream, query.c.source)
-        .select_from(stream.outerjoin(query, query.c.query == stream.c.query))
-        .order_by(stream.c.query)
-    ).all()
-    return [_stream(connection, row, now) for row in rows]
-
-
 def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState:
     reports = _newest(connection, row.query)
     bodies = [_body(one) for one in reports]
@@ -268,13 +380,6 @@ def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState
     return StreamState(row.query, row.source or "", heard, state, newest, status, *numbers)
 
 
-def remove_stream(connection: Connection, name: str) -> None:
-    """Remove a stream with its reports of batches. Raises `NotFoundError` if it has not reported."""
-    if not connection.execute(delete(stream).where(stream.c.query == name)).rowcount:
-        raise NotFoundError(f"there is no stream {name!r}")
-    connection.execute(delete(report).where(report.c.query == name))
-
-
 def _newest_first(name: str) -> Select[Any]:
     """Return the statement that reads the reports of a query."""
     return select(report).where(report.c.query == name).order_by(report.c.time.desc(), report.c.batch.desc())
@@ -290,63 +395,3 @@ def _text(data: Mapping[str, Any]) -> str:
 def _body(row: Row[Any]) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(row.body)
     return body
-
-
-def note_query(connection: Connection, name: str, source: str, can_replay: bool, reason: str | None) -> None:
-    """Insert a query, or update its row."""
-    row = {"query": name, "source": source, "can_replay": can_replay, "reason": reason}
-    known = connection.execute(select(query).where(query.c.query == name)).one_or_none()
-    if known is None:
-        connection.execute(insert(query), row)
-    elif known._asdict() != row:
-        connection.execute(update(query).where(query.c.query == name).values(row))
-
-
-def note_batch(connection: Connection, name: str, number: int, revision: int) -> None:
-    """Record that a batch used a revision, if it is the first that used it or a later one.
-
-    invariant: for each query, a row has the first batch that was reported with its revision, and a report
-    that an existing row covers is not stored.
-    """
-    mine = select(batch).where(batch.c.query == name)
-    covering = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
-    if connection.execute(covering).one_or_none() is not None:
-        return
-    same = connection.execute(
-        select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)
-    ).scalar()
-    row = {"query": name, "revision": revision, "batch": number}
-    if same is None:
-        connection.execute(insert(batch), row)
-    else:
-        connection.execute(
-            update(batch).where(batch.c.query == name, batch.c.revision == revision).values(row)
-        )
-
-
-def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]:
-    """Return the first batch of each query that used this revision or a later one, ordered by query."""
-    first = (
-        select(batch.c.query, func.min(batch.c.revision).label("revision"))
-        .where(batch.c.revision >= revision)
-        .group_by(batch.c.query)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(batch)
-        .join(first, (batch.c.query == first.c.query) & (batch.c.revision == first.c.revision))
-        .order_by(batch.c.query)
-    )
-    return [EffectiveFrom(row.query, row.batch) for row in rows]
-
-
-def newest_used(connection: Connection) -> int:
-    """Return the newest revision that a batch of any query used, 0 before the first."""
-    found: int | None = connection.execute(select(func.max(batch.c.revision))).scalar()
-    return found or 0
-
-
-def backfills(connection: Connection) -> list[Backfill]:
-    """Return for each query whether it can deliver past messages."""
-    rows = connection.execute(select(query).order_by(query.c.query))
-    return [Backfill(row.query, bool(row.can_replay), row.reason) for row in rows]

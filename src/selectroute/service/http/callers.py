@@ -107,7 +107,7 @@ class Callers:
                 "the Authorization header must be Bearer and a token, or Basic with a token as the password"
             )
         try:
-            token = self._registry.authenticate(secret)
+            token = self._registry.tokens.authenticate(secret)
         except AuthError:
             raise _unauthorised("unknown or revoked token") from None
         return Caller(f"token {token.id}", token.role, Permission.of(token, self._quota), token.name)
@@ -122,7 +122,7 @@ class Callers:
         with self._lock:
             if not self.tokens_needed and not self.is_known_open():
                 now = time.monotonic()
-                self.tokens_needed = self._registry.had_tokens()
+                self.tokens_needed = self._registry.tokens.had_any()
                 self._looked = now  # last: `is_known_open` reads without the lock
             return not self.tokens_needed
 

@@ -108,7 +108,7 @@ def queries(service: Service, by: Caller) -> Annotated[Response, QueriesAnswer]:
     token for all topics and destinations.
     """
     by.check_unlimited(JOB)
-    return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
+    return JsonAnswer({"items": [one.to_json() for one in service.registry.streams.queries()]})
 
 
 def query(service: Service, by: Caller, query: Name, body: QueryBody) -> Response:
@@ -116,14 +116,14 @@ def query(service: Service, by: Caller, query: Name, body: QueryBody) -> Respons
     this needs a token for all topics and destinations.
     """
     by.check_unlimited(JOB)
-    service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
+    service.registry.streams.note_query(query, **body.model_dump())
     return Response(status_code=204)
 
 
 def batch(service: Service, by: Caller, query: Name, body: BatchNumberBody) -> Response:
     """Report the revision that a batch of a query used. Needs a token for all topics and destinations."""
     by.check_unlimited(JOB)
-    service.registry.note_batch(query, body.batch, body.revision)
+    service.registry.streams.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
 
 

@@ -115,7 +115,7 @@ async def get(
 def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
     """Return a subscription that the caller may see, and the first batch of each query that used it."""
     now = visible(service, by, id)
-    return now, [one.to_json() for one in service.registry.effective_from(now.revision)]
+    return now, [one.to_json() for one in service.registry.streams.effective_from(now.revision)]
 
 
 async def put(

@@ -25,13 +25,13 @@ def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response,
     caller needs a token. Needs a token for all topics and destinations, as do all calls on tokens.
     """
     by.check_unlimited(_TOKENS)
-    if body.role != "admin" and not service.registry.had_tokens():
+    if body.role != "admin" and not service.registry.tokens.had_any():
         sentence = (
             "the first token of a registry must be an admin's: from then on every caller needs a token, and "
             "only an admin can create one"
         )
         raise ProblemError("invalid-request", sentence, place="/role")
-    token, secret = service.registry.add_token(
+    token, secret = service.registry.tokens.add(
         body.role,
         topics=body.topics,
         queues=body.queues,
@@ -46,7 +46,7 @@ def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response,
 def listed(service: Service, by: Caller) -> Annotated[Response, TokensAnswer]:
     """Return all tokens, without their secrets."""
     by.check_unlimited(_TOKENS)
-    return JsonAnswer({"items": [one.to_json() for one in service.registry.tokens()]})
+    return JsonAnswer({"items": [one.to_json() for one in service.registry.tokens.all()]})
 
 
 def revoke(
@@ -57,7 +57,7 @@ def revoke(
     """Revoke a token at once. The registry still requires tokens after the last one is revoked."""
     by.check_unlimited(_TOKENS)
     try:
-        service.registry.revoke_token(token, by=by.permission)
+        service.registry.tokens.revoke(token, by=by.permission)
     except NotFoundError:
         raise ProblemError("not-found", f"there is no token {printable(token, 128)!r}") from None
     return Response(status_code=204)

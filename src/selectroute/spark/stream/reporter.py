@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from selectroute.registry.model import time_text
+from selectroute.registry.protocol import StreamReports
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sinks.counts import NUMBERS
 
@@ -38,15 +39,6 @@ Ending = Literal["ended", "stopped", "failed"]
 """How a stream ends: it has read all input, was stopped, or failed."""
 
 
-class ReportedTo(Protocol):
-    """Registry that takes reports."""
-
-    def note_reports(
-        self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
-    ) -> None:
-        """Record reports of batches, and the state of the query."""
-
-
 class BatchReporter:
     """Reporter of one job. `note` may be called in any thread, `send` in one.
 
@@ -71,7 +63,7 @@ class BatchReporter:
         if not report.skipped:
             self._waiting.append(summary_of(report))
 
-    def send(self, registry: ReportedTo, query: str, at_once: bool = False) -> None:
+    def send(self, streams: StreamReports, query: str, at_once: bool = False) -> None:
         """Report what was noted, if a second has passed, or ``at_once``; and a sign of life now and then.
         Raises the registry's errors; what was noted is kept.
         """
@@ -81,21 +73,21 @@ class BatchReporter:
             return
         # A copy, because another thread may add to the queue, which must not change while it is iterated.
         batches = list(islice(self._waiting.copy(), _AT_ONCE))
-        registry.note_reports(query, batches, self._state())
+        streams.note_reports(query, batches, self._state())
         self._sent = self._clock()
         for one in batches:
             # A full queue may have dropped some of them meanwhile, for newer ones.
             if self._waiting and self._waiting[0] is one:
                 self._waiting.popleft()
 
-    def finish(self, registry: ReportedTo, query: str, ending: Ending) -> None:
+    def finish(self, streams: StreamReports, query: str, ending: Ending) -> None:
         """Report all that was noted, for at most `END_SECONDS`, and then how the stream ends. Raises the
         registry's errors.
         """
         deadline = self._clock() + END_SECONDS
         while self._waiting and self._clock() < deadline:
-            self.send(registry, query, at_once=True)
-        registry.note_reports(query, [], {**self._state(), "ended": ending})
+            self.send(streams, query, at_once=True)
+        streams.note_reports(query, [], {**self._state(), "ended": ending})
 
 
 def summary_of(report: BatchReport) -> dict[str, Any]:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text
+from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 
 _PAUSE_SECONDS: Final = 1.0
 """Shortest time between two samples: a stream may make many batches a second."""
-
-
-class SampledTo(Protocol):
-    """Registry that takes samples of messages."""
-
-    def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Add messages of a query to the sample of recent messages."""
 
 
 class Sampled(Protocol):
@@ -54,7 +48,7 @@ class Sampler:
         if self._each:
             self._inputs = inputs
 
-    def send(self, registry: SampledTo, query: str, at_once: bool = False) -> None:
+    def send(self, streams: StreamReports, query: str, at_once: bool = False) -> None:
         """Send a sample of the newest batch, if a second has passed since the last one, or ``at_once``.
         Raises the registry's errors. Inputs that can't be read are left out.
         """
@@ -66,7 +60,7 @@ class Sampler:
         read = map(sampled_form, self._read(inputs))
         messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
         if messages:
-            registry.note_messages(query, messages)
+            streams.note_messages(query, messages)
 
     def _read(self, inputs: Sequence[Any]) -> list[Message]:
         try:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from selectroute.registry.errors import AuthError
+from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills, ChangeLog
 from selectroute.spark.batch.commits import Commits
@@ -21,8 +22,8 @@ from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.reporter import BatchReporter, Ending, ReportedTo
-from selectroute.spark.stream.sampler import SampledTo, Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Ending
+from selectroute.spark.stream.sampler import Sampler
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The
@@ -30,16 +31,6 @@ revision of a batch itself is chosen by `pins.pin`.
 """
 
 _POLL_SECONDS = 0.2
-
-
-class QueryReports(Protocol):
-    """Registry that a query reports its batches to."""
-
-    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
-        """Record a query, and whether its source can be read again; if not, the reason."""
-
-    def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Record that a batch was routed with a revision."""
 
 
 class EffectiveFromReporter:
@@ -60,17 +51,17 @@ class EffectiveFromReporter:
         self._batch: int = reported["batch"]
         self._revision: int = reported["revision"]
 
-    def write_back(self, notes: QueryReports, query: str) -> None:
+    def write_back(self, streams: StreamReports, query: str) -> None:
         """Report the new first batches. Raises the registry's errors; the next call continues there."""
         if not self._introduced:
             can_replay, reason = self._replayable()
-            notes.note_query(query, source=self._job.source, can_replay=can_replay, reason=reason)
+            streams.note_query(query, source=self._job.source, can_replay=can_replay, reason=reason)
             self._introduced = True
         reported = self._revision
         try:
             while (commit := self._commits.read(self._batch + 1)) is not None:
                 if commit["revision"] > self._revision:
-                    notes.note_batch(query, commit["batch"], commit["revision"])
+                    streams.note_batch(query, commit["batch"], commit["revision"])
                     self._revision = commit["revision"]
                 self._batch = commit["batch"]
         finally:
@@ -88,11 +79,12 @@ class EffectiveFromReporter:
         return (False, replayable.sentence) if lacks else (True, None)
 
 
-class RegistryClient(ChangeLog, QueryReports, ReportedTo, SampledTo, Protocol):
+class RegistryClient(ChangeLog, Protocol):
     """Client of a registry for a fan-out: the change log, and reports of batches."""
 
-    def queries(self) -> Sequence[object]:
-        """Return the registry's queries. Raises `AuthError` for a token that may not report batches."""
+    @property
+    def streams(self) -> StreamReports:
+        """Streams of the registry. Raise `AuthError` for a token that may not report batches."""
 
 
 def admitted(registry: RegistryClient) -> None:
@@ -102,7 +94,7 @@ def admitted(registry: RegistryClient) -> None:
         JobError: the registry rejects the token; one sentence.
     """
     try:
-        registry.queries()
+        registry.streams.queries()
     except AuthError as error:
         raise JobError(f"the registry rejects this job: {error}") from error
     except (SelectRouteError, OSError):
@@ -226,7 +218,7 @@ class SideThread:
         """
         if self._registry is not None and self._query is not None and self._admitted and self._reached:
             with suppress(SelectRouteError, OSError):
-                self._reporter.finish(self._registry, self._query, self._how)
+                self._reporter.finish(self._registry.streams, self._query, self._how)
 
     def _round(self, query: str) -> None:
         if self._registry is not None:
@@ -255,10 +247,10 @@ class SideThread:
 
     def _ask(self, registry: RegistryClient, query: str) -> None:
         try:
-            self._effective_from.write_back(registry, query)
+            self._effective_from.write_back(registry.streams, query)
             self._backfills.follow(registry)
-            self._reporter.send(registry, query, at_once=self._ending.is_set())
-            self._sampler.send(registry, query, at_once=self._ending.is_set())
+            self._reporter.send(registry.streams, query, at_once=self._ending.is_set())
+            self._sampler.send(registry.streams, query, at_once=self._ending.is_set())
             self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
             if isinstance(error, AuthError) and not self._admitted:

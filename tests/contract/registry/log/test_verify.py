@@ -27,10 +27,10 @@ def fill(registry):
     registry.remove("s1")
     registry.pause("s2")
     registry.register(SubscriptionSpec(), idempotency=Idempotency("me", "key", "digest"))
-    registry.note_query("q", source="files", can_replay=True)
-    registry.note_batch("q", 1, 2)
-    registry.note_reports("q", [{"batch": 1, "busiest": {"s2": 3, "s3": 4}}], {"behind": 1})
-    registry.add_token("reader", topics=["t/#"])
+    registry.streams.note_query("q", source="files", can_replay=True)
+    registry.streams.note_batch("q", 1, 2)
+    registry.streams.note_reports("q", [{"batch": 1, "busiest": {"s2": 3, "s3": 4}}], {"behind": 1})
+    registry.tokens.add("reader", topics=["t/#"])
 
 
 def told(registry):
@@ -46,7 +46,7 @@ def told(registry):
         pages,
         [registry.get_by_name(one.name) for one in pages[0]],
         registry.changes(limit=10_000),
-        registry.tokens(),
+        registry.tokens.all(),
         list(registry.export(revision=5)),
     )
 

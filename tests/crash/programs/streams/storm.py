@@ -299,7 +299,7 @@ class Check:
         pinned = [(self.commits[batch]["revision"], batch) for batch in self.live]
         for revision in {change.revision for change in self.log}:
             expected = next((batch for at, batch in pinned if at >= revision), None)
-            told = [one.batch for one in self.registry.effective_from(revision)]
+            told = [one.batch for one in self.registry.streams.effective_from(revision)]
             assert told == ([] if expected is None else [expected]), (revision, told, expected)
             self.counts["cut-offs"] += 1
 

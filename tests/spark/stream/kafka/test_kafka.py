@@ -69,8 +69,8 @@ def test_a_sample_has_the_newest_records_of_the_partition_with_most(pipe):
     pipe.broker.produce(pipe.name, [*cars(9), *((1, *rest) for _, *rest in cars(4, 20))])
     with sr.Registry.open(f"sqlite:///{pipe.world.root}/registry.db") as registry:
         pipe.run(registry=registry, sample_messages=5)
-        found = [one.message for one in registry.recent_messages()]
-        (batch,) = registry.reports(pipe.query).batches
+        found = [one.message for one in registry.streams.recent_messages()]
+        (batch,) = registry.streams.reports(pipe.query).batches
     assert batch["busiest"] == {"all": 13}
     assert [one["properties"]["weight"]["value"] for one in found] == [7, 20, 21, 22, 23]
     assert all(one["topic"] == pipe.name and "body" not in one for one in found)

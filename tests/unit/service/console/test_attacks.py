@@ -152,12 +152,14 @@ def written(registry, text):
         orders, properties = queues.open("orders"), {"p": text, "q": kept}
         orders.purge()
         tokens = [orders.put(text.encode(), properties=properties).msg_token.hex() for _ in range(3)]
-    registry.note_messages("q", [{"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}])
+    registry.streams.note_messages(
+        "q", [{"topic": text, "properties": {"p": text}, "headers": {"JMSType": text}}]
+    )
     batch = dict.fromkeys(("messages", "routed", "unrouted", "dead_lettered", "refused"), 1)
     batch |= {"batch": 0, "revision": 1, "kind": text, "ended": "2026-11-25T00:00:00Z", "deliveries": 1}
     batch |= {"queued": 0, "sent": 0, "reasons": {text: 1}, "seconds": {text: 0.1}}
     Letters.text = text
-    registry.note_reports(text, [batch], {"waiting": {text: 1}, "behind": None})
+    registry.streams.note_reports(text, [batch], {"waiting": {text: 1}, "behind": None})
     near = quote(json.dumps({"properties": {"a": text}}))
     named = quote(text, safe="")
     found = {"selector": f"q = '{quoted}'"}
@@ -247,7 +249,7 @@ class TestCookies:
 
     @pytest.fixture
     def secrets(self, filled):
-        return {role: filled.add_token(role, name=role)[1] for role in ("reader", "admin")}
+        return {role: filled.tokens.add(role, name=role)[1] for role in ("reader", "admin")}
 
     @pytest.fixture
     def client(self, filled, secrets):

@@ -45,8 +45,8 @@ def filled(registry):
         batch |= {"batch": number, "revision": 1, "kind": "stream", "ended": f"2026-11-25T00:00:{number:02}Z"}
         batch |= {"deliveries": 100 + number, "queued": 0, "sent": 0, "reasons": {}}
         batch |= {"seconds": {"pin": 0.02, "match": 0.1}, "busiest": {"heavy": number, "scanned": 1}}
-        registry.note_reports("q", [batch], {"waiting": {"queue": 1}, "behind": None})
-    registry.note_messages("q", [car(weight) for weight in range(2_000, 4_000, 100)])
+        registry.streams.note_reports("q", [batch], {"waiting": {"queue": 1}, "behind": None})
+    registry.streams.note_messages("q", [car(weight) for weight in range(2_000, 4_000, 100)])
     return registry
 
 
@@ -160,18 +160,18 @@ def test_subscriptions_are_searched_and_who_gets_a_message_is_asked(url, person)
 
 
 def test_who_is_signed_out_while_writing_signs_in_elsewhere_and_loses_nothing(url, person, filled):
-    token, secret = filled.add_token("writer", topics=["cars/#"], name="desk")
+    token, secret = filled.tokens.add("writer", topics=["cars/#"], name="desk")
     page = person()
     page.goto(f"{url}subscriptions/heavy/edit")
     write(page, {"Token": secret})
     press(page, "Sign in")
     write(page, {"Selector": "weight > 9"})
-    filled.revoke_token(token.id)
+    filled.tokens.revoke(token.id)
     press(page, "Save")
     expect(page.get_by_role("alert")).to_contain_text("You are no longer signed in")
     with page.context.expect_page() as opened:
         follow(page, "Sign in in another window")
-    write(opened.value, {"Token": filled.add_token("writer", topics=["cars/#"])[1]})
+    write(opened.value, {"Token": filled.tokens.add("writer", topics=["cars/#"])[1]})
     press(opened.value, "Sign in")
     opened.value.get_by_role("heading", level=1).wait_for()
     press(page, "Save")
@@ -183,8 +183,8 @@ def test_the_page_of_a_change_tells_from_which_batch_it_holds(url, person, fille
     page = person()
     page.goto(f"{url}subscriptions/heavy")
     expect(page.locator("main")).to_contain_text("none has reported one yet")
-    filled.note_query("q", source="/in", can_replay=True)
-    filled.note_batch("q", 31, filled.revision)
+    filled.streams.note_query("q", source="/in", can_replay=True)
+    filled.streams.note_batch("q", 31, filled.revision)
     page.get_by_text("in the stream q from batch 31 on").wait_for()
 
 
@@ -247,7 +247,7 @@ def test_a_verdict_that_comes_while_a_button_is_pressed_does_not_take_the_click(
 
 
 def test_identifiers_of_recent_messages_are_offered_while_one_types(url, person, filled):
-    filled.note_messages("q", [car(1, weather="wet", **{"we<img src=x>": "<b>"})])
+    filled.streams.note_messages("q", [car(1, weather="wet", **{"we<img src=x>": "<b>"})])
     page = person()
     page.goto(f"{url}subscriptions/new")
     selector, offered = page.get_by_label("Selector"), page.locator("#names").get_by_role("option")
@@ -372,7 +372,7 @@ def test_messages_of_a_queue_are_browsed_put_got_moved_and_purged(url, person, f
 
 
 def test_a_service_that_restarts_under_a_page_does_not_lose_it(filled, person, chromium):
-    _, secret = filled.add_token("admin", name="chief")
+    _, secret = filled.tokens.add("admin", name="chief")
     page = person()
     with served(filled) as url:
         port = int(url.rpartition(":")[2])
@@ -390,8 +390,8 @@ def test_a_service_that_restarts_under_a_page_does_not_lose_it(filled, person, c
         expect(status(page)).to_have_text("The change is saved.")
         assert filled.get("heavy").selector == "weight > 123"
         page.goto(f"{url}/console/subscriptions/heavy/edit")
-        (chief,) = filled.tokens()
-        filled.revoke_token(chief.id)
+        (chief,) = filled.tokens.all()
+        filled.tokens.revoke(chief.id)
         write(page, {"Selector": "weight > 1234"})
         page.locator("#verdict").get_by_text("You are no longer signed in").wait_for()
         expect(page.get_by_label("Selector")).to_have_value("weight > 1234")
@@ -556,7 +556,7 @@ def site(html):
 
 
 def test_another_page_can_neither_frame_the_console_nor_act_in_it(filled, person):
-    _, secret = filled.add_token("admin")
+    _, secret = filled.tokens.add("admin")
     page = person()
     with served(filled) as url:
         page.goto(f"{url}/console/sign-in")

@@ -91,9 +91,9 @@ def test_what_is_wrong_is_a_sentence(client):
 
 
 def test_a_token_sees_and_changes_its_own_alone(filled):
-    filled.add_token("admin")
-    _, secret = filled.add_token("writer", topics=["cars/#"])
-    _, reader = filled.add_token("reader", topics=["cars/#"])
+    filled.tokens.add("admin")
+    _, secret = filled.tokens.add("writer", topics=["cars/#"])
+    _, reader = filled.tokens.add("reader", topics=["cars/#"])
     with console_of(filled) as client:
         client.cookies.set("selectroute-token", secret)
         page, fields = first_step(client, "action=remove")

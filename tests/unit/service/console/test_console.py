@@ -3,6 +3,7 @@
 import html
 import re
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +12,6 @@ from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
 from selectroute.registry.registry import Registry
-from selectroute.registry.reports import reports
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
@@ -48,9 +48,9 @@ class TestSigningIn:
     @pytest.fixture
     def tokens(self, filled):
         filled.register(SubscriptionSpec("a = 1", topic="boats"), id="hidden")
-        secrets = {"admin": filled.add_token("admin", name="chief")[1]}
-        secrets["reader"] = filled.add_token("reader", topics=["cars/#"], name="board")[1]
-        secrets["writer"] = filled.add_token("writer", topics=["cars/#"], name="desk")[1]
+        secrets = {"admin": filled.tokens.add("admin", name="chief")[1]}
+        secrets["reader"] = filled.tokens.add("reader", topics=["cars/#"], name="board")[1]
+        secrets["writer"] = filled.tokens.add("writer", topics=["cars/#"], name="desk")[1]
         return secrets
 
     @pytest.fixture
@@ -67,8 +67,8 @@ class TestSigningIn:
         assert "expires" not in cookie and "max-age" not in cookie
         page = shown(client, "subscriptions")
         assert "board, reader, topics cars/#" in page and tokens["reader"] not in page
-        (board,) = (one for one in filled.tokens() if one.name == "board")
-        filled.revoke_token(board.id)
+        (board,) = (one for one in filled.tokens.all() if one.name == "board")
+        filled.tokens.revoke(board.id)
         assert client.get("/console/subscriptions").url.path == "/console/sign-in"
 
     def test_consoles_on_two_ports_of_a_host_have_a_cookie_each(self, client, tokens):
@@ -108,7 +108,7 @@ class TestSigningIn:
 
     def test_a_reader_is_offered_no_change_and_refused_one(self, client, filled):
         note(filled, 300)
-        client.cookies.set(COOKIE, filled.add_token("reader")[1], path="/console")
+        client.cookies.set(COOKIE, filled.tokens.add("reader")[1], path="/console")
         queue = client.app.state.service.queues.create("orders")
         token = queue.put(b"x").msg_token.hex()
         changes = {
@@ -131,7 +131,7 @@ class TestSigningIn:
         for path in ("subscriptions/heavy/pause", "streams/q1/remove", "queue-get/orders"):
             answer = sent(client, path, {"revision": "1", "token": token})
             assert answer.status_code == 403 and "needs the role writer" in answer.text, path
-        assert (len(filled.streams()), filled.revision, queue.depth) == (1, 2, 1)
+        assert (len(filled.streams.all()), filled.revision, queue.depth) == (1, 2, 1)
 
 
 def test_an_older_browser_is_known_by_its_origin(client, filled):
@@ -185,10 +185,10 @@ def batch_row(number, **fields):
 
 def note(registry, ago=0.0, *batches, query="q1", **state):
     """Note what a stream reported these seconds ago."""
-    with registry._store.writing() as connection:
-        heard = datetime.now(UTC) - timedelta(seconds=ago)
-        rows = [batch_row(one["batch"], **one) for one in batches]
-        reports.note_reports(connection, query, rows, {"behind": None, **state}, heard)
+    heard = datetime.now(UTC) - timedelta(seconds=ago)
+    rows = [batch_row(one["batch"], **one) for one in batches]
+    with patch.object(registry.streams, "_now", lambda: heard):
+        registry.streams.note_reports(query, rows, {"behind": None, **state})
 
 
 class TestStreams:
@@ -266,8 +266,10 @@ class TestStreams:
         page = shown(client, "streams/q1")
         assert "Remove from the list" in page and "Remove it" not in page
         page = shown(client, "streams/q1?do=remove")
-        assert "Remove flights from the list?" in page and len(filled.streams()) == 1
-        assert sent(client, "streams/q1/remove", {}).url.path == "/console/overview" and not filled.streams()
+        assert "Remove flights from the list?" in page and len(filled.streams.all()) == 1
+        assert (
+            sent(client, "streams/q1/remove", {}).url.path == "/console/overview" and not filled.streams.all()
+        )
         again = sent(client, "streams/q1/remove", {})
         assert again.status_code == 404 and "there is no stream" in again.text
 
@@ -286,7 +288,7 @@ class TestStreams:
 
 class TestActivity:
     def report(self, registry, number, **busiest):
-        registry.note_reports("q1", [batch_row(number, busiest=busiest)], {})
+        registry.streams.note_reports("q1", [batch_row(number, busiest=busiest)], {})
 
     def test_last_deliveries_and_rates_are_shown(self, client, filled):
         for path in ("subscriptions", "subscriptions/heavy"):
@@ -319,7 +321,7 @@ class TestActivity:
     def test_a_token_for_some_topics_is_told_of_no_stream(self, filled):
         filled.register(SubscriptionSpec("a = 1", topic="boats"), id="hidden")
         self.report(filled, 1, heavy=3, hidden=77_777)
-        secret = filled.add_token("reader", topics=["cars/#"])[1]
+        secret = filled.tokens.add("reader", topics=["cars/#"])[1]
         with console_of(filled) as client:
             sent(client, "sign-in", {"token": secret})
             for path in ("subscriptions", "subscriptions/heavy"):
@@ -334,7 +336,7 @@ class TestActivity:
         page = shown(client, "streams/q1")
         rows = re.findall(r'subscriptions/(\w+)">\1</a></th><td class="number">([\d,]+)</td>', page)
         assert rows[:3] == [("heavy", "2,005"), ("light", "1,000"), ("s0", "1")] and len(rows) == 20
-        filled.note_reports("none", filled.reports("q1", limit=1).batches, {})
+        filled.streams.note_reports("none", filled.streams.reports("q1", limit=1).batches, {})
         assert "Busiest" not in shown(client, "streams/none")
 
     @pytest.mark.parametrize(
@@ -539,9 +541,9 @@ class TestPutting:
         self.kept(page, properties="")
 
     def test_so_does_one_for_want_of_a_role_or_a_token(self, client, filled):
-        chief, secret = filled.add_token("writer")
-        filled.add_token("admin")
-        reader = filled.add_token("reader")[1]
+        chief, secret = filled.tokens.add("writer")
+        filled.tokens.add("admin")
+        reader = filled.tokens.add("reader")[1]
         with console_of(filled) as client:
             client.cookies.set(COOKIE, reader, path="/console")
             page = self.put(client)
@@ -550,7 +552,7 @@ class TestPutting:
             assert self.put(client, body="x" * (1 << 20)).status_code == 413  # not received for nothing
             client.cookies.clear()
             client.cookies.set(COOKIE, secret, path="/console")
-            filled.revoke_token(chief.id)
+            filled.tokens.revoke(chief.id)
             page = self.put(client)
             assert page.status_code == 401 and "Sign in in another window" in page.text
             self.kept(page)
@@ -749,8 +751,8 @@ def test_a_url_of_any_length_is_no_failure_of_the_console(client):
 
 
 def test_who_resumes_with_what_was_missed_reads_which_stream_cannot(client, filled):
-    filled.note_query("yes", source="/in", can_replay=True)
-    filled.note_query("no", source="/other", can_replay=False, reason="its files are gone")
+    filled.streams.note_query("yes", source="/in", can_replay=True)
+    filled.streams.note_query("no", source="/other", can_replay=False, reason="its files are gone")
     filled.pause("heavy")
     given = {"revision": str(filled.get("heavy").revision), "from": "last-processed"}
     text = sent(client, "subscriptions/heavy/resume", given).text
@@ -761,8 +763,8 @@ def test_who_resumes_with_what_was_missed_reads_which_stream_cannot(client, fill
 
 def test_the_page_of_a_change_learns_which_batch_used_it(client, filled):
     (path,) = re.findall('data-sentence="([^"]*)"', shown(client, "subscriptions/heavy"))
-    filled.note_query("q", source="/in", can_replay=True)
-    filled.note_batch("q", 1_234, filled.revision)
+    filled.streams.note_query("q", source="/in", can_replay=True)
+    filled.streams.note_batch("q", 1_234, filled.revision)
     assert client.get(path).json() == {"sentence": "in the stream q from batch 1,234 on"}
 
 
@@ -777,7 +779,7 @@ def test_a_match_and_a_near_miss_are_explained_by_one_click(client, filled):
 
 
 def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(client, filled):
-    secret = filled.add_token("reader")[1]
+    secret = filled.tokens.add("reader")[1]
     for scheme, is_secure in (("https", True), ("http", False)):
         client.headers["X-Forwarded-Proto"] = scheme
         answer = sent(client, "sign-in", {"token": secret}, follow_redirects=False)
@@ -785,13 +787,13 @@ def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(client, filled):
 
 
 def test_a_dry_run_of_a_paused_subscription_says_so(client, filled):
-    filled.note_messages("q", [{"topic": "cars/eu"}])
+    filled.streams.note_messages("q", [{"topic": "cars/eu"}])
     filled.pause("heavy")
     given = _form_of(shown(client, "subscriptions/heavy/edit")) | {"do": "try"}
     assert "The subscription is paused" in sent(client, "subscriptions/heavy/edit", given).text
 
 
 def test_a_recent_message_without_a_topic_is_offered(client, filled):
-    filled.note_messages("q", [{"properties": {"weight": 1}}, {"topic": "cars/eu"}])
+    filled.streams.note_messages("q", [{"properties": {"weight": 1}}, {"topic": "cars/eu"}])
     answer = client.get("/console/who-gets")
     assert answer.status_code == 200 and answer.text.count("/console/who-gets?message=") == 2

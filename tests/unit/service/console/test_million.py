@@ -73,7 +73,9 @@ def test_who_gets_a_message_and_what_a_change_does(url, person, million, texts):
     rows = [as_message(row) for row in WORKLOAD.messages(MANY, 400, 0).to_pylist()]
     topics = [f"t/{number % 7}" for number in range(len(rows))]
     for start in range(0, len(rows), 200):
-        million.note_messages("q", [{**rows[at], "topic": topics[at]} for at in range(start, start + 200)])
+        million.streams.note_messages(
+            "q", [{**rows[at], "topic": topics[at]} for at in range(start, start + 200)]
+        )
     page = person()
     for row, topic in list(zip(rows, topics, strict=True))[:10]:
         given = Message.from_json({**row, "topic": topic})

@@ -47,7 +47,7 @@ def left(client, queue):
 
 def spare_token(client, _):
     """The id of a token that nobody uses."""
-    return client.app.state.service.registry.add_token("reader", name="spare")[0].id
+    return client.app.state.service.registry.tokens.add("reader", name="spare")[0].id
 
 
 def spare_queue(client, queue):
@@ -60,7 +60,7 @@ def spare_queue(client, queue):
 
 def spare_stream(client, _):
     """The query of a stream that has ended."""
-    client.app.state.service.registry.note_reports("spare", [], {"ended": "ended"})
+    client.app.state.service.registry.streams.note_reports("spare", [], {"ended": "ended"})
     return "spare"
 
 
@@ -258,7 +258,7 @@ def test_every_call_of_the_service_is_in_the_table(documented):
 @pytest.mark.parametrize("queue", ["KEPT", "CARS.IN"])
 def test_the_table_says_what_comes_of_a_call(filled, documented, who, queue):
     column, caller = list(CALLERS).index(who), CALLERS[who]
-    filled.add_token("admin")  # nobody is let in without one
+    filled.tokens.add("admin")  # nobody is let in without one
     with service(filled) if caller is None else client_of(filled, caller[0], **caller[1]) as client:
         client.app.state.service.jobs["job"] = Job(1, LETTER)
         queues = client.app.state.service.queues
@@ -441,9 +441,11 @@ def test_an_id_or_name_that_is_taken_is_said_to_be_and_nothing_else_of_its_subsc
 
 
 def test_a_token_for_some_topics_does_not_learn_the_names_of_queries(filled):
-    filled.note_query("finance", source="/srv/finance", can_replay=False, reason="/srv/finance is on tape")
-    filled.note_query("sales", source="/srv/sales", can_replay=True)
-    filled.note_batch("sales", 7, filled.revision)
+    filled.streams.note_query(
+        "finance", source="/srv/finance", can_replay=False, reason="/srv/finance is on tape"
+    )
+    filled.streams.note_query("sales", source="/srv/sales", can_replay=True)
+    filled.streams.note_batch("sales", 7, filled.revision)
     resume = {"from": "last-processed"}
     with client_of(filled, "writer", ["cars/#"]) as client:
         answer = client.get(f"{PATH}/seen")
@@ -466,7 +468,7 @@ def test_a_token_for_some_topics_does_not_learn_the_names_of_queries(filled):
 @pytest.mark.parametrize("who", CALLERS)
 def test_the_state_of_the_service_tells_revisions_to_who_sees_all(filled, who):
     caller = CALLERS[who]
-    filled.add_token("admin")
+    filled.tokens.add("admin")
     with service(filled) if caller is None else client_of(filled, caller[0], **caller[1]) as client:
         assert client.app.state.service.publishing.caught_up(filled.revision, 60) is not None
         found = client.get("/readyz").json()
@@ -490,7 +492,7 @@ def test_nobody_is_taken_for_admitted_while_the_registry_is_still_read(registry)
             seen.append(callers.is_known_open())
             if len(seen) == 1:
                 raise RuntimeError("the database cannot be read")
-            return registry.had_tokens()
+            return registry.tokens.had_any()
 
     callers = Callers(Reading(), tokens_needed=False)
     with pytest.raises(RuntimeError):
@@ -502,7 +504,7 @@ def test_nobody_is_taken_for_admitted_while_the_registry_is_still_read(registry)
 
 def test_a_token_adds_no_more_subscriptions_than_its_quota(registry):
     with service(registry, limits=ServiceLimits(subscriptions_of_one=2)) as client:
-        ours, others = (bearer(registry.add_token("writer")[1]) for _ in range(2))
+        ours, others = (bearer(registry.tokens.add("writer")[1]) for _ in range(2))
 
         def add(id, headers=ours):
             return client.put(f"/v1/subscriptions/{id}", json={}, headers={**headers, "If-None-Match": "*"})

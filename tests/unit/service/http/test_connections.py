@@ -54,7 +54,7 @@ def test_who_sends_no_whole_request_in_time_is_told_and_closed(registry, sent, d
 
 
 def test_a_body_is_not_awaited_of_a_caller_who_may_not_write(registry):
-    _, secret = registry.add_token("reader")
+    _, secret = registry.tokens.add("reader")
     with running(registry) as (web, _), connected(web) as connection:
         connection.sendall(HEAD + f"Authorization: Bearer {secret}\r\nContent-Length: 1000\r\n\r\n".encode())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 403")
@@ -139,7 +139,7 @@ def test_what_two_servers_may_read_differently_is_refused_and_the_connection_clo
 
 
 def test_what_follows_a_body_is_not_taken_for_headers(registry):
-    _, secret = registry.add_token("writer")
+    _, secret = registry.tokens.add("writer")
     get = b"GET /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\n"
     with running(registry) as (web, _), connected(web) as connection:
         connection.sendall(HEAD + CHUNKED + b"Authorization: Bearer " + secret.encode() + b"\r\n\r\n")

@@ -185,7 +185,7 @@ def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, pat
 
 
 def test_answers_401_come_later_for_an_address_that_gets_many(registry, monkeypatch):
-    _, secret = registry.add_token("reader")
+    _, secret = registry.tokens.add("reader")
     monkeypatch.setattr(middleware, "REFUSED_BURST", 3)
     monkeypatch.setattr(middleware, "REFUSED_PER_SECOND", 0.001)
     monkeypatch.setattr(middleware, "HELD_BACK_SECONDS", 77)

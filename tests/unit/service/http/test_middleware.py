@@ -27,7 +27,7 @@ CHALLENGE = 'Basic realm="selectroute", Bearer realm="selectroute"'
 
 class TestTokens:
     def test_what_is_no_token_is_refused(self, registry):
-        registry.add_token("admin")
+        registry.tokens.add("admin")
         wrong = ("", "Bearer", "Bearer ", "Basic eA==", "Bearer srt_" + "x" * 43, "Bearer \xff", "bearer x y")
         with service(registry) as client:
             for header in wrong:
@@ -36,7 +36,7 @@ class TestTokens:
                 assert answer.headers["www-authenticate"] == CHALLENGE
 
     def test_two_are_refused(self, registry):
-        _, secret = registry.add_token("admin")
+        _, secret = registry.tokens.add("admin")
         with service(registry) as client:
             headers = [("Authorization", f"Bearer {secret}")] * 2
             problem(client.get(PATH, headers=headers), 400, "invalid-request")
@@ -65,8 +65,8 @@ class TestHosts:
 
 def test_a_caller_who_asks_too_often_is_told_when_to_ask_again(registry):
     limits = ServiceLimits(requests_per_second=0.01, burst=2)
-    _, secret = registry.add_token("reader")
-    _, other = registry.add_token("reader")
+    _, secret = registry.tokens.add("reader")
+    _, other = registry.tokens.add("reader")
     with service(registry, limits=limits) as client:
         assert [client.get(PATH, headers=bearer(secret)).status_code for _ in range(2)] == [200, 200]
         answer = client.get(PATH, headers=bearer(secret))
@@ -174,21 +174,21 @@ class TestBodiesThatAreHeldBack:
     @pytest.mark.parametrize("revoked", [False, True])
     def test_no_call_is_done_with_them(self, registry, method, path, body, media_type, revoked):
         with SqlQueue.create(registry.url, "Q") as queue:
-            token, secret = registry.add_token("admin")
+            token, secret = registry.tokens.add("admin")
             with service(registry) as client:
                 headers = {**bearer(secret), "Content-Type": media_type, "Host": "localhost"}
 
                 def revoke():
                     time.sleep(2 * KNOWN_SECONDS)
                     if revoked:
-                        registry.revoke_token(token.id)
+                        registry.tokens.revoke(token.id)
 
                 status = held_back(client.app, method, path, headers, body, revoke)
                 if not revoked:
                     assert status in (200, 201)
                     return
                 assert status == 401
-                assert (registry.revision, registry.tokens(), queue.depth) == (0, [], 0)
+                assert (registry.revision, registry.tokens.all(), queue.depth) == (0, [], 0)
                 assert client.app.state.service.queues.names() == ["Q"]
 
 
@@ -267,7 +267,7 @@ def test_who_is_let_in_by_nothing_is_not_told_where_the_database_is(registry, mo
     def fails(*_):
         raise UnavailableError('connection to server at "10.1.2.3", port 15999 failed')
 
-    monkeypatch.setattr(type(registry), "authenticate", fails)
+    monkeypatch.setattr(type(registry.tokens), "authenticate", fails)
     monkeypatch.setattr(type(registry), "get", fails)
     with service(registry) as client, caplog.at_level(logging.INFO, LOG):
         for path, headers in ((PATH, bearer("srt_" + "x" * 43)), (f"{PATH}/a", {})):
@@ -277,11 +277,11 @@ def test_who_is_let_in_by_nothing_is_not_told_where_the_database_is(registry, mo
 
 
 def test_when_all_tokens_are_revoked_the_next_start_still_wants_one(registry):
-    token, _ = registry.add_token("admin")
-    registry.revoke_token(token.id)
+    token, _ = registry.tokens.add("admin")
+    registry.tokens.revoke(token.id)
     with service(registry) as client:
         problem(client.post("/v1/tokens", json={"role": "admin"}), 401, "unauthorised")
-    _, secret = registry.add_token("admin")  # on the database itself, which is the way out
+    _, secret = registry.tokens.add("admin")  # on the database itself, which is the way out
     with service(registry) as client:
         assert client.get("/v1/tokens", headers=bearer(secret)).status_code == 200
 

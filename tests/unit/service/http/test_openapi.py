@@ -43,7 +43,7 @@ def described(tmp_path_factory):
         registry.import_([b'{"id": "a"}', b'{"id": "b", "selector": "a = 1", "topic": "t/#"}'])
         app = create_app(registry, limits=ServiceLimits(wait_seconds=0.01))
         # With a token: among the requests are some that make tokens, and then everybody needs one.
-        HEADERS["Authorization"] = f"Bearer {registry.add_token('admin')[1]}"
+        HEADERS["Authorization"] = f"Bearer {registry.tokens.add('admin')[1]}"
         # Loading it starts the application, publisher and all.
         loaded = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
         # Before its first publication it is not ready, which is a 503.
@@ -147,7 +147,7 @@ def test_each_example_is_a_request_that_is_done(registry, method, path, media_ty
     named |= {"job": "flights", "version": "v3", "topic": "cars/eu"}
     filled = re.sub(r"\{(\w+)\}", lambda found: named[found[1]], path)
     if "batches" in path:
-        registry.note_query("stream", source="files", can_replay=True)
+        registry.streams.note_query("stream", source="files", can_replay=True)
     if path.endswith(":batch"):
         registry.resume("heavy")
     with service(registry, jobs={"flights": Job(3)}) as client:

@@ -74,7 +74,7 @@ def assert_data_in_log(caplog):
 
 def test_a_secret_comes_out_nowhere(registry, caplog, tmp_path):
     caplog.set_level(logging.DEBUG)
-    _, secret = registry.add_token("admin", name="ops")
+    _, secret = registry.tokens.add("admin", name="ops")
     headers = bearer(secret)
     seen = []
     with service(registry, headers=headers) as client:

@@ -69,14 +69,14 @@ def test_so_many_wait_and_no_more_and_none_when_the_service_stops(filled, door):
 
 @each_door
 def test_a_token_that_is_revoked_while_it_waits_learns_nothing(filled, door):
-    token, secret = filled.add_token("writer")
+    token, secret = filled.tokens.add("writer")
     with service(filled, bearer(secret)) as client:
         state = client.app.state.service
         with meanwhile(lambda: ask(client, door)) as answers:
             wait_until(lambda: waiting(state, door), 60, "the request waits")
-            filled.revoke_token(token.id)
+            filled.tokens.revoke(token.id)
             filled.register(SubscriptionSpec("canary = 1"))
-            filled.note_batch("stream", 4, 1)
+            filled.streams.note_batch("stream", 4, 1)
             queue = state.queues.open("Q")
             queue.put(b"canary")
         problem(answers[0], 401, "unauthorised")

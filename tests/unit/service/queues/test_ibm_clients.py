@@ -44,7 +44,7 @@ def basic(secret, user="app"):
 @pytest.fixture(params=[False, True], ids=["without tokens", "with tokens"])
 def known(request, registry):
     """A client with HTTP Basic, whose password is a token if the service needs tokens."""
-    secret = registry.add_token("admin")[1] if request.param else "passw0rd"
+    secret = registry.tokens.add("admin")[1] if request.param else "passw0rd"
     with service(registry, headers=basic(secret)) as client:
         client.app.state.service.queues.create("Q")
         yield client
@@ -118,7 +118,7 @@ def test_errors_have_ibms_form(known, method, path, headers, status, id, reason)
 )
 def test_a_password_that_is_no_token_is_refused_and_not_shown(registry, caplog, header):
     caplog.set_level(logging.DEBUG)
-    _, secret = registry.add_token("admin")
+    _, secret = registry.tokens.add("admin")
     header = header.replace("SECRET", secret)
     with service(registry) as client:
         answer = client.get(QUEUE.format("v2"), headers={"Authorization": header})
@@ -129,7 +129,7 @@ def test_a_password_that_is_no_token_is_refused_and_not_shown(registry, caplog, 
 
 
 def test_a_page_of_another_site_cannot_use_a_password_that_the_browser_knows(registry):
-    _, secret = registry.add_token("admin")
+    _, secret = registry.tokens.add("admin")
     foreign = {"Origin": "https://evil.example"}
     with service(registry) as client:
         problem(client.put("/v1/queues/Q", headers={**basic(secret), **foreign}), 403, "forbidden")

@@ -48,13 +48,13 @@ def test_the_activity_of_a_subscription_is_what_the_newest_batch_says_of_it(fill
 
 
 def test_a_token_for_some_topics_sees_the_activity_of_its_own_and_no_stream(filled):
-    filled.note_reports("stream", [{"batch": 1, "busiest": {"a": 1, "b": 2}}], {})
-    with service(filled, headers=bearer(filled.add_token("reader", topics=["cars/#"])[1])) as client:
+    filled.streams.note_reports("stream", [{"batch": 1, "busiest": {"a": 1, "b": 2}}], {})
+    with service(filled, headers=bearer(filled.tokens.add("reader", topics=["cars/#"])[1])) as client:
         problem(client.get(f"{PATH}/b/activity"), 404, "subscription-not-found")
         (one,) = client.get(f"{PATH}:activity?id=b&id=a").json()["items"]
         assert (one["id"], one["deliveries"], one["query"]) == ("a", 1, None)
         assert client.get(f"{PATH}/a/activity").json() == one
-    with service(filled, headers=bearer(filled.add_token("reader")[1])) as client:
+    with service(filled, headers=bearer(filled.tokens.add("reader")[1])) as client:
         assert {one["query"] for one in client.get(f"{PATH}:activity?id=b&id=a").json()["items"]} == {
             "stream"
         }

@@ -107,7 +107,7 @@ class TestBatch:
 
     @pytest.mark.parametrize("topics", [[], ["cars/#"]])
     def test_a_batch_that_comes_again_gets_its_answer_again(self, registry, topics):
-        _, secret = registry.add_token("writer", topics=topics)
+        _, secret = registry.tokens.add("writer", topics=topics)
         registry.register(SubscriptionSpec(topic="cars/eu"), id="a")
         body = {"operations": [{"op": "remove", "id": "a"}]}
         headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "k"}

@@ -108,16 +108,16 @@ def test_what_another_process_adds_is_seen_and_what_was_parsed_is_not_parsed_aga
     counted = SimpleNamespace(from_json=lambda data: parsed.append(1) or of(data))
     monkeypatch.setattr(recent_messages, "Message", counted)
     with service(registry) as client:
-        registry.note_messages("q", [car(1), car(2)])
+        registry.streams.note_messages("q", [car(1), car(2)])
         assert counts(tried(client, selector="weight > 0")) == (2, 0, 0)
-        registry.note_messages("q", [car(3)])
+        registry.streams.note_messages("q", [car(3)])
         assert counts(tried(client, selector="weight > 0")) == (3, 0, 0)
     assert len(parsed) == 3
 
 
 def test_a_token_for_some_topics_sees_only_their_messages(registry):
-    registry.note_messages("q", [car(1), car(2, topic="boats"), car(3, topic=None) | {"topic": None}])
-    registry.note_messages("q", [car(4, topic="cars/+"), car(5, topic="a/#/b")])
+    registry.streams.note_messages("q", [car(1), car(2, topic="boats"), car(3, topic=None) | {"topic": None}])
+    registry.streams.note_messages("q", [car(4, topic="cars/+"), car(5, topic="a/#/b")])
     with client_of(registry, "writer", ["cars/#"]) as client:
         found = client.get("/v1/messages").json()["items"]
         assert [one["message"]["topic"] for one in found] == ["cars/+", "cars/eu"]

@@ -77,7 +77,7 @@ def test_a_search_is_among_those_with_the_values(filled):
 
 
 def test_a_token_for_some_topics_finds_no_others(filled):
-    filled.add_token("admin")
+    filled.tokens.add("admin")
     with client_of(filled, "reader", topics=["cars/#"]) as client:
         for text in TEXTS:
             wanted = brute(filled, text, EVERYWHERE, lambda topic: topic == "cars/eu")

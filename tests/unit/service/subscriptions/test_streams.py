@@ -3,6 +3,7 @@
 import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -79,12 +80,12 @@ class TestRates:
     """The rates of a stream are of its newest batches up to now, by the registry's clock."""
 
     def note(self, registry, second, *batches, **state):
-        with registry._store.writing() as connection:
-            reports.note_reports(connection, "q", batches, state, at(second))
+        with patch.object(registry.streams, "_now", lambda: at(second)):
+            registry.streams.note_reports("q", batches, state)
 
     def rates(self, registry, second):
-        with registry._store.reading() as connection:
-            (one,) = reports.streams(connection, at(second))
+        with patch.object(registry.streams, "_now", lambda: at(second)):
+            (one,) = registry.streams.all()
         return one.status, one.messages_per_second, one.deliveries_per_second
 
     def test_they_fall_while_nothing_comes_and_end_with_the_stream(self, registry):
@@ -172,8 +173,8 @@ class TestHealth:
         def of(ended, heard=None, **others):
             others |= {"ended": time_text(changed + timedelta(seconds=ended))}
             now = changed + timedelta(seconds=ended if heard is None else heard)
-            with registry._store.writing() as connection:
-                reports.note_reports(connection, "stream", [batch(0, **others)], {}, now)
+            with patch.object(registry.streams, "_now", lambda: now):
+                registry.streams.note_reports("stream", [batch(0, **others)], {})
             return [one for one in self.faults(client) if "routes with" in one]
 
         old = "the stream stream routes with revision 1, although revision 2 is published"

@@ -305,8 +305,8 @@ class TestWaitingForABatch:
         path = f"{PATH}/{add()['id']}?wait=30"
         with meanwhile(lambda: client.get(path)) as found:
             until_waiting(client, 1)
-            registry.note_batch("stream", 3, 0)  # of an older revision
-            registry.note_batch("stream", 4, 1)
+            registry.streams.note_batch("stream", 3, 0)  # of an older revision
+            registry.streams.note_batch("stream", 4, 1)
             begun = time.monotonic()
         assert found[0].json()["effective_from"] == [{"query": "stream", "batch": 4}]
         assert client.get(path).json() == found[0].json()
@@ -314,15 +314,15 @@ class TestWaitingForABatch:
 
     def test_many_wait_by_one_question_to_the_database(self, client, registry, add, monkeypatch):
         path = f"{PATH}/{add()['id']}?wait=20"
-        asked, real = [], registry.newest_used
-        monkeypatch.setattr(registry, "newest_used", lambda: asked.append(1) or real())
+        asked, real = [], registry.streams.newest_used
+        monkeypatch.setattr(registry.streams, "newest_used", lambda: asked.append(1) or real())
         with meanwhile(*[lambda: client.get(path)] * 20) as found:
             until_waiting(client, 20)
             asked.clear()
             begun = time.monotonic()
             time.sleep(1)
             assert len(asked) <= 2 + (time.monotonic() - begun) / (LOOK_SECONDS / 2)  # not 100 in a second
-            registry.note_batch("stream", 4, 1)
+            registry.streams.note_batch("stream", 4, 1)
         assert [one.json()["effective_from"][0]["batch"] for one in found] == [4] * 20
 
     def test_in_vain_it_is_answered_as_it_is(self, registry):

@@ -21,7 +21,7 @@ def test_a_token_is_made_and_its_secret_is_told_once(admin, registry):
     secret = made.pop("secret")
     assert answer.headers["location"] == f"{PATH}/{made['id']}"
     assert answer.headers["cache-control"] == "no-store"
-    assert registry.authenticate(secret).to_json() == made
+    assert registry.tokens.authenticate(secret).to_json() == made
     assert (made["role"], made["topics"], made["name"]) == ("writer", ["cars/#"], "loader")
     listed = admin.get(PATH)
     assert [one["name"] for one in listed.json()["items"]] == ["first", "loader"]
@@ -37,14 +37,14 @@ def test_a_revoked_token_is_none_at_once(admin, registry):
     problem(admin.delete(f"{PATH}/{made['id']}"), 404, "not-found")
     problem(admin.delete(f"{PATH}/{'x' * 200}"), 404, "not-found")
     with pytest.raises(AuthError):
-        registry.authenticate(made["secret"])
+        registry.tokens.authenticate(made["secret"])
 
 
 def test_nobody_makes_a_token_that_may_do_more_than_his_own(registry):
     with client_of(registry, "admin", ["cars/#"]) as client:
         for topics in ([], ["cars/eu"]):
             problem(client.post(PATH, json={"role": "reader", "topics": topics}), 403, "forbidden")
-    assert len(registry.tokens()) == 1
+    assert len(registry.tokens.all()) == 1
 
 
 def test_the_first_token_can_be_made_here_and_then_one_is_needed(client):
@@ -65,4 +65,4 @@ def test_a_token_that_cannot_be_says_why(admin, registry):
         ({"role": "reader", "secret": "srt_mine"}, "invalid-body", "/secret"),
     ):
         assert problem(admin.post(PATH, json=body), 422, kind)["errors"][0]["pointer"] == pointer
-        assert len(registry.tokens()) == 1
+        assert len(registry.tokens.all()) == 1

@@ -38,7 +38,7 @@ def activities(
 
 
 def _activities(service: Service, by: Caller, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for one in service.registry.activities(ids):
+    for one in service.registry.streams.activities(ids):
         if by.sees_all or found(service, by, one.id) is not None:
             yield {
                 "id": one.id,

@@ -48,7 +48,7 @@ class RecentMessages:
         """Return the messages that a caller may see, the oldest first: those with a topic within its own."""
         with self._lock:
             newest = self._messages[-1].sampled.key if self._messages else None
-            for sampled in self._registry.recent_messages(newest):
+            for sampled in self._registry.streams.recent_messages(newest):
                 self._messages.append(Recent(sampled, Message.from_json(sampled.message)))
             found = list(self._messages)
         if caller.sees_all:

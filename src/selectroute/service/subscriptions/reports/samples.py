@@ -54,7 +54,7 @@ def note(service: Service, by: Caller, query: Name, body: MessagesBody) -> Respo
         except MessageError as error:
             raise problem_of(error, f"/messages/{number}") from error
         messages.append(sampled_form(message))
-    service.registry.note_messages(query, messages)
+    service.registry.streams.note_messages(query, messages)
     return Response(status_code=204)
 
 

@@ -50,7 +50,7 @@ def report(service: Service, by: Caller, query: Name, body: ReportsBody) -> Resp
     """
     by.check_unlimited(JOB)
     batches = [one.model_dump() for one in body.batches]
-    service.registry.note_reports(query, batches, body.state.model_dump())
+    service.registry.streams.note_reports(query, batches, body.state.model_dump())
     return Response(status_code=204)
 
 
@@ -63,7 +63,7 @@ def reports(
 ) -> Annotated[Response, ReportsAnswer]:
     """Return the newest batches that a query has reported, the newest first. Needs a token for all topics."""
     by.check_all_topics(_ALL)
-    page = service.registry.reports(query, limit=min(limit, service.limits.page), cursor=cursor)
+    page = service.registry.streams.reports(query, limit=min(limit, service.limits.page), cursor=cursor)
     return JsonAnswer(page._asdict())
 
 
@@ -73,7 +73,7 @@ def listed(service: Service, by: Caller) -> Annotated[Response, StreamsAnswer]:
     """
     by.check_all_topics(_ALL)
     jobs = service.job_watch.states(_SHORT_WAIT_SECONDS)
-    return JsonAnswer({"items": [_with_job(one, jobs) for one in service.registry.streams()]})
+    return JsonAnswer({"items": [_with_job(one, jobs) for one in service.registry.streams.all()]})
 
 
 def _with_job(one: StreamState, jobs: Mapping[str, JobState]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def remove(service: Service, by: Caller, query: Name) -> Response:
     """
     by.check_unlimited(_REMOVE)
     try:
-        service.registry.remove_stream(query)
+        service.registry.streams.remove(query)
     except NotFoundError as error:
         raise ProblemError("not-found", str(error)) from None
     return Response(status_code=204)
@@ -105,7 +105,7 @@ def health(service: Service, by: Caller) -> Annotated[Response, HealthAnswer]:
     a stream is behind its source is shown, and is not a fault.
     """
     by.check_all_topics(_ALL)
-    state, streams, now = service.publishing.state(), service.registry.streams(), datetime.now(UTC)
+    state, streams, now = service.publishing.state(), service.registry.streams.all(), datetime.now(UTC)
 
     def changed_after(revision: int) -> datetime | None:
         page = service.registry.changes(revision, limit=1)
