@@ -374,7 +374,7 @@ def test_what_is_not_committed_was_not_delivered(run, output):
 
 
 def test_warnings_of_the_package_are_in_the_format_of_the_log(capsys):
-    for log in stream_run.Log:
+    for log in ("text", "json"):
         with stream_run._quiet(stream_run._JobLog(log)):
             logging.getLogger("selectroute").warning("compiling %s", "it")
     text, as_json = capsys.readouterr().err.splitlines()
