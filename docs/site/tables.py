@@ -113,7 +113,7 @@ def job_options() -> str:
         (
             f"`{option.name}`",
             f"`--{option.flag}`",
-            option.shown_default or (f"`{option.default}`" if option.default else ""),
+            option.shown_default or ("" if option.default in (None, ()) else f"`{option.default}`"),
             ", ".join(f"`{choice}`" for choice in option.choices) or _range(option),
             cell(option.help),
         )

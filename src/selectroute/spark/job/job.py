@@ -68,7 +68,7 @@ def job_record(output: Where) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(JobOptions):
-    """Fan-out as data. Its options are those of `JobOptions`, where their texts are.
+    """Fan-out as data. Its options, with their texts, are those of `selectroute.job_options.JobOptions`.
 
     An unrouted message whose policy is ``fail`` stops the job before its batch is committed. The destination
     of a subscription may have a grouping of its own, ``kafka:TOPIC?grouping=message``. If a missing queue or
