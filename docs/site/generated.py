@@ -22,6 +22,7 @@ PARTS: Final[Mapping[tuple[str, str], Callable[[], str]]] = MappingProxyType(
         ("reference/python.md", "names"): names,
         ("reference/selectors.md", "dialects"): tables.dialects,
         ("reference/configuration.md", "settings"): tables.settings,
+        ("reference/configuration.md", "options"): tables.job_options,
         ("how-to/kafka.md", "settings"): tables.kafka_settings,
         ("reference/formats.md", "formats"): tables.formats,
         ("reference/errors.md", "kinds"): tables.kinds,

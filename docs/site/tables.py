@@ -19,6 +19,7 @@ from selectroute.clauses.analysis import check
 from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
+from selectroute.job_options import JobOptions, Option, options_of
 from selectroute.kafka.client.settings import SETTINGS as KAFKA_SETTINGS
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
@@ -104,6 +105,25 @@ def settings() -> str:
         for name, field in Settings.model_fields.items()
     )
     return table(("setting", "default", ""), rows)
+
+
+def job_options() -> str:
+    """Return the options of a job in Python, with their flags."""
+    rows = (
+        (
+            f"`{option.name}`",
+            f"`--{option.flag}`",
+            option.shown_default or ("" if option.default in (None, ()) else f"`{option.default}`"),
+            ", ".join(f"`{choice}`" for choice in option.choices) or _range(option),
+            cell(option.help),
+        )
+        for option in options_of(JobOptions)
+    )
+    return table(("option", "flag", "default", "values", ""), rows)
+
+
+def _range(option: Option) -> str:
+    return "{:,} to {:,}".format(*option.range) if option.range else ""
 
 
 def kafka_settings() -> str:

@@ -132,7 +132,7 @@ def test_a_job_that_needs_more_than_there_is_here_is_one(tmp_path, monkeypatch, 
 
     described = []
 
-    def up_to_the_connection(options, stop, *how):
+    def up_to_the_connection(options, log, stop):
         with options.opened() as registry:
             described.append(options.job(registry))
         return 0

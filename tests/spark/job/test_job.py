@@ -1,6 +1,7 @@
 """Whose output folder is it? Whatever does not fit is one sentence, and nothing is touched."""
 
 import json
+import math
 import os
 import threading
 
@@ -179,8 +180,9 @@ def test_a_folder_on_which_a_job_runs_is_refused(ready):
     [
         ({"file_format": "xml"}, "auto, parquet, json"),
         ({"unrouted": "burn"}, "keep, drop, fail"),
-        ({"max_files": 0}, "max_files and max_message_bytes must be at least 1"),
-        ({"max_message_bytes": 0}, "must be at least 1"),
+        ({"max_files": 0}, "max_files must be from 1 to 2,147,483,647, not 0"),
+        ({"destination_wait": math.nan}, "destination_wait must be from 0 to inf, not nan"),
+        ({"sample_messages": 201}, "must be from 0 to 200"),
         ({"name": ""}, "1 to 128 printable"),
         ({"name": "a\tb"}, "1 to 128 printable"),
     ],

@@ -407,8 +407,8 @@ def test_other_paths_are_taken(tmp_path, name):
     ("options", "named"),
     [
         ({"table_format": "iceberg"}, "table_format must be one of parquet, delta, not 'iceberg'"),
-        ({"compact_every": -1}, "compact_every must be at least 0"),
-        ({"table_retention_hours": 0}, "table_retention_hours from 1 to"),
+        ({"compact_every": -1}, "compact_every must be from 0 to"),
+        ({"table_retention_hours": 0}, "table_retention_hours must be from 1 to 87,600, not 0"),
     ],
 )
 def test_options_out_of_range_are_named(delta, options, named):

@@ -16,6 +16,7 @@ import selectroute as sr
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute import job_options
 from selectroute.cli import dead_letter
 from selectroute.cli.commands import stream_run
 from selectroute.durable import disk
@@ -373,8 +374,59 @@ def test_what_is_not_committed_was_not_delivered(run, output):
     assert run("stream", "deliveries", output, "--subscription", "red")[0] == 1
 
 
+FOLDERS = ("--input", "in", "--snapshots", "snapshots", "--output", "out")
+
+
+@pytest.fixture
+def options_of(run, monkeypatch):
+    """A function that runs a command with its folders and flags, and returns the options of its job."""
+    seen = []
+    for name in ("_run", "_rerun"):
+        monkeypatch.setattr(stream_run, name, lambda options, log, stop, **_: seen.append(options) or 0)
+
+    def parsed(verb, *flags):
+        code, _, err = run("stream", verb, *FOLDERS, *flags)
+        assert code == 0, err
+        return seen.pop()
+
+    return parsed
+
+
+def test_an_option_of_a_job_is_a_flag_or_a_variable_or_has_its_default(options_of, monkeypatch):
+    default = stream_run.RunOptions(input="in", snapshots="snapshots", output="out")
+    assert options_of("run", "--name", "", "--queues", "") == default, "an empty text is not given"
+    assert options_of("rerun", "--into", "again") == default
+    monkeypatch.setenv("SELECTROUTE_MAX_FILES_PER_TRIGGER", "7")
+    monkeypatch.setenv("SELECTROUTE_TABLE_FORMAT", "delta")
+    monkeypatch.setenv("SELECTROUTE_BIND", "a:int\nb=c d\n")
+    monkeypatch.setenv("SELECTROUTE_UNROUTED_TOPIC", "a/#=fail")
+    options = options_of("run", "--unrouted-topic", "b=drop", "--unrouted-topic", "c=keep")
+    assert (options.max_files, options.table_format) == (7, "delta")
+    assert options.bind == ("a:int", "b=c d") and options.unrouted_topics == ("b=drop", "c=keep")
+    assert options_of("run", "--max-files-per-trigger", 8).max_files == 8
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "said"),
+    [
+        ("run", ("--max-files-per-trigger", 0), "'--max-files-per-trigger'"),
+        ("run", ("--unrouted", "burn"), "'keep', 'drop', 'fail'"),
+        ("run", ("--destination-wait", "nan"), "--destination-wait"),
+        ("run", ("--topic-separator", "."), "--topic-separator is for records of --kafka-topics"),
+        ("rerun", ("--into", "again", "--compact-every", 3), "--compact-every"),
+    ],
+)
+def test_an_option_that_a_job_does_not_take_is_wrong_usage(run, verb, flags, said):
+    code, out, err = run("stream", verb, *FOLDERS, *flags)
+    assert (code, out) == (2, "") and said in " ".join(err.replace("│", " ").split())
+
+
+def test_each_option_of_a_job_has_a_text():
+    assert [option.name for option in job_options.options_of(stream_run.RunOptions) if not option.help] == []
+
+
 def test_warnings_of_the_package_are_in_the_format_of_the_log(capsys):
-    for log in stream_run.Log:
+    for log in ("text", "json"):
         with stream_run._quiet(stream_run._JobLog(log)):
             logging.getLogger("selectroute").warning("compiling %s", "it")
     text, as_json = capsys.readouterr().err.splitlines()

@@ -15,7 +15,7 @@ from selectroute.cli.commands.stream import (
     KafkaServersOption,
     has_partitions,
 )
-from selectroute.cli.commands.stream_run import BindOption
+from selectroute.cli.commands.stream_run import flag_of
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
 from selectroute.cli.output import Output, OutputOption, progress, records
@@ -137,7 +137,7 @@ def explain(
     file_format: Annotated[
         str, typer.Option("--format", help="Format of the files, as in the job's options.")
     ] = "auto",
-    bind: BindOption = None,
+    bind: Annotated[list[str] | None, flag_of("bind")] = None,
     kafka_servers: KafkaServersOption = "",
     kafka_config: KafkaConfigOption = "",
     as_: OutputOption = Output.table,

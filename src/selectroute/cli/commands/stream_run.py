@@ -8,13 +8,14 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -22,6 +23,21 @@ from selectroute.cli.connect import is_service
 from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
 from selectroute.cli.stopping import stopping
 from selectroute.extras import MissingExtraError, importing
+from selectroute.job_options import (
+    INPUT,
+    KAFKA,
+    LARGEST,
+    OUTPUT,
+    PANELS,
+    REQUIRED,
+    RUNNING,
+    SUBSCRIPTIONS,
+    WATCHING,
+    JobOptions,
+    Option,
+    option,
+    options_of,
+)
 from selectroute.selector import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.stopping import Stop
@@ -31,639 +47,72 @@ if TYPE_CHECKING:
     from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.runtime.session import Session
 
-_LONGEST_TRIGGER: Final = 86_400.0
-_LARGEST: Final = 2**31 - 1
-_MOST_HOURS: Final = 24 * 365 * 10
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(JobOptions):
+    """Options of `run` and `rerun`: those of a job, and where it reads and writes.
 
-class Format(StrEnum):
-    """Format of message files."""
+    Attributes:
+        input: Folder of incoming message files: a path or a URL (s3://, gs://, abfss://, hdfs://).
+        kafka_servers: Kafka to read from and write to.
+        kafka_topics: Topics to read.
+        kafka_pattern: Topics to read, as a regular expression.
+        bind: A property; repeatable. Of records, weight:int is the header weight, an int;
+            price:double=$.order.price a field of the body; customer=@key the key. Of Parquet files,
+            JMSType=kind is the column kind; at:long=cast a time, date or decimal as a long;
+            at:long=cast(COLUMN) another column.
+        kafka_binding: TOML or JSON file that defines the properties.
+        topic_separator: Separator of topic levels in Kafka's topic names.
+        schema_registry: Registry of the schemas of Avro, Protobuf and JSON Schema bodies.
+        schema_registry_config: File with settings of the schema registry's client, name=value a line.
+        schema_registry_missing: For an unknown schema, or a schema registry that does not answer: wait, or
+            make the records dead letters.
+        starting_offsets: Start of the first batch: earliest, latest or JSON.
+        max_offsets_per_trigger: The most records a batch; 0: any.
+        min_partitions: The fewest partitions to read in; 0: Kafka's own.
+        kafka_config: File with settings of Kafka's clients, name=value a line.
+        kafka_recreated: For a topic that was created again under its name, or lost records that were read or
+            sent: fail, or read the new topic from its beginning, as NAME@2 in the output, and deliver to the
+            new one.
+        registry: Registry of the subscriptions: a database or a service (its token: SELECTROUTE_TOKEN).
+        snapshots: Folder of published snapshots: a path or a URL (s3://bucket/dir).
+        output: Folder for the outputs, only of this job.
+        checkpoint: Spark's checkpoint; belongs to the output.
+        log: Format of the log on standard error: text, or a JSON object per event.
+        metrics_port: Port for Prometheus; 0: none.
+        metrics_host: Address for Prometheus.
+        trigger_seconds: Interval of checks for new messages.
+        available_now: Route the available messages, then end.
+        cores: Concurrent tasks; 0: all cores of this machine (spark-submit: its own).
+    """
 
-    auto = "auto"
-    parquet = "parquet"
-    json = "json"
-
-
-class Unrouted(StrEnum):
-    """Policy for messages without a matching subscription."""
-
-    keep = "keep"
-    drop = "drop"
-    fail = "fail"
-
-
-class Missing(StrEnum):
-    """Policy for destinations that do not exist."""
-
-    dead_letter = "dead-letter"
-    fail = "fail"
-
-
-class Recreated(StrEnum):
-    """Policies for topics that were created again."""
-
-    fail = "fail"
-    read = "read"
-
-
-class KafkaGrouping(StrEnum):
-    """Records of Kafka that deliveries become."""
-
-    delivery = "delivery"
-    message = "message"
-
-
-class TableFormat(StrEnum):
-    """Format of deliveries, unrouted messages and dead letters."""
-
-    parquet = "parquet"
-    delta = "delta"
-
-
-class MissingSchema(StrEnum):
-    """Policy for schemas that are not available."""
-
-    wait = "wait"
-    dead_letter = "dead-letter"
-
-
-class Log(StrEnum):
-    """Form of a job's log."""
-
-    text = "text"
-    json = "json"
-
-
-def _finite(seconds: float) -> float:
-    if not math.isfinite(seconds):
-        raise typer.BadParameter("not a number of seconds")
-    return seconds
-
-
-def _number(seconds: float) -> float:
-    if math.isnan(seconds):
-        raise typer.BadParameter("not a number of seconds")
-    return seconds
-
-
-def _option(name: str, help: str, group: str, metavar: str | None = None, **more: Any) -> Any:
-    """Return an option that can also be set by an environment variable."""
-    variable = "SELECTROUTE_" + name.upper().replace("-", "_")
-    return typer.Option(
-        f"--{name}",
-        help=help,
-        metavar=metavar,
-        envvar=variable,
-        show_envvar=False,
-        rich_help_panel=group,
-        **more,
+    input: str | None = option(None, INPUT, "DIR")
+    kafka_servers: str = option("", KAFKA, "HOST:PORT,…")
+    kafka_topics: str = option("", KAFKA, "NAME,…")
+    kafka_pattern: str | None = option(None, KAFKA, "REGEX")
+    bind: tuple[str, ...] = option((), KAFKA, "NAME[:TYPE][=FROM]")
+    kafka_binding: str | None = option(None, KAFKA, "FILE")
+    topic_separator: str | None = option(None, KAFKA, "CHAR")
+    schema_registry: str = option("", KAFKA, "URL")
+    schema_registry_config: str | None = option(None, KAFKA, "FILE")
+    schema_registry_missing: Literal["wait", "dead-letter"] = option(
+        "wait", KAFKA, choices=("wait", "dead-letter")
     )
-
-
-_INPUT, _KAFKA, _SUBSCRIPTIONS, _OUTPUT, _RUNNING, _WATCHING = (
-    "Input: files",
-    "Input and output: Kafka",
-    "Subscriptions",
-    "Output",
-    "Running",
-    "Watching",
-)
-
-InputOption = Annotated[
-    str | None,
-    _option(
-        "input",
-        "Folder of incoming message files: a path or a URL (s3://, gs://, abfss://, hdfs://).",
-        _INPUT,
-        "DIR",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[Format, _option("format", "Format of the files; auto: by file extension.", _INPUT)]
-MaxFilesOption = Annotated[
-    int, _option("max-files-per-trigger", "The most files of a batch.", _INPUT, "N", min=1, max=_LARGEST)
-]
-MaxBytesOption = Annotated[
-    int,
-    _option(
-        "max-message-bytes",
-        "A longer line or record is a dead letter.",
-        _INPUT,
-        "N",
-        min=1,
-        max=_LARGEST,
-    ),
-]
-ServersOption = Annotated[
-    str,
-    _option("kafka-servers", "Kafka to read from and write to.", _KAFKA, "HOST:PORT,…", show_default=False),
-]
-TopicsOption = Annotated[
-    str, _option("kafka-topics", "Topics to read.", _KAFKA, "NAME,…", show_default=False)
-]
-PatternOption = Annotated[
-    str,
-    _option("kafka-pattern", "Topics to read, as a regular expression.", _KAFKA, "REGEX", show_default=False),
-]
-ConfigOption = Annotated[
-    str,
-    _option(
-        "kafka-config",
-        "File with settings of Kafka's clients, name=value a line.",
-        _KAFKA,
-        "FILE",
-        show_default=False,
-    ),
-]
-RecreatedOption = Annotated[
-    Recreated,
-    _option(
-        "kafka-recreated",
-        "For a topic that was created again under its name, or lost records that were read or sent: fail, or "
-        "read the new topic from its beginning, as NAME@2 in the output, and deliver to the new one.",
-        _KAFKA,
-    ),
-]
-BindOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bind",
-        metavar="NAME[:TYPE][=FROM]",
-        help="A property; repeatable. Of records, weight:int is the header weight, an int; "
-        "price:double=$.order.price a field of the body; customer=@key the key. Of Parquet files, "
-        "JMSType=kind is the column kind; at:long=cast a time, date or decimal as a long; "
-        "at:long=cast(COLUMN) another column.",
-        rich_help_panel=_KAFKA,
-        show_default=False,
-    ),
-]
-BindingOption = Annotated[
-    str,
-    _option(
-        "kafka-binding",
-        "TOML or JSON file that defines the properties.",
-        _KAFKA,
-        "FILE",
-        show_default=False,
-    ),
-]
-SeparatorOption = Annotated[
-    str,
-    _option(
-        "topic-separator",
-        "Separator of topic levels in Kafka's topic names.",
-        _KAFKA,
-        "CHAR",
-        show_default=False,
-    ),
-]
-SchemaRegistryOption = Annotated[
-    str,
-    _option(
-        "schema-registry",
-        "Registry of the schemas of Avro, Protobuf and JSON Schema bodies.",
-        _KAFKA,
-        "URL",
-        show_default=False,
-    ),
-]
-SchemaConfigOption = Annotated[
-    str,
-    _option(
-        "schema-registry-config",
-        "File with settings of the schema registry's client, name=value a line.",
-        _KAFKA,
-        "FILE",
-        show_default=False,
-    ),
-]
-MissingSchemaOption = Annotated[
-    MissingSchema,
-    _option(
-        "schema-registry-missing",
-        "For an unknown schema, or a schema registry that does not answer: wait, or make the records dead "
-        "letters.",
-        _KAFKA,
-    ),
-]
-StartingOption = Annotated[
-    str, _option("starting-offsets", "Start of the first batch: earliest, latest or JSON.", _KAFKA)
-]
-MaxOffsetsOption = Annotated[
-    int,
-    _option(
-        "max-offsets-per-trigger",
-        "The most records a batch; 0: any.",
-        _KAFKA,
-        "N",
-        min=0,
-        max=2**63 - 1,
-    ),
-]
-MinPartitionsOption = Annotated[
-    int,
-    _option(
-        "min-partitions",
-        "The fewest partitions to read in; 0: Kafka's own.",
-        _KAFKA,
-        "N",
-        min=0,
-        max=_LARGEST,
-    ),
-]
-RegistryOption = Annotated[
-    str,
-    _option(
-        "registry",
-        "Registry of the subscriptions: a database or a service (its token: SELECTROUTE_TOKEN).",
-        _SUBSCRIPTIONS,
-        "URL",
-        show_default=False,
-    ),
-]
-SnapshotsOption = Annotated[
-    str,
-    _option(
-        "snapshots",
-        "Folder of published snapshots: a path or a URL (s3://bucket/dir).",
-        _SUBSCRIPTIONS,
-        "DIR",
-        show_default="the one of the registry's database",
-    ),
-]
-OutputOption = Annotated[
-    str, _option("output", "Folder for the outputs, only of this job.", _OUTPUT, "DIR", show_default=False)
-]
-CheckpointOption = Annotated[
-    str | None,
-    _option(
-        "checkpoint",
-        "Spark's checkpoint; belongs to the output.",
-        _OUTPUT,
-        "DIR",
-        show_default="OUTPUT/_checkpoint",
-    ),
-]
-UnroutedOption = Annotated[
-    Unrouted, _option("unrouted", "Messages without a matching subscription.", _OUTPUT)
-]
-UnroutedTopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--unrouted-topic",
-        metavar="FILTER=POLICY",
-        help="The same for topics, such as 'audit/#=fail'; the first matching filter applies.",
-        rich_help_panel=_OUTPUT,
-        show_default=False,
-    ),
-]
-QueuesOption = Annotated[
-    str,
-    _option(
-        "queues",
-        "Database of the queues that are destinations.",
-        _OUTPUT,
-        "URL",
-        show_default=False,
-    ),
-]
-MissingOption = Annotated[
-    Missing,
-    _option(
-        "missing-destinations",
-        "For missing queues and topics: make deliveries dead letters, or refuse to start.",
-        _OUTPUT,
-    ),
-]
-WaitOption = Annotated[
-    float,
-    _option(
-        "destination-wait",
-        "Wait this long for a full queue or refusing topic; then its deliveries become dead letters. "
-        "inf: wait without end.",
-        _OUTPUT,
-        "S",
-        min=0,
-        callback=_number,
-    ),
-]
-GroupingOption = Annotated[
-    KafkaGrouping,
-    _option(
-        "kafka-grouping",
-        "Records of a topic: one for each delivery, or one for each message, whose headers list the "
-        "subscriptions.",
-        _OUTPUT,
-    ),
-]
-TableFormatOption = Annotated[
-    TableFormat | None,
-    _option(
-        "table-format",
-        "Format of deliveries, unrouted messages and dead letters: folders of Parquet files, one a batch, or "
-        "Delta tables. A job keeps its format.",
-        _OUTPUT,
-        show_default="parquet, and in remote storage delta",
-    ),
-]
-CompactOption = Annotated[
-    int,
-    _option(
-        "compact-every",
-        "Number of batches whose small files in a Delta table are merged, behind the stream; 0: never.",
-        _OUTPUT,
-        "N",
-        min=0,
-        max=_LARGEST,
-    ),
-]
-NameOption = Annotated[
-    str,
-    _option(
-        "name",
-        "Name of the stream in the registry's reports and the console.",
-        _WATCHING,
-        "NAME",
-        show_default="the output folder's",
-    ),
-]
-SampleOption = Annotated[
-    int,
-    _option(
-        "sample-messages",
-        "Messages of each second that go to the registry's sample of recent messages, without their bodies, "
-        "for dry runs of changes; 0: none.",
-        _WATCHING,
-        "N",
-        min=0,
-        max=200,
-    ),
-]
-RetentionOption = Annotated[
-    int,
-    _option(
-        "table-retention",
-        "Hours for which a Delta table keeps merged files, for readers of earlier versions.",
-        _OUTPUT,
-        "HOURS",
-        min=1,
-        max=_MOST_HOURS,
-    ),
-]
-CoresOption = Annotated[
-    int,
-    _option(
-        "cores",
-        "Concurrent tasks; 0: all cores of this machine (spark-submit: its own).",
-        _RUNNING,
-        "N",
-        min=0,
-        max=65_536,
-    ),
-]
-TriggerOption = Annotated[
-    float,
-    _option(
-        "trigger-seconds",
-        "Interval of checks for new messages.",
-        _RUNNING,
-        "S",
-        min=0,
-        max=_LONGEST_TRIGGER,
-        callback=_finite,
-    ),
-]
-AvailableOption = Annotated[
-    bool,
-    typer.Option(
-        "--available-now",
-        help="Route the available messages, then end.",
-        envvar="SELECTROUTE_AVAILABLE_NOW",
-        show_envvar=False,
-        rich_help_panel=_RUNNING,
-    ),
-]
-LogOption = Annotated[
-    Log, _option("log", "Format of the log on standard error: text, or a JSON object per event.", _WATCHING)
-]
-PortOption = Annotated[
-    int,
-    _option("metrics-port", "Port for Prometheus; 0: none.", _WATCHING, "PORT", min=0, max=65_535),
-]
-HostOption = Annotated[str, _option("metrics-host", "Address for Prometheus.", _WATCHING, "HOST")]
-
-
-def run(
-    *,
-    input: InputOption = None,
-    format: FormatOption = Format.auto,
-    max_files_per_trigger: MaxFilesOption = 16,
-    max_message_bytes: MaxBytesOption = 4 << 20,
-    kafka_servers: ServersOption = "",
-    kafka_topics: TopicsOption = "",
-    kafka_pattern: PatternOption = "",
-    bind: BindOption = None,
-    kafka_binding: BindingOption = "",
-    topic_separator: SeparatorOption = "",
-    schema_registry: SchemaRegistryOption = "",
-    schema_registry_config: SchemaConfigOption = "",
-    schema_registry_missing: MissingSchemaOption = MissingSchema.wait,
-    starting_offsets: StartingOption = "earliest",
-    max_offsets_per_trigger: MaxOffsetsOption = 0,
-    min_partitions: MinPartitionsOption = 0,
-    kafka_config: ConfigOption = "",
-    kafka_recreated: RecreatedOption = Recreated.fail,
-    registry: RegistryOption = "",
-    snapshots: SnapshotsOption = "",
-    output: OutputOption,
-    checkpoint: CheckpointOption = None,
-    unrouted: UnroutedOption = Unrouted.keep,
-    unrouted_topic: UnroutedTopicOption = None,
-    queues: QueuesOption = "",
-    missing_destinations: MissingOption = Missing.dead_letter,
-    destination_wait: WaitOption = 30.0,
-    kafka_grouping: GroupingOption = KafkaGrouping.delivery,
-    table_format: TableFormatOption = None,
-    compact_every: CompactOption = 50,
-    name: NameOption = "",
-    sample_messages: SampleOption = 0,
-    table_retention: RetentionOption = 24,
-    trigger_seconds: TriggerOption = 1.0,
-    available_now: AvailableOption = False,
-    cores: CoresOption = 0,
-    log: LogOption = Log.text,
-    metrics_port: PortOption = 0,
-    metrics_host: HostOption = "127.0.0.1",
-) -> None:
-    """Route message files, or records of Kafka, to every matching subscription until stopped (Ctrl-C,
-    SIGTERM).
-
-    selectroute stream run --input messages --snapshots snapshots --output out
-
-    selectroute stream run --input messages --registry sqlite:///subscriptions.db --output out
-
-    selectroute stream run --kafka-servers host:9092 --kafka-topics cars --bind weight:int …
-
-    A file must appear complete: write it elsewhere and rename it into the folder. Parquet columns have the
-    names of the selectors' identifiers; a JSON line is {"headers": {"JMSType": "car"}, "properties":
-    {"weight": 3000}, "topic": "cars/eu"}.
-
-    Subscriptions come from published snapshots (`selectroute index build SUBS.jsonl DIR`), or from a
-    registry, published by `selectroute serve`; a new revision is used from the next batch on.
-
-    OUTPUT/deliveries has a row per delivery, OUTPUT/unrouted the messages without a matching subscription,
-    OUTPUT/dead-letters messages that could not be read or evaluated and deliveries that a destination
-    refused, OUTPUT/accounting.jsonl a line per batch. The first three are folders of Parquet files, or Delta
-    tables with --table-format delta. Messages for destinations queue:NAME go to the database of --queues, for
-    kafka:TOPIC to --kafka-servers.
-
-    The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
-    start again to continue. Every option but --bind can also be set in the environment:
-    --max-files-per-trigger is SELECTROUTE_MAX_FILES_PER_TRIGGER.
-    """
-    options = _JobOptions.of(locals())
-    how = available_now, trigger_seconds, (metrics_host, metrics_port)
-    raise typer.Exit(_run_until_stopped(options, lambda stop: _run(options, stop, *how)))
-
-
-def rerun(
-    *,
-    into: Annotated[
-        str,
-        typer.Option(metavar="DIR", help="New folder for the results.", show_default=False),
-    ],
-    batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
-    input: InputOption = None,
-    format: FormatOption = Format.auto,
-    max_files_per_trigger: MaxFilesOption = 16,
-    max_message_bytes: MaxBytesOption = 4 << 20,
-    kafka_servers: ServersOption = "",
-    kafka_topics: TopicsOption = "",
-    kafka_pattern: PatternOption = "",
-    bind: BindOption = None,
-    kafka_binding: BindingOption = "",
-    topic_separator: SeparatorOption = "",
-    schema_registry: SchemaRegistryOption = "",
-    schema_registry_config: SchemaConfigOption = "",
-    schema_registry_missing: MissingSchemaOption = MissingSchema.wait,
-    starting_offsets: StartingOption = "earliest",
-    max_offsets_per_trigger: MaxOffsetsOption = 0,
-    min_partitions: MinPartitionsOption = 0,
-    kafka_config: ConfigOption = "",
-    kafka_recreated: RecreatedOption = Recreated.fail,
-    registry: RegistryOption = "",
-    snapshots: SnapshotsOption = "",
-    output: OutputOption,
-    checkpoint: CheckpointOption = None,
-    unrouted: UnroutedOption = Unrouted.keep,
-    unrouted_topic: UnroutedTopicOption = None,
-    queues: QueuesOption = "",
-    table_format: TableFormatOption = None,
-    cores: CoresOption = 0,
-    log: LogOption = Log.text,
-) -> None:
-    """Route committed batches again, from their pins, and report for each whether the result is the same.
-
-    selectroute stream rerun 0-99 --into again --input messages --snapshots snapshots --output out
-
-    Give the job's own options, see `selectroute stream run`. The output folder is only read; the job may be
-    running. Exit code 1 if a result differs, or if the rerun is stopped.
-    """
-    if not re.fullmatch(r"all|\d{1,18}(-\d{1,18})?", batches):
-        raise typer.BadParameter("give a batch number, a range such as 0-99, or all", param_hint="BATCHES")
-    options = _JobOptions.of(locals())
-    raise typer.Exit(_run_until_stopped(options, lambda stop: _rerun(options, stop, batches, into)))
-
-
-class _JobLog:
-    """Log of a job on standard error, as text or as lines of JSON."""
-
-    def __init__(self, log: Log) -> None:
-        self.in_json = log is Log.json
-
-    def event(self, name: str, text: str, **more: object) -> None:
-        """Write an event, in one line."""
-        print(self.line(name, text, **more), file=sys.stderr, flush=True)
-
-    def line(self, name: str, text: str, **more: object) -> str:
-        """Return the line for an event."""
-        if not self.in_json:
-            return text
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return json.dumps({"event": name, "timestamp": at, **more}, ensure_ascii=False)
-
-    def warn(self, sentence: str) -> None:
-        """Write a warning."""
-        self.event("warning", f"selectroute: {sentence}", message=sentence)
-
-    def batch(self, batch: BatchReport) -> None:
-        """Write the report of a batch."""
-        counts, seconds = batch.counts, sum(batch.seconds.values())
-        if not self.in_json:  # in JSON they are in `missing`
-            for sentence in batch.missing:
-                self.warn(f"{batch.kind} {batch.batch} is incomplete: {sentence}")
-        done = "skipped, it was committed before" if batch.skipped else f"{seconds:.2f} s"
-        kind = "batch" if batch.kind == "stream" else batch.kind
-        text = (
-            f"{kind} {batch.batch}  revision {batch.revision}  {counted(batch.inputs, 'input')}  "
-            f"{counted(counts.messages, 'message')}: {counts.routed} routed, {counts.unrouted} unrouted, "
-            f"{counted(counts.dead_lettered, 'dead letter')}; "
-            f"{counted(counts.deliveries, 'delivery', 'deliveries')}, "
-            f"{counts.queued} of them to queues, {counts.sent} to Kafka, {counts.refused} refused  ({done})"
-        )
-        self.event("batch", text, **asdict(batch))
-
-
-@dataclass(frozen=True, slots=True)
-class _JobOptions:
-    """Options of the command line that describe a job, by their names; a rerun does not deliver."""
-
-    input: str | None
-    format: Format
-    max_files_per_trigger: int
-    max_message_bytes: int
-    kafka_servers: str
-    kafka_topics: str
-    kafka_pattern: str
-    bind: list[str] | None
-    kafka_binding: str
-    topic_separator: str
-    schema_registry: str
-    schema_registry_config: str
-    schema_registry_missing: MissingSchema
-    starting_offsets: str
-    max_offsets_per_trigger: int
-    min_partitions: int
-    kafka_config: str
-    kafka_recreated: Recreated
-    registry: str
-    snapshots: str
-    output: str
-    checkpoint: str | None
-    unrouted: Unrouted
-    unrouted_topic: list[str] | None
-    queues: str
-    table_format: TableFormat | None
-    cores: int
-    log: _JobLog
-    missing_destinations: Missing = Missing.dead_letter
-    destination_wait: float = 0.0
-    kafka_grouping: KafkaGrouping = KafkaGrouping.delivery
-    compact_every: int = 50
-    table_retention: int = 24
-    name: str = ""
-    sample_messages: int = 0
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> _JobOptions:
-        """Return the common options of `run` and `rerun`, given by name.
-
-        Raises BadParameter for conflicting options.
-        """
-        own = {one.name: given[one.name] for one in fields(cls) if one.name in given}
-        options = cls(**own | {"log": _JobLog(given["log"])})
-        options.check()
-        return options
+    starting_offsets: str = option("earliest", KAFKA)
+    max_offsets_per_trigger: int = option(0, KAFKA, "N", range=(0, 2**63 - 1))
+    min_partitions: int = option(0, KAFKA, "N", range=(0, LARGEST))
+    kafka_config: str | None = option(None, KAFKA, "FILE")
+    kafka_recreated: str = option("fail", KAFKA, choices=("fail", "read"))
+    registry: str = option("", SUBSCRIPTIONS, "URL")
+    snapshots: str = option("", SUBSCRIPTIONS, "DIR", shown_default="the one of the registry's database")
+    output: str = option(REQUIRED, OUTPUT, "DIR")
+    checkpoint: str | None = option(None, OUTPUT, "DIR", shown_default="OUTPUT/_checkpoint")
+    log: str = option("text", WATCHING, choices=("text", "json"))
+    metrics_port: int = option(0, WATCHING, "PORT", range=(0, 65_535), rerun=False)
+    metrics_host: str = option("127.0.0.1", WATCHING, "HOST", rerun=False)
+    trigger_seconds: float = option(1.0, RUNNING, "S", range=(0, 86_400.0), rerun=False)
+    available_now: bool = option(False, RUNNING, rerun=False)
+    cores: int = option(0, RUNNING, "N", range=(0, 65_536))
 
     def check(self) -> None:
         """Raise BadParameter for conflicting options."""
@@ -715,48 +164,31 @@ class _JobOptions:
             schema_registry,
         )
 
-        config = self.kafka_config or None
-        cluster = kafka_cluster(self.kafka_servers, config, self.kafka_recreated.value)
+        cluster = kafka_cluster(self.kafka_servers, self.kafka_config, self.kafka_recreated)
         source: str | KafkaInput | None = self.input
         if source is None:
             assert cluster is not None  # see `check`
             source = KafkaInput(
                 cluster,
                 tuple(filter(None, self.kafka_topics.split(","))),
-                self.kafka_pattern or None,
-                kafka_binding(self.bind or [], self.kafka_binding or None, self.topic_separator or None),
+                self.kafka_pattern,
+                kafka_binding(self.bind, self.kafka_binding, self.topic_separator),
                 self.starting_offsets,
                 self.max_offsets_per_trigger or None,
                 self.min_partitions or None,
                 schema_registry(
-                    self.schema_registry,
-                    self.schema_registry_config or None,
-                    self.schema_registry_missing.value,
+                    self.schema_registry, self.schema_registry_config, self.schema_registry_missing
                 ),
             )
-        unrouted = self.unrouted_topic or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")
         return Job.of(
             source,
             # One of the two is given, see `check`.
             self.snapshots or registry.snapshots_folder,  # type: ignore[union-attr]
             self.output,
             self.checkpoint,
-            file_format=self.format.value,
-            max_files=self.max_files_per_trigger,
-            unrouted=self.unrouted.value,
-            unrouted_topics=tuple(filter(None, unrouted)),
-            max_message_bytes=self.max_message_bytes,
-            queues=self.queues or None,
             kafka=cluster,
-            missing_destinations=self.missing_destinations.value,
-            destination_wait=self.destination_wait,
-            kafka_grouping=self.kafka_grouping.value,
-            binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
-            table_format=None if self.table_format is None else self.table_format.value,
-            compact_every=self.compact_every,
-            name=self.name or None,
-            sample_messages=self.sample_messages,
-            table_retention_hours=self.table_retention,
+            binding=Binding.of(self.bind) if self.input is not None else Binding(),
+            **{name: getattr(self, name) for name in _OF_JOB},
         )
 
     def session(self, stop: Stop) -> Session:
@@ -775,27 +207,187 @@ class _JobOptions:
             return threads.submit(start).result()
 
 
+_OPTIONS: Final = {option.name: option for option in options_of(RunOptions)}
+_OF_JOB: Final = {option.name for option in options_of(JobOptions)}
+
+
+def flag_of(name: str) -> Any:
+    """Return what Typer is told of an option."""
+    option = _OPTIONS[name]
+    least, most = option.range or (None, None)
+    return typer.Option(
+        f"--{option.flag}",
+        help=option.help,
+        metavar=option.metavar,
+        envvar=None if option.repeats else option.variable,  # Typer would split several values at blanks
+        show_envvar=False,
+        show_default=option.shown_default or option.default not in (None, "", (), REQUIRED),
+        min=least,
+        max=None if most == math.inf else most,
+        callback=_number if option.kind is float else None,
+        rich_help_panel=option.panel,
+    )
+
+
+def _number(seconds: float) -> float:
+    if math.isnan(seconds):
+        raise typer.BadParameter("not a number of seconds")
+    return seconds
+
+
+def _parameter(option: Option) -> Parameter:
+    """Return the parameter of a command that is an option."""
+    kind, default = option.kind, option.default
+    if option.choices:
+        kind = Literal[option.choices]
+    elif option.repeats:
+        kind, default = list[str] | None, None
+    annotation = Annotated[kind, flag_of(option.name)]  # type: ignore[valid-type]
+    default = Parameter.empty if default is REQUIRED else default
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _value(option: Option, value: Any) -> Any:
+    """Return the value of a field, of what Typer found. An empty text is an option that is not given."""
+    if option.repeats:
+        return tuple(value or filter(None, os.environ.get(option.variable, "").split("\n")))
+    return option.default if value == "" and option.default is not REQUIRED else value
+
+
+def _takes_options(*, rerun: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a flag for each field of `RunOptions`, an object of which is its first argument."""
+    taken = [option for option in _OPTIONS.values() if option.rerun or not rerun]
+    taken.sort(key=lambda option: (PANELS.index(option.panel), option.name in _OF_JOB))
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def call(**values: Any) -> None:
+            options = RunOptions(**{option.name: _value(option, values.pop(option.name)) for option in taken})
+            options.check()
+            command(options, **values)
+
+        _, *others = signature(command, eval_str=True).parameters.values()
+        # Typer reads the signature.
+        call.__signature__ = Signature([*others, *map(_parameter, taken)])  # type: ignore[attr-defined]
+        return call
+
+    return decorated
+
+
+@_takes_options(rerun=False)
+def run(options: RunOptions) -> None:
+    """Route message files, or records of Kafka, to every matching subscription until stopped (Ctrl-C,
+    SIGTERM).
+
+    selectroute stream run --input messages --snapshots snapshots --output out
+
+    selectroute stream run --input messages --registry sqlite:///subscriptions.db --output out
+
+    selectroute stream run --kafka-servers host:9092 --kafka-topics cars --bind weight:int …
+
+    A file must appear complete: write it elsewhere and rename it into the folder. Parquet columns have the
+    names of the selectors' identifiers; a JSON line is {"headers": {"JMSType": "car"}, "properties":
+    {"weight": 3000}, "topic": "cars/eu"}.
+
+    Subscriptions come from published snapshots (`selectroute index build SUBS.jsonl DIR`), or from a
+    registry, published by `selectroute serve`; a new revision is used from the next batch on.
+
+    OUTPUT/deliveries has a row per delivery, OUTPUT/unrouted the messages without a matching subscription,
+    OUTPUT/dead-letters messages that could not be read or evaluated and deliveries that a destination
+    refused, OUTPUT/accounting.jsonl a line per batch. The first three are folders of Parquet files, or Delta
+    tables with --table-format delta. Messages for destinations queue:NAME go to the database of --queues, for
+    kafka:TOPIC to --kafka-servers.
+
+    The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
+    start again to continue. Every option can also be set in the environment: --max-files-per-trigger is
+    SELECTROUTE_MAX_FILES_PER_TRIGGER. Of one that is repeated the variable has a value a line.
+    """
+    raise typer.Exit(_run_until_stopped(options, _run))
+
+
+@_takes_options(rerun=True)
+def rerun(
+    options: RunOptions,
+    *,
+    into: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="New folder for the results.", show_default=False),
+    ],
+    batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
+) -> None:
+    """Route committed batches again, from their pins, and report for each whether the result is the same.
+
+    selectroute stream rerun 0-99 --into again --input messages --snapshots snapshots --output out
+
+    Give the job's own options, see `selectroute stream run`. The output folder is only read; the job may be
+    running. Exit code 1 if a result differs, or if the rerun is stopped.
+    """
+    if not re.fullmatch(r"all|\d{1,18}(-\d{1,18})?", batches):
+        raise typer.BadParameter("give a batch number, a range such as 0-99, or all", param_hint="BATCHES")
+    raise typer.Exit(_run_until_stopped(options, partial(_rerun, batches=batches, into=into)))
+
+
+class _JobLog:
+    """Log of a job on standard error, as text or as lines of JSON."""
+
+    def __init__(self, format: str) -> None:
+        self.in_json = format == "json"
+
+    def event(self, name: str, text: str, **more: object) -> None:
+        """Write an event, in one line."""
+        print(self.line(name, text, **more), file=sys.stderr, flush=True)
+
+    def line(self, name: str, text: str, **more: object) -> str:
+        """Return the line for an event."""
+        if not self.in_json:
+            return text
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"event": name, "timestamp": at, **more}, ensure_ascii=False)
+
+    def warn(self, sentence: str) -> None:
+        """Write a warning."""
+        self.event("warning", f"selectroute: {sentence}", message=sentence)
+
+    def batch(self, batch: BatchReport) -> None:
+        """Write the report of a batch."""
+        counts, seconds = batch.counts, sum(batch.seconds.values())
+        if not self.in_json:  # in JSON they are in `missing`
+            for sentence in batch.missing:
+                self.warn(f"{batch.kind} {batch.batch} is incomplete: {sentence}")
+        done = "skipped, it was committed before" if batch.skipped else f"{seconds:.2f} s"
+        kind = "batch" if batch.kind == "stream" else batch.kind
+        text = (
+            f"{kind} {batch.batch}  revision {batch.revision}  {counted(batch.inputs, 'input')}  "
+            f"{counted(counts.messages, 'message')}: {counts.routed} routed, {counts.unrouted} unrouted, "
+            f"{counted(counts.dead_lettered, 'dead letter')}; "
+            f"{counted(counts.deliveries, 'delivery', 'deliveries')}, "
+            f"{counts.queued} of them to queues, {counts.sent} to Kafka, {counts.refused} refused  ({done})"
+        )
+        self.event("batch", text, **asdict(batch))
+
+
 class _UsageError(Exception):
     """Options that do not describe a valid job."""
 
 
-def _run_until_stopped(options: _JobOptions, work: Any) -> int:
+def _run_until_stopped(options: RunOptions, work: Callable[[RunOptions, _JobLog, Stop], int]) -> int:
     """Run the work until it is done or stopped; return the exit code."""
-    line = options.log.line(
+    log = _JobLog(options.log)
+    line = log.line(
         "ending", "ending after the current batch; Ctrl-C again ends at once", message="asked to end"
     )
     with stopping(line) as stop:
         try:
-            with _quiet(options.log), importing():
-                return int(work(stop))
+            with _quiet(log), importing():
+                return work(options, log, stop)
         except _UsageError as error:
-            options.log.warn(str(error))
+            log.warn(str(error))
             return USAGE
         except MissingExtraError as error:
-            options.log.warn(str(error))
+            log.warn(str(error))
             return FAILURE
         except SelectRouteError as error:
-            options.log.warn(str(error))
+            log.warn(str(error))
             return _exit_code(error)
 
 
@@ -826,33 +418,30 @@ def _quiet(log: _JobLog) -> Iterator[None]:
         own.removeHandler(shown)
 
 
-def _described(options: _JobOptions, registry: SubscriptionRegistry | None) -> Job:
+def _described(options: RunOptions, registry: SubscriptionRegistry | None) -> Job:
     try:
         return options.job(registry)
     except SelectRouteError as error:
         raise _UsageError(str(error)) from error
 
 
-def _run(
-    options: _JobOptions, stop: Stop, available_now: bool, trigger_seconds: float, metrics_at: tuple[str, int]
-) -> int:
+def _run(options: RunOptions, log: _JobLog, stop: Stop) -> int:
     from selectroute.index.folder.format import latest_revision
     from selectroute.spark import check, start_fanout
 
-    log = options.log
     with options.opened() as registry:
         job = _described(options, registry)
         check(job, registry)
         revision = latest_revision(job.snapshots)
         source = str(options.input or job.source)
-        often = "available messages" if available_now else f"every {trigger_seconds:g} s"
+        often = "available messages" if options.available_now else f"every {options.trigger_seconds:g} s"
         log.event(
             "start",
             f"routing `{source}` at revision {revision} to `{options.output}`, {often}; Ctrl-C ends",
             input=source,
             revision=revision,
-            output=str(options.output),
-            trigger_seconds=None if available_now else trigger_seconds,
+            output=options.output,
+            trigger_seconds=None if options.available_now else options.trigger_seconds,
         )
         if stop.asked():
             return 0
@@ -860,12 +449,11 @@ def _run(
         if stop.asked():
             return 0
         metrics = None
-        host, port = metrics_at
-        if port:
+        if options.metrics_port:
             from selectroute.spark.stream.metrics import StreamMetrics  # needs prometheus-client
 
             metrics = StreamMetrics()
-            metrics.serve(port, host)
+            metrics.serve(options.metrics_port, options.metrics_host)
             spark.streams.addListener(metrics.listener())
 
         def done(batch: BatchReport) -> None:
@@ -876,8 +464,8 @@ def _run(
         query = start_fanout(
             spark,
             job,
-            available_now=available_now,
-            trigger_seconds=trigger_seconds,
+            available_now=options.available_now,
+            trigger_seconds=options.trigger_seconds,
             on_batch=done,
             registry=registry,
             on_warning=log.warn,
@@ -889,7 +477,7 @@ def _run(
     return 0
 
 
-def _rerun(options: _JobOptions, stop: Stop, batches: str, into: str) -> int:
+def _rerun(options: RunOptions, log: _JobLog, stop: Stop, batches: str, into: str) -> int:
     from selectroute.spark import rerun as route_again
 
     held = True
@@ -897,19 +485,19 @@ def _rerun(options: _JobOptions, stop: Stop, batches: str, into: str) -> int:
     bounds: dict[str, int] = {} if first == "all" else {"first": int(first), "last": int(last or first)}
     with options.opened() as registry:
         job = _described(options, registry)
-        options.log.event(
+        log.event(
             "start",
             f"routing {'all batches' if first == 'all' else f'batches {batches}'} of `{options.output}` "
             f"again, into `{into}`; Ctrl-C ends",
             batches=batches,
-            output=str(options.output),
-            into=str(into),
+            output=options.output,
+            into=into,
         )
         spark = options.session(stop)
         for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
             why = f": {one.why}" if one.why else ""
             text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"
-            options.log.event("rerun", text, **asdict(one))
+            log.event("rerun", text, **asdict(one))
             held = held and one.held
     return 0 if held and not stop.asked() else FAILURE
 

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from selectroute.job_options import POLICIES
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.selector.errors import SelectRouteError
 from selectroute.topics.filter import TopicFilter
 from selectroute.topics.levels import TOPIC
 
-KEEP, DROP, FAIL = POLICIES = ("keep", "drop", "fail")
+KEEP, DROP, FAIL = POLICIES
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,8 +9,6 @@ from urllib.parse import unquote
 
 from selectroute.selector.errors import SelectRouteError
 
-FORMATS = ("auto", "parquet", "json")
-
 
 class SourceError(SelectRouteError):
     """Unusable input, or damage in Spark's checkpoint."""
