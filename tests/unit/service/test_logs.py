@@ -56,7 +56,7 @@ def test_what_failed_names_its_request_and_says_why(client, registry, monkeypatc
 
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    monkeypatch.setattr(registry, "commit", fails)
+    monkeypatch.setattr(registry, "submit", fails)
     configure("info", "text")
     error = ReadOnlyError("the disk\nis full")
     id = client.post("/v1/subscriptions", json={}).headers["x-request-id"]

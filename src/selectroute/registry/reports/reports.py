@@ -12,7 +12,6 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
@@ -110,7 +109,9 @@ class Streams:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._now = partial(datetime.now, UTC)
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC)
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
         """Announce a query: its source, and whether it can replay (if not, the reason)."""

@@ -11,7 +11,6 @@ import pytest
 from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
-from selectroute.registry.registry import Registry
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
@@ -309,10 +308,8 @@ class TestActivity:
 
     def test_the_list_asks_once_for_its_page(self, client, filled, monkeypatch):
         filled.import_(f'{{"id": "n{number}"}}' for number in range(60))
-        asked, activities = [], Registry.activities
-        monkeypatch.setattr(
-            Registry, "activities", lambda self, ids: asked.append(ids) or activities(self, ids)
-        )
+        asked, activities = [], filled.streams.activities
+        monkeypatch.setattr(filled.streams, "activities", lambda ids: asked.append(ids) or activities(ids))
         assert client.get("/console/subscriptions").status_code == 200
         assert [len(ids) for ids in asked] == [50]
         assert client.get("/console/subscriptions", params={"name": "nothing"}).status_code == 200

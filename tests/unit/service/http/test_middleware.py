@@ -111,7 +111,7 @@ def test_what_the_store_says_becomes_a_problem(client, registry, monkeypatch, er
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(registry, "commit", fails)
+    monkeypatch.setattr(registry, "submit", fails)
     answer = client.post(PATH, json={})
     problem(answer, status, kind)
     assert "canary" not in answer.text

@@ -121,7 +121,7 @@ class TestHealth:
                 def now(cls, tz=None):
                     return moved
 
-            for module in ("service.subscriptions.reports.streams", "registry.registry"):
+            for module in ("service.subscriptions.reports.streams", "registry.reports.reports"):
                 monkeypatch.setattr(f"selectroute.{module}.datetime", Later)
 
         return move
