@@ -7,11 +7,13 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
+from pydantic import TypeAdapter
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
@@ -40,7 +42,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Order, Page, Subscription
+from selectroute.registry.model import Items, Order, Page, Subscription
 from selectroute.registry.protocol import Matcher
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
@@ -165,12 +167,8 @@ class RemoteRegistry:
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
         params = {"wait": f"{wait:g}"} if wait > 0 else None
-
-        def take(data: Any) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-            batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
-            return Subscription.from_json(data), batches
-
-        return self._read(self._ask("GET", path_of(id), params=params, id=id, wait_seconds=wait), take)
+        answer = self._ask("GET", path_of(id), params=params, id=id, wait_seconds=wait)
+        return self._one(answer), self._as(_Effective, answer).effective_from
 
     def list(
         self,
@@ -190,7 +188,7 @@ class RemoteRegistry:
         for key, value in (asked | {"cursor": cursor}).items():
             if value is not None:
                 params[key] = str(value)
-        return self._read(self._ask("GET", PATH, params=params), _page)
+        return self._as(Page, self._ask("GET", PATH, params=params))
 
     def changes(
         self,
@@ -316,10 +314,7 @@ class RemoteRegistry:
         """Resume a paused subscription; see `Registry.resume`."""
         body, headers = {"from": from_}, _if_match(expected)
         answer = self._ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
-        return self._read(
-            answer,
-            lambda data: Resumed(Subscription.from_json(data), [Backfill(**one) for one in data["backfill"]]),
-        )
+        return Resumed(self._one(answer), self._as(_Missed, answer).backfill)
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
         """Apply several changes as one revision; see `Registry.apply`."""
@@ -332,12 +327,7 @@ class RemoteRegistry:
         def spec(index: int) -> SubscriptionSpec | None:
             return given[index].spec if index < len(given) else None
 
-        return self._read(
-            self._checked(answer, several=OperationError, asked=spec),
-            lambda data: Applied(
-                int(data["revision"]), [*map(Subscription.from_json, data["subscriptions"])]
-            ),
-        )
+        return self._as(Applied, self._checked(answer, several=OperationError, asked=spec))
 
     def import_(
         self,
@@ -356,10 +346,7 @@ class RemoteRegistry:
             headers={"Content-Type": "application/x-ndjson"},
             timeout_seconds=BULK_SECONDS,
         )
-        return self._read(
-            self._checked(answer, several=ImportLineError, asked=sent.spec),
-            lambda data: Imported(int(data["rows"]), int(data["revision"])),
-        )
+        return self._as(Imported, self._checked(answer, several=ImportLineError, asked=sent.spec))
 
     # ---- queries
 
@@ -370,8 +357,7 @@ class RemoteRegistry:
 
     def queries(self) -> Sequence[Backfill]:
         """Return the known queries; see `Registry.queries`. Needs the token of a job."""
-        answer = self._ask("GET", "/v1/queries")
-        return self._read(answer, lambda data: [Backfill(**one) for one in data["items"]])
+        return self._as(Items[Backfill], self._ask("GET", "/v1/queries")).items
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
@@ -411,12 +397,11 @@ class RemoteRegistry:
         patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
         body: dict[str, Any] = {"role": role, "name": name, **patterns}
         answer = self._ask("POST", "/v1/tokens", body=body)
-        return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
+        return self._as(Token, answer), self._as(_Secret, answer).secret
 
     def tokens(self) -> Sequence[Token]:
         """Return all tokens. Needs an admin's token."""
-        answer = self._ask("GET", "/v1/tokens")
-        return self._read(answer, lambda data: [*map(Token.from_json, data["items"])])
+        return self._as(Items[Token], self._ask("GET", "/v1/tokens")).items
 
     def had_tokens(self) -> bool:
         """Return whether this client has a token: a service with tokens refuses every request without one."""
@@ -452,11 +437,18 @@ class RemoteRegistry:
         raise error
 
     def _one(self, answer: Answer) -> Subscription:
-        return self._read(answer, Subscription.from_json)
+        return self._as(Subscription, answer)
 
-    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+    def _as(self, kind: type[_T], answer: Answer) -> _T:
+        """Return the data of a response, which are of this type; other members are ignored."""
+        data: _T = self._read(answer, partial(_adapter(kind).validate_json, strict=True), lambda body: body)
+        return data
+
+    def _read(
+        self, answer: Answer, take: Callable[[Any], _T], parse: Callable[[bytes], Any] = json.loads
+    ) -> _T:
         try:
-            return take(json.loads(answer.body))
+            return take(parse(answer.body))
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
             raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
 
@@ -473,8 +465,22 @@ def _change_page(data: Any) -> ChangePage:
     return ChangePage(changes, data["next_cursor"], int(data["revision"]), int(data["complete"]))
 
 
-def _page(data: Any) -> Page:
-    return Page([*map(Subscription.from_json, data["items"])], data["next_cursor"])
+@dataclass
+class _Effective:
+    effective_from: list[EffectiveFrom]
+
+
+@dataclass
+class _Missed:
+    backfill: list[Backfill]
+
+
+@dataclass
+class _Secret:
+    secret: str
+
+
+_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 
 def _key(idempotency: Idempotency | None) -> dict[str, str]:
