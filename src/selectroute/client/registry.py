@@ -19,6 +19,7 @@ from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
+from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec, check_id
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
@@ -260,12 +261,12 @@ class RemoteRegistry:
         """Return the registry itself: a service matches with its published snapshot."""
         return self
 
-    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
         """Return the subscriptions that get a message, at most `limit` of them by name, and with ``near``
-        those for which only one condition fails: the response of ``/v1/messages:match``.
+        those for which only one condition fails.
         """
         body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
-        return self._read(self._ask("POST", "/v1/messages:match", body=body), dict)
+        return self._as(Matches, self._ask("POST", "/v1/messages:match", body=body))
 
     # ---- changes
 

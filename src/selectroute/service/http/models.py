@@ -368,40 +368,6 @@ class CheckAnswer(BaseModel):
     warnings: list[dict[str, Any]] | None = None
 
 
-class ConditionAnswer(BaseModel):
-    """Condition of a selector: its text, its truth, and the values that it read. `void` makes the whole
-    selector false.
-    """
-
-    text: str
-    truth: Literal["true", "false", "unknown", "void"]
-    saw: list[str]
-
-
-class NearAnswer(BaseModel):
-    """Subscription that misses the message by one of these conditions."""
-
-    id: str
-    topic: str | None
-    selector: str
-    conditions: list[ConditionAnswer]
-
-
-class MatchAnswer(BaseModel):
-    """Subscriptions that get a message at a revision, `total` of them; `refused` were not evaluated.
-
-    `near` and `near_complete` are present on request: the subscriptions that fail only one condition, and
-    whether the list is complete.
-    """
-
-    revision: int
-    total: int
-    ids: list[str]
-    refused: list[str]
-    near: list[NearAnswer] | None = None
-    near_complete: bool | None = None
-
-
 class ExplainedAnswer(BaseModel):
     """Explanation why one subscription gets the message or not."""
 
