@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import print_table
@@ -27,7 +28,7 @@ def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[
     """Return the fields of a subscription, and if given the batches from which on it is effective."""
     data = one.to_json()
     if batches is not None:
-        data["effective_from"] = [batch.to_json() for batch in batches]
+        data["effective_from"] = [asdict(batch) for batch in batches]
     return data
 
 

@@ -7,16 +7,19 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
+from pydantic import TypeAdapter
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
+from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec, check_id
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
@@ -40,7 +43,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Order, Page, Subscription
+from selectroute.registry.model import Items, Order, Page, Subscription
 from selectroute.registry.protocol import Matcher
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
@@ -146,7 +149,7 @@ class RemoteRegistry:
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
         params = {"after": str(_LAST), "limit": "1"}
-        return self.read(self.ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
+        return self._read(self.ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
 
     def get(self, id: str) -> Subscription:
         """Return a subscription. Raises `NotFoundError`."""
@@ -167,12 +170,8 @@ class RemoteRegistry:
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
         params = {"wait": f"{wait:g}"} if wait > 0 else None
-
-        def take(data: Any) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-            batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
-            return Subscription.from_json(data), batches
-
-        return self.read(self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait), take)
+        answer = self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait)
+        return self._one(answer), self.read(_Effective, answer).effective_from
 
     def list(
         self,
@@ -192,7 +191,7 @@ class RemoteRegistry:
         for key, value in (asked | {"cursor": cursor}).items():
             if value is not None:
                 params[key] = str(value)
-        return self.read(self.ask("GET", PATH, params=params), _page)
+        return self.read(Page, self.ask("GET", PATH, params=params))
 
     def changes(
         self,
@@ -214,7 +213,7 @@ class RemoteRegistry:
             params["cursor"] = cursor
         if ops is not None:
             params["op"] = sorted(ops)
-        return self.read(self.ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
+        return self._read(self.ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
         """Yield the changes after a revision that the token may see, up to the newest revision at the first
@@ -239,7 +238,7 @@ class RemoteRegistry:
         """Return the newest changes of a subscription, see `Registry.history`."""
         params = {"limit": str(min(limit, MOST_CHANGES))} | ({} if cursor is None else {"cursor": cursor})
         answer = self.ask("GET", f"{path_of(id)}/changes", params=params, id=id)
-        return self.read(
+        return self._read(
             answer, lambda data: ([*map(Change.from_json, data["changes"])], data["next_cursor"])
         )
 
@@ -258,18 +257,18 @@ class RemoteRegistry:
         """
         body = {"message": message.to_json(), "subscriptions": [id]}
         answer = self.ask("POST", "/v1/messages:explain", body=body, id=id)
-        return self.read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
+        return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
         """Return the registry itself: a service matches with its published snapshot."""
         return self
 
-    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
         """Return the subscriptions that get a message, at most `limit` of them by name, and with ``near``
-        those for which only one condition fails: the response of ``/v1/messages:match``.
+        those for which only one condition fails.
         """
         body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
-        return self.read(self.ask("POST", "/v1/messages:match", body=body), dict)
+        return self.read(Matches, self.ask("POST", "/v1/messages:match", body=body))
 
     # ---- changes
 
@@ -318,10 +317,7 @@ class RemoteRegistry:
         """Resume a paused subscription; see `Registry.resume`."""
         body, headers = {"from": from_}, _if_match(expected)
         answer = self.ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
-        return self.read(
-            answer,
-            lambda data: Resumed(Subscription.from_json(data), [Backfill(**one) for one in data["backfill"]]),
-        )
+        return Resumed(self._one(answer), self.read(_Missed, answer).backfill)
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
         """Apply several changes as one revision; see `Registry.apply`."""
@@ -334,12 +330,7 @@ class RemoteRegistry:
         def spec(index: int) -> SubscriptionSpec | None:
             return given[index].spec if index < len(given) else None
 
-        return self.read(
-            self._checked(answer, several=OperationError, asked=spec),
-            lambda data: Applied(
-                int(data["revision"]), [*map(Subscription.from_json, data["subscriptions"])]
-            ),
-        )
+        return self.read(Applied, self._checked(answer, several=OperationError, asked=spec))
 
     def import_(
         self,
@@ -358,10 +349,7 @@ class RemoteRegistry:
             headers={"Content-Type": "application/x-ndjson"},
             timeout_seconds=BULK_SECONDS,
         )
-        return self.read(
-            self._checked(answer, several=ImportLineError, asked=sent.spec),
-            lambda data: Imported(int(data["rows"]), int(data["revision"])),
-        )
+        return self.read(Imported, self._checked(answer, several=ImportLineError, asked=sent.spec))
 
     # ---- requests
 
@@ -389,12 +377,18 @@ class RemoteRegistry:
         raise error
 
     def _one(self, answer: Answer) -> Subscription:
-        return self.read(answer, Subscription.from_json)
+        return self.read(Subscription, answer)
 
-    def read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
-        """Return what `take` makes of a response. Raises `RegistryError` if it is not a registry's."""
+    def read(self, kind: type[_T], answer: Answer) -> _T:
+        """Return the data of a response, which are of this type; other members are ignored."""
+        data: _T = self._read(answer, partial(_adapter(kind).validate_json, strict=True), lambda body: body)
+        return data
+
+    def _read(
+        self, answer: Answer, take: Callable[[Any], _T], parse: Callable[[bytes], Any] = json.loads
+    ) -> _T:
         try:
-            return take(json.loads(answer.body))
+            return take(parse(answer.body))
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
             raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
 
@@ -413,7 +407,7 @@ class RemoteStreams:
     def queries(self) -> Sequence[Backfill]:
         """Return the known queries. Needs the token of a job."""
         answer = self._registry.ask("GET", "/v1/queries")
-        return self._registry.read(answer, lambda data: [Backfill(**one) for one in data["items"]])
+        return self._registry.read(Items[Backfill], answer).items
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision."""
@@ -458,12 +452,12 @@ class RemoteTokens:
         patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
         body: dict[str, Any] = {"role": role, "name": name, **patterns}
         answer = self._registry.ask("POST", "/v1/tokens", body=body)
-        return self._registry.read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
+        return self._registry.read(Token, answer), self._registry.read(_Secret, answer).secret
 
     def all(self) -> Sequence[Token]:
         """Return all tokens. Needs an admin's token."""
         answer = self._registry.ask("GET", "/v1/tokens")
-        return self._registry.read(answer, lambda data: [*map(Token.from_json, data["items"])])
+        return self._registry.read(Items[Token], answer).items
 
     def had_any(self) -> bool:
         """Return whether this client has a token: a service with tokens refuses every request without one."""
@@ -486,8 +480,22 @@ def _change_page(data: Any) -> ChangePage:
     return ChangePage(changes, data["next_cursor"], int(data["revision"]), int(data["complete"]))
 
 
-def _page(data: Any) -> Page:
-    return Page([*map(Subscription.from_json, data["items"])], data["next_cursor"])
+@dataclass
+class _Effective:
+    effective_from: list[EffectiveFrom]
+
+
+@dataclass
+class _Missed:
+    backfill: list[Backfill]
+
+
+@dataclass
+class _Secret:
+    secret: str
+
+
+_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 
 def _key(idempotency: Idempotency | None) -> dict[str, str]:

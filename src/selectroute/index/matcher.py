@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from selectroute.index.errors import UnknownSubscriptionError
+from selectroute.index.matches import Matches
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.verdicts import Verdict, explained, judged, nearby
 from selectroute.selector.message import Message
@@ -28,15 +30,18 @@ class SnapshotMatcher:
         self._revision = revision
         self._judged: tuple[Message, Verdict] | None = None
 
-    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
         """Return the subscriptions that get a message; see `Matcher.match`."""
         verdict = self._verdict(message)
         named, refused = (
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
             for ordinals in (verdict.matched, verdict.refused)
         )
-        found = {"revision": self._revision, "total": len(verdict.matched), "ids": named, "refused": refused}
-        return found | (nearby(self._snapshot, message, verdict, limit) if near else {})
+        found = Matches(self._revision, len(verdict.matched), named, refused)
+        if near:
+            misses, is_complete = nearby(self._snapshot, message, verdict, limit)
+            found = replace(found, near=misses, near_complete=is_complete)
+        return found
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
         """Explain why a subscription gets a message or not; see `Matcher.explain`. Raises

@@ -27,6 +27,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import string_hashes
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
+from selectroute.index.matches import Condition, NearMiss
 from selectroute.index.shapes.shape import MAX_SLOTS, Shape, selector_shapes
 from selectroute.index.shapes.template import literals, sample_of, spelled
 from selectroute.selector.dialect import Dialect
@@ -67,10 +68,9 @@ class Near:
     selector: str
     conditions: tuple[Explanation, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data; for each condition its text, its truth and each value seen."""
-        conditions = [_condition_data(one) for one in self.conditions]
-        return {"id": self.id, "topic": self.topic, "selector": self.selector, "conditions": conditions}
+    def shown(self) -> NearMiss:
+        """Return the subscription with its conditions as texts."""
+        return NearMiss(self.id, self.topic, self.selector, [*map(_condition, self.conditions)])
 
 
 class Nearby(NamedTuple):
@@ -156,7 +156,7 @@ def _leaves(root: Explanation) -> Iterator[Explanation]:
             yield part
 
 
-def _condition_data(part: Explanation) -> dict[str, Any]:
+def _condition(part: Explanation) -> Condition:
     saw: dict[str, None] = {}
     waiting = [part]
     while waiting:
@@ -164,8 +164,8 @@ def _condition_data(part: Explanation) -> dict[str, Any]:
         if isinstance(one.expression, ast.Identifier):
             saw[f"{printable(one.text)} is {value_text(one.result)}"] = None
         waiting += reversed(one.children)
-    data: dict[str, Any] = {"text": part.text, "truth": "void" if part.result is VOID else part.truth.value}  # type: ignore[union-attr]
-    return {**data, "saw": list(saw)}
+    truth: Any = "void" if part.result is VOID else part.truth.value  # type: ignore[union-attr]
+    return Condition(part.text, truth, [*saw])
 
 
 # ---- subscriptions that are not excluded

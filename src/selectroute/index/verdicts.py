@@ -10,6 +10,7 @@ import numpy as np
 
 from selectroute.index.explain import AccessStep
 from selectroute.index.index import Index
+from selectroute.index.matches import NearMiss
 from selectroute.index.near import near
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.errors import SelectRouteError
@@ -44,12 +45,12 @@ def nearby(
     verdict: Verdict,
     limit: int,
     sees: Callable[[str | None], bool] = lambda _: True,
-) -> dict[str, Any]:
+) -> tuple[list[NearMiss], bool]:
     """Return the subscriptions that miss a message by one condition, and whether these are all; see
     ``index.near``. Only subscriptions whose topic filter passes `sees` are included.
     """
     found = near(snapshot, message, limit, verdict.matched, sees)
-    return {"near": [one.to_dict() for one in found.found], "near_complete": found.complete}
+    return [one.shown() for one in found.found], found.complete
 
 
 def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdict) -> dict[str, Any]:

@@ -134,15 +134,13 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Ability of a query to deliver the messages that a paused subscription missed."""
+    """Ability of a query to deliver the messages that a paused subscription missed. For a caller who may not
+    see all subscriptions, `query` is a number, and there is no reason.
+    """
 
     query: str
     can_replay: bool
     reason: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the backfill as plain data."""
-        return {"query": self.query, "can_replay": self.can_replay, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +153,12 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveFrom:
-    """First batch of a query that used a revision or a later one."""
+    """First batch of a query that used a revision or a later one. For a caller who may not see all
+    subscriptions, `query` is a number.
+    """
 
     query: str
     batch: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain data."""
-        return {"query": self.query, "batch": self.batch}
 
 
 @dataclass(frozen=True, slots=True)

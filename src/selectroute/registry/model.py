@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Destination, Status, SubscriptionSpec, labels_of
@@ -133,6 +133,25 @@ class Page:
     next_cursor: str | None
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Generic[T]):
+    """All things of a kind that a caller may see."""
+
+    items: list[T]
+
+
+def plain(one: Any) -> dict[str, Any]:
+    """Return a dataclass as plain data: its fields by their names, times as RFC 3339 in UTC."""
+    return asdict(one, dict_factory=_with_texts)
+
+
+def _with_texts(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: time_text(value) if isinstance(value, datetime) else value for name, value in fields}
+
+
 MAX_SAMPLED: Final = 8_192
 """Characters of a message in the sample of recent messages, as JSON."""
 
@@ -158,10 +177,7 @@ def time_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-_T = TypeVar("_T")
-
-
-def _of(type_: type[_T], value: object) -> _T:
+def _of(type_: type[T], value: object) -> T:
     if type(value) is not type_:
         raise TypeError(f"{value!r} is not a {type_.__name__}")
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
+from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.authorization.role import Token
 from selectroute.registry.changes import (
@@ -58,10 +59,9 @@ class Selecting(Protocol):
 class Matcher(Protocol):
     """Subscriptions to match messages against, by the kernel that also routes deliveries."""
 
-    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
-        """Return the subscriptions that get a message, as ``/v1/messages:match`` does: ``revision``,
-        ``total``, and at most `limit` each of ``ids`` and ``refused`` (not evaluated). With `near` also those
-        that miss it by one condition.
+    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
+        """Return the subscriptions that get a message, at most `limit` each of ``ids`` and ``refused``. With
+        `near` also those that miss it by one condition.
         """
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
@@ -27,7 +26,7 @@ from selectroute.service.http.callers import Callers
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import document
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
+from selectroute.service.http.rates import OpenBodies, Rates
 from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
@@ -42,33 +41,6 @@ from selectroute.storage.location import Where
 
 QUEUE_MANAGER: Final = "selectroute"
 """Default name of the service's queue manager."""
-
-_WRITERS: Final = 16
-"""Threads, of the pool's 40, that may wait at a time to write: a database has one writer at a time."""
-
-_PARSED: Final = 2
-"""Large bodies parsed at the same time: under the GIL more would only slow down other requests."""
-
-_EXPLAINED: Final = 4
-"""Requests that explain at the same time: heavy selectors take seconds, and there are 40 threads."""
-
-_SEARCHES: Final = 1
-"""Searches at the same time: each looks at all subscriptions, and would take a core from all other calls."""
-
-_MATCHES: Final = 4
-"""Messages matched at the same time: the worst take minutes, and would take all threads."""
-
-_SELECTIONS: Final = 8
-"""Lookups of messages with a selector at the same time, each for a moment."""
-
-_SCANS: Final = 2
-"""Lookups with a selector that take longer than a moment at the same time."""
-
-_JOB_READERS: Final = 8
-"""Calls that read folders of jobs at the same time; others wait."""
-
-_AUDITS: Final = 2
-"""Audits at the same time, each of which may read for minutes; others wait."""
 
 
 def create_app(
@@ -107,17 +79,7 @@ def create_app(
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
-        importers=Counter(),
         exporting=CapacityLimiter(limits.exports),
-        writing=CapacityLimiter(_WRITERS),
-        parsing=CapacityLimiter(_PARSED),
-        explaining=CapacityLimiter(_EXPLAINED),
-        searching=CapacityLimiter(_SEARCHES),
-        matching=FairLimiter(_MATCHES),
-        selecting=CapacityLimiter(_SELECTIONS),
-        scanning=FairLimiter(_SCANS),
-        reading_jobs=CapacityLimiter(_JOB_READERS),
-        auditing=CapacityLimiter(_AUDITS),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,

@@ -30,7 +30,7 @@ from selectroute.service.subscriptions.reports.recent_messages import RecentMess
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """Registry, and the components around it."""
 
@@ -44,28 +44,29 @@ class Service:
     metrics: Metrics
     cursors: HiddenCursors
     importing: CapacityLimiter
-    importers: Counter[str]
+    importers: Counter[str] = field(default_factory=Counter)
     """Running imports of each caller."""
     exporting: CapacityLimiter
-    writing: CapacityLimiter
-    """Limit of callers that hold a thread while they wait to write; the other threads read."""
-    parsing: CapacityLimiter
-    """Limit of large bodies that are parsed at the same time, each in a thread."""
-    explaining: CapacityLimiter
-    """Limit of requests that explain at the same time."""
-    searching: CapacityLimiter
-    """Limit of searches at the same time."""
-    matching: FairLimiter
-    """Limit of messages that are matched at the same time."""
-    selecting: CapacityLimiter
-    """Limit of lookups with a selector at the same time, each for a moment."""
-    scanning: FairLimiter
-    """Limit of lookups that take longer, because they scan a queue."""
-    reading_jobs: CapacityLimiter
-    """Limit of calls that read the folders of jobs at the same time, each in a thread of its own, so that the
-    threads of all other calls stay free."""
-    auditing: CapacityLimiter
-    """The same of audits."""
+    writing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16))
+    """Threads, of the pool's 40, that may wait at a time to write: a database has one writer at a time."""
+    parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    """Large bodies parsed at the same time, in threads: with the GIL more would only slow down others."""
+    explaining: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4))
+    """Requests that explain at the same time: heavy selectors take seconds."""
+    searching: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
+    """Searches at the same time: each looks at all subscriptions, and takes a core from all other calls."""
+    matching: FairLimiter = field(default_factory=lambda: FairLimiter(4))
+    """Messages matched at the same time: the worst take minutes."""
+    selecting: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(8))
+    """Lookups of messages with a selector at the same time, each for a moment."""
+    scanning: FairLimiter = field(default_factory=lambda: FairLimiter(2))
+    """Lookups with a selector that take longer at the same time, because they scan a queue."""
+    reading_jobs: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(8))
+    """Calls that read the folders of jobs at the same time, each in a thread of its own, so that the threads
+    of all other calls stay free.
+    """
+    auditing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    """Audits at the same time, each of which may read for minutes."""
     queues: SqlQueues
     queue_manager: str
     """Name of the queue manager of all queues."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from selectroute.registry.authorization.role import Role
 from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import CallerAnswer, StateAnswer
+from selectroute.service.http.models import StateAnswer
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
@@ -25,10 +27,20 @@ def limits(service: Service) -> Annotated[Response, ServiceLimits]:
     return JsonAnswer(service.limits.model_dump())
 
 
-def caller(by: Caller) -> Annotated[Response, CallerAnswer]:
+@dataclass(frozen=True, slots=True)
+class CallerAnswer:
+    """Caller of the service: a token's name, role and permitted topics (all if there are none); without
+    tokens the name is null.
+    """
+
+    name: str | None
+    role: Role
+    topics: list[str]
+
+
+def caller(by: Caller) -> CallerAnswer:
     """Return the name, the role and the topics of the caller's token."""
-    topics = [one.text for one in by.permission.topics or ()]
-    return JsonAnswer({"name": by.name, "role": by.role.name, "topics": topics})
+    return CallerAnswer(by.name, by.role, [one.text for one in by.permission.topics or ()])
 
 
 def metrics(service: Service, by: Caller) -> Response:

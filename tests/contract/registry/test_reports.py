@@ -12,6 +12,7 @@ from sqlalchemy import select
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.log.tables import activity
+from selectroute.registry.model import plain
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import reports
 
@@ -39,7 +40,7 @@ def test_the_newest_batches_come_first_page_by_page(registry):
     assert (first.query, first.source, first.newest) == ("other", "", {"batch": 9, "messages": 9})
     assert (second.query, second.source, second.state) == ("q", "/in", {"behind": None})
     assert second.newest == {"batch": 2, "messages": 2} and first.heard >= second.heard
-    assert second.to_json()["heard"].endswith("Z")
+    assert plain(second)["heard"].endswith("Z")
     registry.verify()
 
 
@@ -106,7 +107,7 @@ class TestActivity:
         registry.streams.note_reports("q", [named(1, 1, a=5, b=2), named(2, 2, b=7, unknown=9)], {})
         assert last(registry, "b", "a", "unknown") == {"b": ("q", 2, 7), "a": ("q", 1, 5)}
         assert list(last(registry, "b", "c", "a", "b")) == ["b", "a"], "in the order of the ids, each once"
-        assert registry.streams.activities(["a"])[0].time == at(1.5)
+        assert registry.streams.activities(["a"])[0].last_delivered == at(1.5)
         registry.streams.note_reports("q", [{"batch": 3}], {})
         assert last(registry, "a") == {"a": ("q", 1, 5)}
         assert registry.streams.reports("q").batches[1]["busiest"] == {"b": 7, "unknown": 9}

@@ -1,5 +1,7 @@
 """Subscriptions near a message are those that one condition with another truth would deliver to."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -145,7 +147,7 @@ def snapshot_of(*texts):
 def test_the_condition_is_named_with_what_it_saw():
     snapshot = snapshot_of("JMSType = 'car' AND weight > 5000", "JMSType = 'bus' AND weight > 5000")
     (one,) = near(snapshot, CAR, 10, NOBODY).found
-    assert one.to_dict() == {
+    assert asdict(one.shown()) == {
         "id": "s0",
         "topic": None,
         "selector": "JMSType = 'car' AND weight > 5000",
@@ -165,7 +167,7 @@ def test_an_operation_that_makes_the_whole_selector_false_is_one_condition():
     index.add("one", "weight = 'x' OR weight > 1000", dialect="ibm-mq")
     index.add("two", "weight = 'x' OR color > 5", dialect="ibm-mq")
     (one,) = near(index.freeze(), CAR, 10, NOBODY).found
-    assert one.to_dict()["conditions"] == [
+    assert asdict(one.shown())["conditions"] == [
         {"text": "weight = 'x'", "truth": "void", "saw": ["weight is int 3000"]}
     ]
 

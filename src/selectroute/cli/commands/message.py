@@ -6,8 +6,8 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +20,7 @@ from selectroute.selector import Message
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
+    from selectroute.index.matches import Matches, NearMiss
     from selectroute.registry.protocol import Matcher
 
 app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
@@ -27,29 +28,6 @@ app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a 
 _ROW: Final = "  {:<26}  {:<24}  {}"
 _SHOWN: Final = 2_000
 _TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false"}
-
-
-class _Found(NamedTuple):
-    """Matches of a message: the total count and the first ids; `refused` could not be evaluated.
-
-    `near` are those that fail only one condition, if requested.
-    """
-
-    revision: int | None
-    total: int
-    ids: list[str]
-    refused: list[str]
-    near: list[dict[str, Any]] | None
-    near_complete: bool | None
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> _Found:
-        known: dict[str, Any] = {name: data.get(name) for name in cls._fields}
-        return cls(**known)
-
-    def to_dict(self) -> dict[str, Any]:
-        data = self._asdict()
-        return data if self.near is not None else {name: data[name] for name in self._fields[:4]}
 
 
 @app.command()
@@ -86,7 +64,7 @@ def match(
     matched = False
     with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
         for one in given:
-            found = _Found.of(source.match(one.message, limit, near))
+            found = source.match(one.message, limit, near)
             matched = matched or found.total > 0
             if output is Output.table:
                 add(_text(source, one.message, one.line, found, explain))
@@ -96,7 +74,7 @@ def match(
         raise typer.Exit(FAILURE)
 
 
-def _text(source: Matcher, message: Message, line: int | None, found: _Found, explain: bool) -> str:
+def _text(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
     which = "the message" if line is None else f"line {line:,}"
     noun = "subscription" if found.total == 1 else "subscriptions"
     lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
@@ -127,27 +105,27 @@ def _row(id: str, topic: str | None, selector: str) -> list[str]:
     return [f"  {id}  {shown}", *beneath]
 
 
-def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
+def _near(found: Sequence[NearMiss], complete: bool) -> list[str]:
     """Return each subscription, followed by the conditions that fail."""
     if not found:
         judged = "" if complete else ", among those that were judged"
         return [f"no others would get it if one condition were otherwise{judged}"]
     lines = [f"{counted(len(found), 'other')} would get it if one condition were otherwise"]
     for one in found:
-        lines += _row(one["id"], one["topic"], one["selector"])
-        if len(one["conditions"]) > 1:
+        lines += _row(one.id, one.topic, one.selector)
+        if len(one.conditions) > 1:
             lines.append("    any of these would do:")
-        for condition in one["conditions"]:
-            truth = _TRUTHS.get(condition["truth"], condition["truth"].upper())
-            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition["saw"])
-            lines.append(f"    {printable(condition['text'], _SHOWN)} is {truth}{saw}")
+        for condition in one.conditions:
+            truth = _TRUTHS.get(condition.truth, condition.truth.upper())
+            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition.saw)
+            lines.append(f"    {printable(condition.text, _SHOWN)} is {truth}{saw}")
     if not complete:
         lines.append("  there may be more; --limit lists more of them")
     return lines
 
 
-def _json(source: Matcher, message: Message, line: int | None, found: _Found, explain: bool) -> str:
-    data = ({} if line is None else {"line": line}) | found.to_dict()
+def _json(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
+    data = ({} if line is None else {"line": line}) | found.to_json()
     if not explain:
         return json.dumps(data)
     # A tree may be too deep for json.dumps.

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from enum import Enum, StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -491,7 +492,7 @@ def resume(
             chosen(connection, id, by_name), from_="latest" if from_ is Start.latest else "last-processed",
             expected=if_revision,
         )  # fmt: skip
-        backfill = [one.to_json() for one in found.backfill]
+        backfill = [asdict(one) for one in found.backfill]
         more: dict[str, Any] = {"backfill": backfill} if from_ is Start.last_processed else {}
         _changed(connection, found.subscription, wait, output, **more)
         if output is Output.table and from_ is Start.last_processed:

@@ -11,6 +11,7 @@ from rich.console import Console
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, print_table, records
 from selectroute.registry.authorization.role import Role
+from selectroute.registry.model import plain
 from selectroute.selector.explain.sentences import printable
 
 app = typer.Typer(
@@ -78,7 +79,7 @@ def create(
     if is_first:
         typer.echo(_first(role), err=True)
     if output is not Output.table:
-        print(json.dumps({**token.to_json(), "secret": secret}))
+        print(json.dumps({**plain(token), "secret": secret}))
         return
     Console(stderr=True, highlight=False).print(f"token {token.id} ({token.role}); its secret, once:")
     print(secret)
@@ -109,7 +110,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
     if output is not Output.table:
         with records(output, several=True) as add:
             for token in tokens:
-                add(json.dumps(token.to_json()))
+                add(json.dumps(plain(token)))
         return
     if not tokens:
         typer.echo("no tokens", err=True)

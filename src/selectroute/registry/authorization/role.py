@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
-
-from selectroute.registry.model import time_of, time_text
 
 
 class Role(StrEnum):
@@ -46,21 +42,9 @@ class Token:
     queues: tuple[str, ...] = ()
     kafka: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the token as plain data."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "role": self.role.value,
-            "topics": list(self.topics),
-            "queues": list(self.queues),
-            "kafka": list(self.kafka),
-            "created": time_text(self.created),
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Token:
-        """Invert `to_json`; other fields are ignored. Raises KeyError, TypeError, ValueError."""
-        topics, queues, kafka = (tuple(map(str, data[name])) for name in ("topics", "queues", "kafka"))
-        created = time_of(data["created"])
-        return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created, queues, kafka)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken(Token):
+    """New token with its secret, which is shown only once."""
+
+    secret: str

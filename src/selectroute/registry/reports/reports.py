@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -52,15 +53,22 @@ stream says in its last report: it read all input, was stopped, or failed.
 """
 
 
-class StreamState(NamedTuple):
-    """Stream as it was last heard of.
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """Stream as it was last heard of: its name, or the query's id if it has none. It is `running` if it was
+    heard of in the last minute, `silent` if not, `gone` after a week; or it has said that it `ended`, was
+    `stopped`, or `failed`.
 
-    ``heard`` is the time of its last report; ``state`` what it said of itself, such as the destinations that
-    make it wait; ``newest`` its newest report of a batch, None before the first. The rates are of its newest
-    batches up to now, None unless it runs; ``dead_letters`` are those of its newest ``batches``.
+    `heard` is the time of its last report; `state` what it said of itself, such as the destinations that make
+    it wait; `newest` its newest report of a batch, null before the first. The rates are those of its newest
+    100 batches up to now, null unless it runs.
+
+    `job` is the job of this name that the service knows, null for none. `dead_letters` are those of the job
+    that no replay took, null if they are not counted; without a job, those of the newest `batches`.
     """
 
     query: str
+    name: str
     source: str
     heard: datetime
     state: Mapping[str, Any]
@@ -68,33 +76,25 @@ class StreamState(NamedTuple):
     status: Status
     messages_per_second: float | None
     deliveries_per_second: float | None
-    dead_letters: int
+    dead_letters: int | None
     batches: int
-
-    @property
-    def name(self) -> str:
-        """Name of the stream; the id of its query if it has none."""
-        return self.state.get("name") or self.query
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the stream as plain data."""
-        return {**self._asdict(), "name": self.name, "heard": time_text(self.heard)}
+    job: str | None = None
 
 
-class Activity(NamedTuple):
-    """Deliveries of a subscription, as far as batches name it among their busiest.
-
-    ``query``, ``batch``, ``time`` and ``deliveries`` are of the newest batch that names it. ``per_second``
-    are its deliveries in the newest batches of the streams that run, None without any. It may get more: a
-    batch that does not name it counts as none.
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Activity of a subscription: `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch
+    that names it among its 100 busiest; `query` is null for a token for some topics. `per_second` are its
+    deliveries in the newest batches of the streams that run; it may get more, because a batch that does not
+    name it counts as none. A member is null if nothing is known.
     """
 
     id: str
-    query: str
-    batch: int
-    time: datetime
-    deliveries: int
-    per_second: float | None
+    last_delivered: datetime | None = None
+    query: str | None = None
+    batch: int | None = None
+    deliveries: int | None = None
+    per_second: float | None = None
 
 
 class ReportPage(NamedTuple):
@@ -239,7 +239,7 @@ class Streams:
                     rows[row.id] = row
             rates = _rates(connection, rows, now) if rows else {}
         found = {
-            id: Activity(id, row.query, row.batch, time_of(row.time), row.deliveries, rates.get(id))
+            id: Activity(id, time_of(row.time), row.query, row.batch, row.deliveries, rates.get(id))
             for id, row in rows.items()
         }
         return [found[id] for id in ids if id in found]
@@ -378,7 +378,8 @@ def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState
     dead = sum(one.get("dead_lettered", 0) + one.get("refused", 0) for one in bodies)
     newest = bodies[0] if bodies else None
     numbers = (messages, deliveries, dead, len(bodies))
-    return StreamState(row.query, row.source or "", heard, state, newest, status, *numbers)
+    name = state.get("name") or row.query
+    return StreamState(row.query, name, row.source or "", heard, state, newest, status, *numbers)
 
 
 def _newest_first(name: str) -> Select[Any]:

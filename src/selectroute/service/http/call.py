@@ -4,6 +4,7 @@ function, whose annotations say what it takes and answers.
 A parameter of a function is the `Service`, the `Caller` or the `Request` by its type; the body by its name,
 ``body``; of the path if the path has its name; a header with `Header`; several at once with `Group`; and any
 other is of the query. Bounds, descriptions and other names are pydantic's, in ``Annotated[..., Field(...)]``.
+A function returns data, which becomes JSON, or a response: ``Annotated[Response, ...]`` says of which data.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import is_dataclass
 from functools import cached_property
 from http import HTTPStatus
 from types import MappingProxyType
@@ -30,7 +32,7 @@ from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
 from selectroute.service.http.headers import check_json, header_text, request_headers
-from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError, as_json
+from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError, as_json, members_of
 
 SMALL_BODY: Final = 1 << 14
 """Bytes of a body up to which the event loop parses it itself, in at most two milliseconds."""
@@ -65,9 +67,11 @@ class JsonAnswer(JSONResponse):
     media_type = JSON
 
     def render(self, content: Any) -> bytes:
-        """Return plain data as bytes. Items of a list, which may have megabytes, are encoded one by one,
-        because the encoder holds the GIL until it is done.
+        """Return plain data or a dataclass as bytes. Items of a list, which may have megabytes, are encoded
+        one by one, because the encoder holds the GIL until it is done.
         """
+        if is_dataclass(content) and not hasattr(content, "to_json"):
+            content = members_of(content)
         if not isinstance(content, dict) or not any(_has_items(value) for value in content.values()):
             return as_json(content)
         members = (as_json(name) + b":" + _by_items(value) for name, value in content.items())
@@ -152,13 +156,13 @@ class Call:
             raise invalid(faults, self.method)
         for name, what in self.takes.given.items():
             arguments[name] = service if what is Service else caller if what is Caller else request
-        answer: Response
         if not self._takes_thread:
-            answer = await self.function(**arguments)
-            return answer
+            return self._response(await self.function(**arguments))
         async with service.writing if self._writes else nullcontext():
-            answer = await run_in_threadpool(self.function, **arguments)
-        return answer
+            return await run_in_threadpool(lambda: self._response(self.function(**arguments)))
+
+    def _response(self, answer: Any) -> Response:
+        return answer if isinstance(answer, Response) else JsonAnswer(answer, self.status)
 
 
 class Parameters:
@@ -174,7 +178,7 @@ class Parameters:
         """Parameters of these types: `Service`, `Caller`, `Request`."""
         self.body: Body | None = None
         self._groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
-        fields: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         for name, (hint, default) in _signature(function).items():
             marks = getattr(hint, "__metadata__", ())
             if hint in (Service, Caller, Request):
@@ -182,11 +186,11 @@ class Parameters:
             elif name == "body":
                 self.body = Body(hint, default)
             elif group := next((mark.function for mark in marks if isinstance(mark, Group)), None):
-                fields |= _signature(group)
+                own |= _signature(group)
                 self._groups[name] = group, [*_signature(group)]
             else:
-                fields[name] = hint, default
-        self.model = create_model(f"{function.__module__}.{function.__qualname__}", **fields)
+                own[name] = hint, default
+        self.model = create_model(f"{function.__module__}.{function.__qualname__}", **own)
         self.places: dict[str, str] = {}
         """Where each parameter is: path, header or query, by the name that a client sends."""
         self._lists = set()

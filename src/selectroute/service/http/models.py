@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -22,6 +23,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from selectroute.registry.changes import Backfill, EffectiveFrom
+from selectroute.registry.model import Subscription
 from selectroute.selector.selector_type import Seltype
 from selectroute.selector.suggestion import did_you_mean
 from selectroute.service.http.problems import Fault
@@ -258,81 +261,11 @@ class DryRunBody(Strict):
     subscription: SpecBody | None = None
 
 
-class BatchReportAnswer(BaseModel):
-    """Report of one batch; see `POST /v1/queries/{query}/reports`."""
-
-    batch: int
-    revision: int
-    kind: str
-    ended: str
-    messages: int
-    routed: int
-    unrouted: int
-    dead_lettered: int
-    deliveries: int
-    refused: int
-    queued: int
-    sent: int
-    reasons: dict[str, int]
-    seconds: dict[str, float]
-    busiest: dict[str, int] = {}
-
-
 class ReportsAnswer(BaseModel):
     """Reports of batches, the newest first, and the cursor of those before them."""
 
-    batches: list[BatchReportAnswer]
+    batches: list[BatchReportBody]
     next_cursor: str | None
-
-
-class ActivityAnswer(BaseModel):
-    """Activity of a subscription: `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch
-    that names it among its 100 busiest; `query` is null for a token for some topics. `per_second` are its
-    deliveries in the newest batches of the streams that run; it may get more, because a batch that does not
-    name it counts as none. A member is null if nothing is known.
-    """
-
-    id: str
-    last_delivered: str | None
-    query: str | None
-    batch: int | None
-    deliveries: int | None
-    per_second: float | None
-
-
-class ActivitiesAnswer(BaseModel):
-    """Activity of several subscriptions."""
-
-    items: list[ActivityAnswer]
-
-
-class StreamAnswer(BaseModel):
-    """Stream as it was last heard of: its name, or the query's id if it has none. It is `running` if it was
-    heard of in the last minute, `silent` if not, `gone` after a week; or it has said that it `ended`, was
-    `stopped`, or `failed`. The rates are those of its newest 100 batches up to now, null unless it runs.
-
-    `job` is the job of this name that the service knows, null for none. `dead_letters` are those of the job
-    that no replay took, null if they are not counted; without a job, those of the newest `batches`.
-    """
-
-    query: str
-    name: str
-    source: str
-    heard: str
-    status: Literal["running", "silent", "gone", "ended", "stopped", "failed"]
-    state: dict[str, Any]
-    newest: BatchReportAnswer | None
-    messages_per_second: float | None
-    deliveries_per_second: float | None
-    job: str | None
-    dead_letters: int | None
-    batches: int
-
-
-class StreamsAnswer(BaseModel):
-    """Streams that have reported, ordered by query."""
-
-    items: list[StreamAnswer]
 
 
 class MessageAnswer(BaseModel):
@@ -341,28 +274,6 @@ class MessageAnswer(BaseModel):
     query: str
     time: str
     message: dict[str, Any]
-
-
-class MessagesAnswer(BaseModel):
-    """Newest messages of the sample, the newest first."""
-
-    items: list[MessageAnswer]
-
-
-class IdentifierAnswer(BaseModel):
-    """Identifier in recent messages: types, in how many messages it is, and some of its values."""
-
-    name: str
-    types: list[str]
-    messages: int
-    values: list[str]
-
-
-class IdentifiersAnswer(BaseModel):
-    """Identifiers in so many recent messages, the most frequent first."""
-
-    messages: int
-    items: list[IdentifierAnswer]
 
 
 class DryRunKindAnswer(BaseModel):
@@ -386,72 +297,11 @@ class DryRunAnswer(BaseModel):
     unchanged: DryRunKindAnswer
 
 
-class EvidenceAnswer(BaseModel):
-    """Observation, whether it is as it should be, and the stream, by its query, or the job that it is of."""
+@dataclass(frozen=True, slots=True)
+class SubscriptionAnswer(Subscription):
+    """Subscription, and the first batch of each query that used its last change."""
 
-    ok: bool
-    text: str
-    query: str | None = None
-    job: str | None = None
-
-
-class HealthAnswer(BaseModel):
-    """Verdict on the registry and its streams in a sentence, with the evidence."""
-
-    status: Literal["ok", "attention"]
-    verdict: str
-    evidence: list[EvidenceAnswer]
-
-
-class TokenAnswer(BaseModel):
-    """Token without its secret."""
-
-    id: str
-    name: str
-    role: Literal["reader", "writer", "admin"]
-    topics: list[str]
-    queues: list[str]
-    kafka: list[str]
-    created: str
-
-
-class NewTokenAnswer(TokenAnswer):
-    """New token with its secret, which is shown only once."""
-
-    secret: str
-
-
-class TokensAnswer(BaseModel):
-    """All tokens, the oldest first."""
-
-    items: list[TokenAnswer]
-
-
-class EffectiveAnswer(BaseModel):
-    """First batch of a query that used the revision or a later one. For a caller who may not see all
-    subscriptions, `query` is a number.
-    """
-
-    query: str
-    batch: int
-
-
-class SubscriptionAnswer(BaseModel):
-    """Subscription."""
-
-    id: str
-    name: str
-    topic: str | None
-    selector: str
-    dialect: str
-    seltype: str
-    destination: dict[str, Any]
-    status: Literal["active", "paused"]
-    labels: dict[str, str]
-    revision: int
-    created: str
-    modified: str
-    effective_from: list[EffectiveAnswer] = []
+    effective_from: list[EffectiveFrom] = field(default_factory=list)
 
 
 class WarningAnswer(BaseModel):
@@ -467,39 +317,18 @@ class WarningAnswer(BaseModel):
     """MQ reason code, if there is one."""
 
 
+@dataclass(frozen=True, slots=True)
 class RegisteredAnswer(SubscriptionAnswer):
     """Registered or changed subscription; `warnings` is null if a batch has too many selectors to check."""
 
-    warnings: list[WarningAnswer] | None = []
+    warnings: list[WarningAnswer] | None = field(default_factory=list)
 
 
-class BackfillAnswer(BaseModel):
-    """Ability of a query to deliver the messages of the pause. For a caller who may not see all
-    subscriptions, `query` is a number, and there is no reason.
-    """
-
-    query: str
-    can_replay: bool
-    reason: str | None
-
-
-class QueriesAnswer(BaseModel):
-    """Known queries, ordered by name."""
-
-    items: list[BackfillAnswer]
-
-
+@dataclass(frozen=True, slots=True)
 class ResumedAnswer(SubscriptionAnswer):
     """Resumed subscription."""
 
-    backfill: list[BackfillAnswer]
-
-
-class PageAnswer(BaseModel):
-    """Page of subscriptions, and the cursor of the next page."""
-
-    items: list[SubscriptionAnswer]
-    next_cursor: str | None
+    backfill: list[Backfill] = field(default_factory=list)
 
 
 class BatchAnswer(BaseModel):
@@ -507,13 +336,6 @@ class BatchAnswer(BaseModel):
 
     revision: int
     subscriptions: list[RegisteredAnswer]
-
-
-class ImportAnswer(BaseModel):
-    """Count of imported subscriptions, and their revision."""
-
-    rows: int
-    revision: int
 
 
 class ChangesAnswer(BaseModel):
@@ -534,16 +356,6 @@ class HistoryAnswer(BaseModel):
     next_cursor: str | None
 
 
-class CallerAnswer(BaseModel):
-    """Caller of the service: a token's name, role and permitted topics (all if there are none); without
-    tokens the name is null.
-    """
-
-    name: str | None
-    role: Literal["reader", "writer", "admin"]
-    topics: list[str]
-
-
 class CheckAnswer(BaseModel):
     """Facts about a valid selector, or the error of an invalid one."""
 
@@ -554,40 +366,6 @@ class CheckAnswer(BaseModel):
     identifiers: list[str] | None = None
     access: list[dict[str, Any]] | None = None
     warnings: list[dict[str, Any]] | None = None
-
-
-class ConditionAnswer(BaseModel):
-    """Condition of a selector: its text, its truth, and the values that it read. `void` makes the whole
-    selector false.
-    """
-
-    text: str
-    truth: Literal["true", "false", "unknown", "void"]
-    saw: list[str]
-
-
-class NearAnswer(BaseModel):
-    """Subscription that misses the message by one of these conditions."""
-
-    id: str
-    topic: str | None
-    selector: str
-    conditions: list[ConditionAnswer]
-
-
-class MatchAnswer(BaseModel):
-    """Subscriptions that get a message at a revision, `total` of them; `refused` were not evaluated.
-
-    `near` and `near_complete` are present on request: the subscriptions that fail only one condition, and
-    whether the list is complete.
-    """
-
-    revision: int
-    total: int
-    ids: list[str]
-    refused: list[str]
-    near: list[NearAnswer] | None = None
-    near_complete: bool | None = None
 
 
 class ExplainedAnswer(BaseModel):

@@ -10,6 +10,7 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
+from starlette.responses import Response
 
 from selectroute.registry.authorization.role import Role
 from selectroute.service.http.call import JSON, Call
@@ -87,8 +88,8 @@ def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
 
 def _answer_of(call: Call) -> Any:
     """Return the type of a call's response in JSON; None if it has another."""
-    hints = get_type_hints(call.function, include_extras=True)
-    return next(iter(getattr(hints["return"], "__metadata__", ())), None)
+    hint = get_type_hints(call.function, include_extras=True)["return"]
+    return getattr(hint, "__metadata__", (None if hint is Response else hint,))[0]
 
 
 def _operation(call: Call, parameters: Mapping[str, Any], schemas: _Schemas) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -24,6 +26,7 @@ from selectroute.queues.errors import (
     MQRC_Q_NOT_EMPTY,
     MQRC_UNKNOWN_OBJECT_NAME,
 )
+from selectroute.registry.model import time_text
 from selectroute.selector.errors import SelectRouteError
 
 MEDIA_TYPE = "application/problem+json"
@@ -256,8 +259,20 @@ def as_json(data: Any) -> bytes:
     try:
         return _ENCODER.encode(data).encode()
     except UnicodeEncodeError:
-        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(data, default=_data, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _data(one: Any) -> Any:
+    """Return a dataclass, or a time, as plain data."""
+    if isinstance(one, datetime):
+        return time_text(one)
+    return one.to_json() if hasattr(one, "to_json") else members_of(one)
+
+
+def members_of(one: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by their names."""
+    return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
 # Made once: `json.dumps` makes one for each call with other separators than its own.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(default=_data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

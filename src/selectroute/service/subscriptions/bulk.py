@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 from urllib.parse import urlencode
 
 import anyio.from_thread
@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec
-from selectroute.registry.changes import Operation
+from selectroute.registry.changes import Imported, Operation
 from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
 from selectroute.registry.log.cursors import cursor_of, read_cursor
-from selectroute.registry.model import Order, Subscription
+from selectroute.registry.model import Order, Page, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service
@@ -31,10 +31,8 @@ from selectroute.service.http.models import (
     BatchBody,
     Cursor,
     Dialect,
-    ImportAnswer,
     Limit,
     OperationBody,
-    PageAnswer,
 )
 from selectroute.service.http.preconditions import IdempotencyKey
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
@@ -93,7 +91,7 @@ def page(
     limit: Limit = 50,
     cursor: Cursor = None,
     order: Annotated[Order, Field(description="By id, by name, or the newest change first.")] = "id",
-) -> Annotated[Response, PageAnswer]:
+) -> Annotated[Response, Page]:
     """Return subscriptions, in the order of their ids unless another is given; the header Link has the URL of
     the next page.
 
@@ -114,7 +112,7 @@ def page(
         in_order = {} if order == "id" else {"order": order}
         query = urlencode({"limit": limit, **filters, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
-    return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
+    return JsonAnswer(Page(found, cursor), headers=headers)
 
 
 async def searched(
@@ -129,7 +127,7 @@ async def searched(
     ] = [],  # noqa: B006  # it is copied
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Annotated[Response, PageAnswer]:
+) -> Annotated[Response, Page]:
     """Return subscriptions with a text in their id, name, topic filter or selector, in upper or lower case,
     or whose selector reads an identifier of exactly this name. They are in the order of their ids.
 
@@ -144,8 +142,7 @@ async def searched(
 
     def found() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)
-        next_cursor = _told(service, by, None if last is None else cursor_of(last))
-        return JsonAnswer({"items": [one.to_json() for one in items], "next_cursor": next_cursor})
+        return JsonAnswer(Page(items, _told(service, by, None if last is None else cursor_of(last))))
 
     return await anyio.to_thread.run_sync(found, limiter=service.searching)
 
@@ -179,7 +176,7 @@ async def import_(
             "unless the line gives one."
         ),
     ] = "add",
-) -> Annotated[Response, ImportAnswer]:
+) -> Imported:
     """Register subscriptions, one JSON object a line, as one revision, all or none."""
     headers = request_headers(request.scope)
     if media_type_of(headers) not in _LINES:
@@ -191,7 +188,7 @@ async def import_(
         raise _too_many(service.limits.imports_of_one, "imports of this token")
     parts = request.stream()
 
-    def read() -> Any:
+    def read() -> Imported:
         lines: Iterator[bytes] = _lines(parts, service.limits.stall_seconds)
         return service.registry.import_(
             lines,
@@ -209,7 +206,7 @@ async def import_(
         service.importers[by.subject] -= 1
         if not service.importers[by.subject]:
             del service.importers[by.subject]
-    return JsonAnswer({"rows": done.rows, "revision": done.revision})
+    return done
 
 
 async def export(

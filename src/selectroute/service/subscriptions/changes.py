@@ -10,8 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.registry.changes import Change, ChangePage
+from selectroute.registry.changes import Backfill, Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
+from selectroute.registry.model import Items
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
@@ -24,7 +25,6 @@ from selectroute.service.http.models import (
     HistoryAnswer,
     Id,
     Limit,
-    QueriesAnswer,
     QueryBody,
 )
 from selectroute.service.http.problems import ProblemError, check_waiting
@@ -102,13 +102,13 @@ def history(
     return JsonAnswer({"changes": seen[:limit], "next_cursor": next_cursor})
 
 
-def queries(service: Service, by: Caller) -> Annotated[Response, QueriesAnswer]:
+def queries(service: Service, by: Caller) -> Items[Backfill]:
     """Return the known queries, and whether each can replay the messages that a subscription missed. A job
     calls this first, so that a token without the right to report is refused before it begins: this needs a
     token for all topics and destinations.
     """
     by.check_unlimited(JOB)
-    return JsonAnswer({"items": [one.to_json() for one in service.registry.streams.queries()]})
+    return Items([*service.registry.streams.queries()])
 
 
 def query(service: Service, by: Caller, query: Name, body: QueryBody) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.clauses.analysis import analyse
+from selectroute.index.matches import Matches
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status
 from selectroute.index.verdicts import explained, judged, nearby
@@ -30,7 +32,6 @@ from selectroute.service.http.models import (
     CheckBody,
     ExplainAnswer,
     ExplainBody,
-    MatchAnswer,
     MatchBody,
 )
 from selectroute.service.http.problems import ProblemError, as_json
@@ -55,7 +56,7 @@ def check(service: Service, body: CheckBody) -> Annotated[Response, CheckAnswer]
 
 async def match(
     request: Request, service: Service, by: Caller, body: MatchBody
-) -> Annotated[Response, MatchAnswer]:
+) -> Annotated[Response, Matches]:
     """Return the subscriptions that get a message, as a stream would route it now."""
     async with while_connected(request), service.matching.of(by.subject):
         return await run_in_threadpool(_matched, service, by, body)
@@ -69,9 +70,11 @@ def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     limit = min(body.limit or service.limits.matches, service.limits.matches)
     total, found = _ids(snapshot, verdict.matched, by, limit)
     _, unjudged = _ids(snapshot, verdict.refused, by, limit)
-    near = nearby(snapshot, message, verdict, limit, by.sees) if body.near else {}
-    data = {"revision": snapshot.revision, "total": total, "ids": found, "refused": unjudged}
-    return JsonAnswer(data | near)
+    matches = Matches(snapshot.revision, total, found, unjudged)
+    if body.near:
+        misses, is_complete = nearby(snapshot, message, verdict, limit, by.sees)
+        matches = replace(matches, near=misses, near_complete=is_complete)
+    return JsonAnswer(matches)
 
 
 async def explain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
+from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Subscription, plain
 from selectroute.registry.specification import Checks
 from selectroute.service.context import Service
 from selectroute.service.http.call import BodyType, JsonAnswer
@@ -112,10 +113,12 @@ async def get(
     return await run_in_threadpool(JsonAnswer, data, headers=headers)
 
 
-def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
+def _with_effective_from(
+    service: Service, by: Caller, id: str
+) -> tuple[Subscription, Sequence[EffectiveFrom]]:
     """Return a subscription that the caller may see, and the first batch of each query that used it."""
     now = visible(service, by, id)
-    return now, [one.to_json() for one in service.registry.streams.effective_from(now.revision)]
+    return now, service.registry.streams.effective_from(now.revision)
 
 
 async def put(
@@ -208,21 +211,19 @@ def resume(
     """
     change = partial(service.registry.resume, from_="latest" if body is None else body.from_)
     resumed = at_its_revision(service, by, id, if_match, change)
-    backfill = _numbered(by, [one.to_json() for one in resumed.backfill])
+    backfill = _numbered(by, resumed.backfill)
     return _changed(resumed.subscription, prefer, backfill=backfill)
 
 
-def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _numbered(by: Caller, queries: Sequence[Any]) -> list[dict[str, Any]]:
     """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
     without reasons, which would reveal other callers' streams.
     """
-    if by.sees_all:
-        return queries
-    hidden = {"query", "reason"}
-    return [
-        {name: None if name in hidden else value for name, value in one.items()} | {"query": str(number)}
-        for number, one in enumerate(queries, start=1)
-    ]
+    found = [*map(plain, queries)]
+    if not by.sees_all:
+        for number, one in enumerate(found, start=1):
+            one |= {"query": str(number)} | ({"reason": None} if "reason" in one else {})
+    return found
 
 
 async def _read(selector: str, function: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:

@@ -7,12 +7,14 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
+from selectroute.registry.authorization.role import NewToken, Token
 from selectroute.registry.errors import NotFoundError
+from selectroute.registry.model import Items, plain
 from selectroute.selector.explain.sentences import printable
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import NewTokenAnswer, TokenBody, TokensAnswer
+from selectroute.service.http.models import TokenBody
 from selectroute.service.http.problems import ProblemError
 
 PATH: Final = "/v1/tokens"
@@ -20,7 +22,7 @@ PATH: Final = "/v1/tokens"
 _TOKENS: Final = "creating and revoking tokens needs an admin's token"
 
 
-def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response, NewTokenAnswer]:
+def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response, NewToken]:
     """Create a token. Its secret is only in this response. After the first, which must be an admin's, every
     caller needs a token. Needs a token for all topics and destinations, as do all calls on tokens.
     """
@@ -40,13 +42,13 @@ def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response,
         by=by.permission,
     )
     service.callers.tokens_needed = True  # at once, before the next check of the registry
-    return JsonAnswer({**token.to_json(), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
+    return JsonAnswer({**plain(token), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 
 
-def listed(service: Service, by: Caller) -> Annotated[Response, TokensAnswer]:
+def listed(service: Service, by: Caller) -> Items[Token]:
     """Return all tokens, without their secrets."""
     by.check_unlimited(_TOKENS)
-    return JsonAnswer({"items": [one.to_json() for one in service.registry.tokens.all()]})
+    return Items([*service.registry.tokens.all()])
 
 
 def revoke(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from selectroute.registry.registry import Registry
@@ -64,7 +65,8 @@ def _may_see(caller: Caller, topic: str | None) -> bool:
         return False
 
 
-class IdentifierSeen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IdentifierSeen:
     """Identifier in recent messages: its types, in how many messages it is, and some of its values."""
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from selectroute.index.index import Index
 from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.index.verdicts import index_of_one
 from selectroute.match.columns.from_messages import from_messages
-from selectroute.registry.model import sampled_form
+from selectroute.registry.model import Items, sampled_form
 from selectroute.registry.specification import checked
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector_type import EXTENDED
@@ -26,14 +27,13 @@ from selectroute.service.http.error_mapping import problem_of
 from selectroute.service.http.models import (
     DryRunAnswer,
     DryRunBody,
-    IdentifiersAnswer,
     Limit,
-    MessagesAnswer,
+    MessageAnswer,
     MessagesBody,
 )
 from selectroute.service.subscriptions.changes import JOB, Name
 from selectroute.service.subscriptions.conditional import visible
-from selectroute.service.subscriptions.reports.recent_messages import Recent, identifiers_in
+from selectroute.service.subscriptions.reports.recent_messages import IdentifierSeen, Recent, identifiers_in
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""
@@ -58,7 +58,7 @@ def note(service: Service, by: Caller, query: Name, body: MessagesBody) -> Respo
     return Response(status_code=204)
 
 
-def listed(service: Service, by: Caller, limit: Limit = 20) -> Annotated[Response, MessagesAnswer]:
+def listed(service: Service, by: Caller, limit: Limit = 20) -> Annotated[Response, Items[MessageAnswer]]:
     """Return the newest messages of the sample, the newest first: those with a topic that the caller may see.
     The sample is empty unless a stream sends some of its messages.
     """
@@ -66,12 +66,20 @@ def listed(service: Service, by: Caller, limit: Limit = 20) -> Annotated[Respons
     return JsonAnswer({"items": [one.to_json() for one in reversed(found)]})
 
 
-def identifiers(service: Service, by: Caller) -> Annotated[Response, IdentifiersAnswer]:
+@dataclass(frozen=True, slots=True)
+class Identifiers:
+    """Identifiers in so many recent messages, the most frequent first."""
+
+    messages: int
+    items: list[IdentifierSeen]
+
+
+def identifiers(service: Service, by: Caller) -> Identifiers:
     """Return the identifiers in the newest 1,000 messages of the sample that the caller may see: names,
     types, in how many messages each is, and some of its values.
     """
     found = service.recent.seen_by(by)[-LOOKED_AT:]
-    return JsonAnswer({"messages": len(found), "items": [one._asdict() for one in identifiers_in(found)]})
+    return Identifiers(len(found), [*identifiers_in(found)])
 
 
 async def dry_runs(service: Service, by: Caller, body: DryRunBody) -> Annotated[Response, DryRunAnswer]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, Literal
 
 from starlette.responses import Response
 
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.model import time_of
+from selectroute.registry.model import Items, time_of
 from selectroute.registry.reports.reports import GONE_SECONDS, StreamState
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import Service
@@ -17,11 +18,9 @@ from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import (
     Cursor,
-    HealthAnswer,
     Limit,
     ReportsAnswer,
     ReportsBody,
-    StreamsAnswer,
 )
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
@@ -67,20 +66,18 @@ def reports(
     return JsonAnswer(page._asdict())
 
 
-def listed(service: Service, by: Caller) -> Annotated[Response, StreamsAnswer]:
+def listed(service: Service, by: Caller) -> Items[StreamState]:
     """Return the streams that have reported, each with its newest batch, its rates and its dead letters.
     Needs a token for all topics.
     """
     by.check_all_topics(_ALL)
     jobs = service.job_watch.states(_SHORT_WAIT_SECONDS)
-    return JsonAnswer({"items": [_with_job(one, jobs) for one in service.registry.streams.all()]})
-
-
-def _with_job(one: StreamState, jobs: Mapping[str, JobState]) -> dict[str, Any]:
-    known = jobs.get(one.name)
-    if known is None:
-        return {**one.to_json(), "job": None}
-    return {**one.to_json(), "job": one.name, "dead_letters": known.left}
+    return Items(
+        [
+            replace(one, job=one.name, dead_letters=jobs[one.name].left) if one.name in jobs else one
+            for one in service.registry.streams.all()
+        ]
+    )
 
 
 def remove(service: Service, by: Caller, query: Name) -> Response:
@@ -95,7 +92,26 @@ def remove(service: Service, by: Caller, query: Name) -> Response:
     return Response(status_code=204)
 
 
-def health(service: Service, by: Caller) -> Annotated[Response, HealthAnswer]:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Observation, whether it is as it should be, and the stream, by its query, or the job that it is of."""
+
+    ok: bool
+    text: str
+    query: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Verdict on the registry and its streams in a sentence, with the evidence."""
+
+    status: Literal["ok", "attention"]
+    verdict: str
+    evidence: list[Evidence]
+
+
+def health(service: Service, by: Caller) -> Health:
     """Return a verdict in a sentence, and the evidence for it: publication, each stream, and the jobs that
     the service knows. Needs a token for all topics.
 
@@ -123,17 +139,7 @@ def health(service: Service, by: Caller) -> Annotated[Response, HealthAnswer]:
         verdict = f"All is well: {running}, revision {state.revision:,} is published."
     else:
         verdict = "; ".join(one.text for one in wrong[:3]) + ("; …" if len(wrong) > 3 else ".")
-    data = {"status": "attention" if wrong else "ok", "verdict": verdict[0].upper() + verdict[1:]}
-    return JsonAnswer({**data, "evidence": [one._asdict() for one in evidence]})
-
-
-class Evidence(NamedTuple):
-    """Observation, whether it is as it should be, and the stream or job that it is of."""
-
-    ok: bool
-    text: str
-    query: str | None = None
-    job: str | None = None
+    return Health("attention" if wrong else "ok", verdict[0].upper() + verdict[1:], evidence)
 
 
 def _of_publication(state: State) -> Iterator[Evidence]:
@@ -181,7 +187,10 @@ def evidence_of(
             behind = counted(one.state["behind"], "message")
             yield Evidence(True, f"the stream {one.name} is {behind} behind its source", one.query)
     if not has_job:
-        dead, batches = counted(one.dead_letters, "dead letter"), counted(one.batches, "batch", "batches")
+        dead, batches = (
+            counted(one.dead_letters or 0, "dead letter"),
+            counted(one.batches, "batch", "batches"),
+        )
         text = f"the stream {one.name} has {dead} in its newest {batches}"
         yield Evidence(not (one.dead_letters and is_recent), text, one.query)
 
