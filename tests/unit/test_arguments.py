@@ -113,6 +113,7 @@ def test_every_public_name_is_looked_at():
         "Descriptor",
         "Limits",
         "MatchOptions",
+        "QueueSettings",
         "Operation",
         "SubscriptionSpec",
     }

@@ -12,6 +12,8 @@ from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
+    from selectroute.client.queues import RemoteQueues
+    from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.protocol import Matcher, SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
@@ -47,11 +49,6 @@ def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Set
     return _settings_of("registry", instead, registry=registry)
 
 
-def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
-    """Return the URL of the queues, by default the registry's, and all other settings of the command."""
-    return _settings_of("queues", queues=queues, queue_manager=manager)
-
-
 def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[str, Settings]:
     from selectroute.cli.settings import Settings, config_file, settings_of
 
@@ -84,6 +81,25 @@ def connected(
         from selectroute.registry.registry import Registry
 
         with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
+            yield opened
+
+
+@contextmanager
+def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[SqlQueues | RemoteQueues]:
+    """Open the queues of a command, in a database or of a service, which have the same methods."""
+    url, found = _settings_of("queues", queues=queues, queue_manager=manager)
+    if is_service(url):
+        from selectroute.client.registry import connect
+
+        token = None if found.token is None else found.token.get_secret_value()
+        with connect(url, token=token, timeout_seconds=found.timeout) as service:
+            yield service.queues(
+                found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
+            )
+    else:
+        from selectroute.queues.sql.queues import SqlQueues
+
+        with SqlQueues(url) as opened:
             yield opened
 
 

@@ -10,9 +10,9 @@ from selectroute.cli.output import plain
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.client.queues import QueueDescription
     from selectroute.queues.bulk import Stayed
     from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.settings import QueueDescription
 
 _ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
 """Line of a list: message id, correlation id, priority, time of the put, properties."""
@@ -39,6 +39,22 @@ def paragraph(one: QueueDescription) -> str:
             f"  dialect       {settings.dialect}",
         )
     )
+
+
+def description_data(one: QueueDescription) -> dict[str, Any]:
+    """Return the description of a queue as plain data."""
+    from dataclasses import asdict
+
+    from selectroute.registry.model import time_text
+
+    oldest = None if one.oldest is None else time_text(one.oldest)
+    return {
+        "name": one.name,
+        **asdict(one.settings),
+        "depth": one.depth,
+        "oldest": oldest,
+        "waiting": one.waiting,
+    }
 
 
 def stayed_sentences(stayed: Stayed) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Waiters:
         """Add a waiting call. O(1), with a new selector O(its size)."""
         self.count += 1
         self.gets += not waiter.browses
-        self.selecting += waiter.lookup.request.selection is not None
+        self.selecting += waiter.lookup.match.selection is not None
         self._numbers += 1
         waiter.number = self._numbers
         self._of(waiter).add(waiter)
@@ -95,7 +95,7 @@ class Waiters:
         found = self._of(waiter).remove(waiter)
         self.count -= found
         self.gets -= found and not waiter.browses
-        self.selecting -= found and waiter.lookup.request.selection is not None
+        self.selecting -= found and waiter.lookup.match.selection is not None
         return found
 
     def all(self) -> list[Waiter]:
@@ -142,7 +142,7 @@ class _Waiting:
         self._selectors: WaitingSelectors | None = None
 
     def add(self, waiter: Waiter) -> None:
-        selection = waiter.lookup.request.selection
+        selection = waiter.lookup.match.selection
         if waiter.id is not None:
             self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
         elif selection is not None:
@@ -159,7 +159,7 @@ class _Waiting:
             self._any[waiter.number] = waiter
 
     def remove(self, waiter: Waiter) -> bool:
-        selection = waiter.lookup.request.selection
+        selection = waiter.lookup.match.selection
         if waiter.id is not None:
             group = self._by_id.get(waiter.id, _NONE)
         elif selection is not None:

@@ -16,7 +16,7 @@ from selectroute.selector.values.values import Value
 
 
 class Field(IntEnum):
-    """Positions of the fields by which messages are found, in a `Record` and in a `Request`."""
+    """Positions of the fields by which messages are found, in a `Record` and in a `Match`."""
 
     MSG_ID = 0
     CORREL_ID = 1

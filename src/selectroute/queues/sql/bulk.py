@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, CountChangedError, ScanLimitError, failed
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.queue_key import ARRIVALS, queue_key_of
 from selectroute.queues.message.record import Record
 from selectroute.queues.sql.database import Defined
@@ -51,7 +51,7 @@ _START: Final = BulkPosition()
 
 
 class Bulk:
-    """Purge of all messages that a request finds, or their move to the end of another queue of the database.
+    """Purge of all matching messages, or their move to the end of another queue of the database.
 
     `count` counts them once; messages that arrive later are not touched. Then each `step` does a chunk, until
     it returns False. Not safe for threads.
@@ -59,7 +59,7 @@ class Bulk:
     Args:
         store: the database.
         defined: the queue.
-        request: the lookup.
+        match: the lookup.
         to: the queue to move the messages to; None to remove them.
         begin: checks that the queue is open. Raises MQError 2019.
         finder: returns the lookup of a transaction.
@@ -70,7 +70,7 @@ class Bulk:
         self,
         store: Store,
         defined: Defined,
-        request: Request,
+        match: Match,
         to: Defined | None,
         begin: Callable[[], None],
         finder: Callable[[Connection], SqlLookup],
@@ -79,7 +79,7 @@ class Bulk:
         self.result = BulkResult()
         self._store = store
         self._queue = defined.id
-        self._request = request
+        self._match = match
         self._to = to
         self._begin = begin
         self._finder = finder
@@ -131,14 +131,14 @@ class Bulk:
 
     def _counted(self, connection: Connection) -> MessageCount:
         """Return the number of matches that are left."""
-        request = self._request
-        if request.selection is None and request.msg_token is None:
-            shape, given = shape_of(request)
+        match = self._match
+        if match.selection is None and match.msg_token is None:
+            shape, given = shape_of(match)
             given |= {**self._now(), "after": self._after, "last_arrival": self._last_arrival}
             found = int(connection.execute(count(shape), given).scalar_one())
             return MessageCount(found, True)
         matches = 0
-        candidates = self._finder(connection).candidates(request, self._after)
+        candidates = self._finder(connection).candidates(match, self._after)
         for compared, (record, is_match) in enumerate(candidates):
             if compared == MOST_COMPARED:
                 return MessageCount(matches, False)
@@ -153,7 +153,7 @@ class Bulk:
         """Return the next matches, the key up to which was looked, and whether that is the end."""
         records: list[Record] = []
         after = self._after
-        candidates = self._finder(connection).candidates(self._request, after)
+        candidates = self._finder(connection).candidates(self._match, after)
         try:
             for compared, (record, is_match) in enumerate(candidates):
                 if len(records) == most or compared == _COMPARED_AT_ONCE:

@@ -24,7 +24,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.lookup.finding import Statistics
 from selectroute.queues.lookup.groups import Lookup, position_after
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in, queue_key_of
@@ -224,15 +224,15 @@ class SqlStore:
                 lookup = lookup._replace(after=found.queue_key)
         return records
 
-    def bulk(self, request: Request, to: str | None) -> Bulk:
-        """Return the purge of the messages that a request finds, or their move to the queue of a name.
+    def bulk(self, match: Match, to: str | None) -> Bulk:
+        """Return the purge of the matching messages, or their move to the queue of a name.
 
         Raises MQError 2085 if there is no such queue, 2152 if it is this one.
         """
         target = None if to is None else self._database.find(to)
         if target is not None and target.id == self._defined.id:
             raise failed(MQRC_OBJECT_NAME_ERROR, "messages cannot be moved to the queue on which they are")
-        return Bulk(self._store, self._defined, request, target, self._begin, self._finder, self._now)
+        return Bulk(self._store, self._defined, match, target, self._begin, self._finder, self._now)
 
     def at(self, queue_key: int) -> Record | None:
         """Return the message with a key."""
@@ -329,9 +329,9 @@ class SqlStore:
         self._begin()
         if unit is not None:
             unit.check()
-        request, _, handle = lookup
-        if handle is None and request.selection is None and request.msg_token is None:
-            shape, given = shape_of(request)
+        match, _, handle = lookup
+        if handle is None and match.selection is None and match.msg_token is None:
+            shape, given = shape_of(match)
             record = self._taken(take(shape, unit is not None), given, unit)
             self.statistics.looked_at += record is not None
             return record

@@ -27,6 +27,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.finding import ScanBudget
+from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.field_checks import MAX_NUMBER
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import (
@@ -307,16 +308,16 @@ async def browse(
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
     _check(service, by, qmgr, queue)
-    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
     budget = ScanBudget()
     async with while_connected(request, budget.cancel), _queue_exists(service, queue):
         found = await _found(
             service,
             wait,
-            fields,
-            partial(opened.browse, **fields),
-            partial(opened.call, browses=True, **fields),
-            partial(selected, service, by, budget) if fields["selector"] else run_in_threadpool,
+            options,
+            partial(opened.browse, **options),
+            partial(opened.call, browses=True, **options),
+            partial(selected, service, by, budget) if options["selector"] else run_in_threadpool,
         )
         if wait:
             await _still_known(request, service)
@@ -345,7 +346,7 @@ async def get(
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
     _check(service, by, qmgr, queue)
-    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
     budget = ScanBudget()
     unit = opened.unit()
     answer = Response(status_code=204)
@@ -355,10 +356,10 @@ async def get(
             found = await _found(
                 service,
                 wait,
-                fields,
-                partial(opened.get, syncpoint=unit, **fields),
-                partial(opened.call, syncpoint=unit, **fields),
-                partial(selected, service, by, budget) if fields["selector"] else partial(writing, service),
+                options,
+                partial(opened.get, syncpoint=unit, **options),
+                partial(opened.call, syncpoint=unit, **options),
+                partial(selected, service, by, budget) if options["selector"] else partial(writing, service),
             )
             if wait:
                 await _still_known(request, service)
@@ -402,8 +403,8 @@ async def listed(
     begin = None if after is None else token_of_text(after, "after")
 
     def answer() -> Response:
-        opened, fields = opened_for(service, queue, lookup)
-        items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
+        opened, options = opened_for(service, queue, lookup)
+        items = [item_of(message) for message in opened.listed(most, after=begin, **options)]
         shown = items if version == V3 else [*map(hex_item_of, items)]
         return JsonAnswer({"messages": shown, "next": items[-1]["msgToken"] if len(items) == most else None})
 
@@ -412,10 +413,10 @@ async def listed(
         return await selected(service, by, budget, answer)
 
 
-def opened_for(service: Service, queue: str, lookup: LookupParams) -> tuple[SqlQueue, dict[str, Any]]:
-    """Return a queue, and the arguments of a lookup on it."""
+def opened_for(service: Service, queue: str, lookup: LookupParams) -> tuple[SqlQueue, MatchOptions]:
+    """Return a queue, and the match options of a lookup on it."""
     opened = service.queues.open(queue)
-    return opened, lookup.fields(opened.settings, service.registry.limits)
+    return opened, lookup.options(opened.settings.dialect, service.registry.limits)
 
 
 async def selected(service: Service, by: Caller, budget: ScanBudget, function: Callable[[], _T]) -> _T:
@@ -485,13 +486,13 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
 async def _found(
     service: Service,
     wait: int,
-    fields: Mapping[str, Any],
+    options: MatchOptions,
     look: Callable[[], QueuedMessage],
     new_call: Callable[[Notify], WaitingCall],
     in_thread: InThread,
 ) -> QueuedMessage | None:
     """Return the message that is there now or arrives within `wait` milliseconds; None without one."""
-    if wait and "msg_token" in fields:
+    if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
     try:
         return await in_thread(look)

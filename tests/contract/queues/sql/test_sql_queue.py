@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.store.errors import InvalidUrlError
 from tests.support.queue_calls import id_of, reason_of
@@ -72,7 +73,7 @@ VALUES = {
 
 
 def test_messages_and_settings_outlive_the_process(url, clock):
-    with SqlQueue.create(url, "A", clock=clock, **SETTINGS) as queue:
+    with SqlQueue.create(url, "A", QueueSettings(**SETTINGS), clock=clock) as queue:
         made = queue.put(b"\0\xff", properties={**VALUES, "JMSType": "car"})
     with SqlQueue(url, "A", clock=clock) as queue:
         assert queue.name == "A"

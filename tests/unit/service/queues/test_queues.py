@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import event
 
-from selectroute.queues.lookup.match_options import MatchOptions
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
 from tests.unit.service.conftest import problem, service
@@ -90,7 +90,7 @@ def test_the_oldest_message_is_the_one_that_came_first_whatever_its_priority(reg
             return None if text is None else datetime.fromisoformat(text)
 
         assert oldest() == queue.oldest == times[0] and other.oldest is None
-        queue.get(msg_token=queue.listed(2)[1].descriptor.msg_token, match=MatchOptions.MSG_TOKEN)
+        queue.get(msg_token=queue.listed(2)[1].descriptor.msg_token)
         assert oldest() == times[1]
         unit = queue.unit()
         queue.get(selector="JMSPriority = 0", syncpoint=unit)
@@ -138,5 +138,5 @@ def test_a_queue_that_another_process_deleted_and_made_anew_is_the_new_one(clien
     assert client.get(f"{PATH}/A").json()["max_depth"] is None
     SqlQueue.delete(registry.url, "A")
     problem(client.get(f"{PATH}/A"), 404, "queue-not-found")
-    SqlQueue.create(registry.url, "A", max_depth=3).close()
+    SqlQueue.create(registry.url, "A", QueueSettings(max_depth=3)).close()
     assert client.get(f"{PATH}/A").json()["max_depth"] == 3

@@ -1,9 +1,9 @@
-"""Requests: checked arguments of a get or browse, and their fields as keys of indexes."""
+"""Match options: the conditions of a get or browse, checked once, and their fields as keys of indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from selectroute.clauses.access import message_key
 from selectroute.queues.errors import (
@@ -13,19 +13,9 @@ from selectroute.queues.errors import (
     MQRC_MSG_TOKEN_ERROR,
     failed,
 )
-from selectroute.queues.lookup.match_options import (
-    CORREL_ID,
-    DEFAULT_MATCH,
-    GROUP_ID,
-    MSG_ID,
-    MSG_SEQ_NUMBER,
-    MSG_TOKEN,
-    OFFSET,
-    mask_of,
-)
 from selectroute.queues.lookup.selection import Alternative, KeyField, Selection, selection_of
 from selectroute.queues.message.field_checks import bytes_of, id_of, offset_of, sequence_of
-from selectroute.queues.message.message import NO_ID, NO_TOKEN, TOKEN_BYTES
+from selectroute.queues.message.message import TOKEN_BYTES
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.selector.selector import Selector
 
@@ -35,19 +25,36 @@ Keys = tuple[Any, ...]
 _FIELDS: Final = tuple(Field)
 
 
-def asked_fields(request: Request) -> dict[Field, Any]:
-    """Return the descriptor fields that a request gives, in the order of `Field`."""
-    return {field: value for field, value in zip(_FIELDS, request, strict=False) if value is not None}
+class MatchOptions(TypedDict, total=False):
+    """Conditions on a message, by the names of IBM MQ's match options; all must agree.
+
+    An option that is left out, or None, matches any message, and so does an id of 24 zero bytes (MQMI_NONE,
+    MQCI_NONE, MQGI_NONE).
+    """
+
+    msg_id: bytes | None
+    correl_id: bytes | None
+    group_id: bytes | None
+    msg_seq_number: int | None
+    offset: int | None
+    msg_token: bytes | None
+    selector: str | Selector | None
+    """Text in the dialect of the queue, or a Selector of any."""
 
 
-def fields_and_keys(request: Request) -> tuple[Fields, Keys]:
-    """Return the descriptor fields that a request gives, and their values."""
-    asked = asked_fields(request)
+def asked_fields(match: Match) -> dict[Field, Any]:
+    """Return the descriptor fields that match options give, in the order of `Field`."""
+    return {field: value for field, value in zip(_FIELDS, match, strict=False) if value is not None}
+
+
+def fields_and_keys(match: Match) -> tuple[Fields, Keys]:
+    """Return the descriptor fields that match options give, and their values."""
+    asked = asked_fields(match)
     return tuple(asked), tuple(asked.values())
 
 
 def both(asked: Mapping[Field, Any], alternative: Alternative) -> tuple[Fields, Keys] | None:
-    """Return the conditions of a request and an alternative together; None if they contradict each other."""
+    """Return the conditions of match options and an alternative together; None for a contradiction."""
     wanted: dict[KeyField, Any] = dict(zip(alternative.fields, alternative.keys, strict=True))
     for field, value in asked.items():
         if wanted.setdefault(field, value) != value:
@@ -74,8 +81,8 @@ def key_of_fields(fields: Fields) -> Callable[[Record], Keys]:
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-class Request(NamedTuple):
-    """Fields that must agree (None: any value), and the selector that must be satisfied."""
+class Match(NamedTuple):
+    """Checked match options: fields that must agree (None: any value), and the selector, prepared."""
 
     msg_id: bytes | None = None
     correl_id: bytes | None = None
@@ -105,48 +112,42 @@ class Request(NamedTuple):
         return self.selection is None or self.selection.selects(selector_values(record))
 
 
-def request_of(
+def match_of(
     dialect: str,
-    match: int = DEFAULT_MATCH,
-    msg_id: bytes = NO_ID,
-    correl_id: bytes = NO_ID,
-    group_id: bytes = NO_ID,
-    msg_seq_number: int = 1,
-    offset: int = 0,
-    msg_token: bytes = NO_TOKEN,
+    *,
+    msg_id: bytes | None = None,
+    correl_id: bytes | None = None,
+    group_id: bytes | None = None,
+    msg_seq_number: int | None = None,
+    offset: int | None = None,
+    msg_token: bytes | None = None,
     selector: str | Selector | None = None,
-) -> Request:
-    """Check the arguments of `Queue.get` and return them as a request. Raises MQError as `Queue.get` does.
-
-    `dialect` is that of a selector given as text; for the others see `Queue.get`.
-
-    "Fields for which the corresponding match option is not specified are ignored": any value is accepted.
-    """
-    mask = mask_of(match)
-    request = _made(
-        Request,
+) -> Match:
+    """Check `MatchOptions`; `dialect` is that of a selector given as text. Raises MQError as `Queue.get`."""
+    match = _made(
+        Match,
         (
-            id_of(msg_id, MQRC_MSG_ID_ERROR) if mask & MSG_ID and msg_id is not NO_ID else None,
-            id_of(correl_id, MQRC_CORREL_ID_ERROR) if mask & CORREL_ID and correl_id is not NO_ID else None,
-            id_of(group_id, MQRC_GROUP_ID_ERROR) if mask & GROUP_ID and group_id is not NO_ID else None,
-            sequence_of(msg_seq_number) if mask & MSG_SEQ_NUMBER else None,
-            offset_of(offset) if mask & OFFSET else None,
-            _token_of(msg_token) if mask & MSG_TOKEN else None,
+            None if msg_id is None else id_of(msg_id, MQRC_MSG_ID_ERROR),
+            None if correl_id is None else id_of(correl_id, MQRC_CORREL_ID_ERROR),
+            None if group_id is None else id_of(group_id, MQRC_GROUP_ID_ERROR),
+            None if msg_seq_number is None else sequence_of(msg_seq_number),
+            None if offset is None else offset_of(offset),
+            None if msg_token is None else _token_of(msg_token),
             None,
         ),
     )
-    return request if selector is None else _selecting(request, selection_of(selector, dialect))
+    return match if selector is None else _selecting(match, selection_of(selector, dialect))
 
 
-def _selecting(request: Request, selection: Selection | None) -> Request:
-    """Return a request with a selector; one that only equates an id becomes that match option (seed 000)."""
+def _selecting(match: Match, selection: Selection | None) -> Match:
+    """Return a match with a selector; one that only equates an id becomes that option (seed 000)."""
     if selection is None:
-        return request
+        return match
     if selection.only_id is not None:
         field, value = selection.only_id
-        if request[field] in (None, value):
-            return Request._make((*request[:field], value, *request[field + 1 :]))
-    return request._replace(selection=selection)
+        if match[field] in (None, value):
+            return Match._make((*match[:field], value, *match[field + 1 :]))
+    return match._replace(selection=selection)
 
 
 def _token_of(given: bytes) -> bytes:
