@@ -29,7 +29,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
-from selectroute.queues.rest.headers import OMITTED, descriptor_of, message_of, put_headers
+from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers
 from selectroute.queues.rest.list_items import message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueDescription, QueueSettings
@@ -142,10 +142,10 @@ class RemoteQueue:
 
     def put(self, body: bytes = b"", **fields: Any) -> Descriptor:
         """Put a message and return its descriptor; `fields` are those of `Queue.put`, without syncpoint."""
-        headers = {**dict(put_headers(fields)), "Content-Type": "application/octet-stream"}
+        headers = {**put_headers(fields), "Content-Type": "application/octet-stream"}
         answer = self._http.once("POST", self._messages, content=body, headers=headers)
         _checked(self._http, answer)
-        return _read(self._http, lambda: descriptor_of(answer.headers))
+        return _read(self._http, lambda: descriptor_of_headers(answer.headers))
 
     def get(self, *, wait: float | None = None, **options: Unpack[MatchOptions]) -> QueuedMessage:
         """Get the first message that matches all options; wait for one at most `wait` seconds.
