@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 import selectroute as sr
 from selectroute.queues import memory
 from selectroute.queues.memory import MemoryQueue
-from selectroute.queues.message.selector_view import FIELDS
+from selectroute.queues.message.message import FIELDS
 from tests.support.components import NIGHTLY, POSTGRES
 from tests.support.linear_queue import FIELDS as LINEAR_FIELDS
 from tests.support.linear_queue import NONE, Entry, LinearQueue, Place

@@ -22,8 +22,7 @@ from selectroute.queues.errors import (
     MQRC_PRIORITY_ERROR,
 )
 from selectroute.queues.message.field_checks import MAX_NUMBER
-from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
-from selectroute.queues.message.selector_view import CORRELATION, GROUP
+from selectroute.queues.message.message import CORRELATION, GROUP, NO_ID, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.rest.ids import (
     RestError,
     id_of_text,
