@@ -49,10 +49,10 @@ class MessageStore(UnitStore, Protocol):
         """Store a message, on the queue or in the unit."""
 
     def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
+        """Take the first match off the queue; without one, `wait` may follow, and misses no arrival."""
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
+        """Return the first match, left on the queue; without one, `wait` may follow, as after `take`."""
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
@@ -205,31 +205,11 @@ class Queue(Generic[StoreT]):
             handle = self._threads.handle = Handle()
         return handle
 
-    def _browse(self, lookup: Lookup, wait: float | None) -> Record:
-        """Return the first match, left on the queue. Raises MQError 2033."""
-        waiter = None if wait is None else _waiter(lookup, wait, browses=True)
-        return self._store.browse(lookup, waiter) or self._waited(waiter, wait)
-
     def _waited(self, waiter: Waiter | None, seconds: float | None) -> Record:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout, or without a waiter."""
         if waiter is None or seconds is None:
             raise failed(MQRC_NO_MSG_AVAILABLE)
         return self._store.wait(waiter, seconds)
-
-    def _to_message(self, record: Record) -> QueuedMessage:
-        return self._store.to_message(record)
-
-    def _at(self, queue_key: int) -> QueuedMessage:
-        return self._under_cursor(self._store.at(queue_key))
-
-    def _take_at(self, queue_key: int, syncpoint: UnitOfWork[Any] | None) -> QueuedMessage:
-        unit = None if syncpoint is None else self._own(syncpoint)
-        return self._under_cursor(self._store.take_at(queue_key, unit))
-
-    def _under_cursor(self, record: Record | None) -> QueuedMessage:
-        if record is None:
-            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
-        return self._store.to_message(record)
 
 
 class Cursor:
@@ -239,10 +219,11 @@ class Cursor:
     position: `next` returns the first match after it.
     """
 
-    __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key")
+    __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key", "_store")
 
     def __init__(self, queue: Queue[Any]) -> None:
         self._queue = queue
+        self._store: MessageStore = queue._store
         self._queue_key = -1
         self._begun = -1
         self._handle = Handle()
@@ -271,15 +252,22 @@ class Cursor:
 
     def under(self) -> QueuedMessage:
         """Return the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
-        return self._queue._at(self._queue_key)
+        return self._under(self._store.at(self._queue_key))
 
     def get_under(self, *, syncpoint: UnitOfWork[Any] | None = None) -> QueuedMessage:
         """Get the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
-        return self._queue._take_at(self._queue_key, syncpoint)
+        unit = None if syncpoint is None else self._queue._own(syncpoint)
+        return self._under(self._store.take_at(self._queue_key, unit))
+
+    def _under(self, record: Record | None) -> QueuedMessage:
+        if record is None:
+            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
+        return self._store.to_message(record)
 
     def _move(self, lookup: Lookup, wait: float | None) -> QueuedMessage:
-        record = self._queue._browse(lookup, wait)
         handle = lookup.handle
+        waiter = None if wait is None else _waiter(lookup, wait, browses=True)
+        record = self._store.browse(lookup, waiter) or self._queue._waited(waiter, wait)
         if handle is not None:
             if handle.position is None:
                 self._begun = record.queue_key
@@ -287,7 +275,7 @@ class Cursor:
             self._handle = handle
         self._queue_key = record.queue_key
         self._logical = handle is not None
-        return self._queue._to_message(record)
+        return self._store.to_message(record)
 
 
 def _waiter(

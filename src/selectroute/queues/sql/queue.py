@@ -132,7 +132,7 @@ class SqlQueue(Queue[SqlStore]):
 
     def bulk(self, *, to: str | None = None, **options: Unpack[MatchOptions]) -> Bulk:
         """Return a purge, or with `to` a move, that is done chunk by chunk, see `Bulk`."""
-        return self._store.bulk(match_of(self.settings.dialect, **options), to)
+        return Bulk(self._store, match_of(self.settings.dialect, **options), to)
 
     @classmethod
     def create(
