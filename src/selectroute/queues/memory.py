@@ -26,16 +26,16 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
+    first_of,
 )
 from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup, position_after
 from selectroute.queues.lookup.match import (
     Fields,
     Keys,
     Match,
-    asked_fields,
-    both,
     fields_and_keys,
     key_of_fields,
+    ways_of,
 )
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
@@ -248,12 +248,12 @@ class _Messages:
         elif msg_seq_number is None and offset is None:
             return next(self._walk(after), None)
         else:
-            return self._search(*fields_and_keys(match), match, None, after)
+            return self._search(*fields_and_keys(match), None, match, after)
         if queue_keys is None:
             return None
         if type(queue_keys) is not int:
             if len(queue_keys) > MAX_SCANNED_BEFORE_INDEX and match[:5].count(None) < 4:
-                return self._search(*fields_and_keys(match), match, None, after)
+                return self._search(*fields_and_keys(match), None, match, after)
         elif queue_keys > after:  # the usual case, without an iterator
             self.statistics.looked_at += 1
             record = self._records[queue_keys]
@@ -263,23 +263,10 @@ class _Messages:
     def _find_selected(self, match: Match, after: int) -> Record | None:
         if match.msg_token is not None:
             return find_by_token(match, after, self.token_prefix, self._records.get, self.statistics)
-        assert match.selection is not None
-        asked = asked_fields(match)
-        best: Record | None = None
-        for alternative in match.selection.alternatives:
-            fields, keys = alternative.fields, alternative.keys
-            if asked:
-                wanted = both(asked, alternative)
-                if wanted is None:
-                    continue
-                fields, keys = wanted
-            record = self._search(fields, keys, match, alternative, after)
-            if record is not None and (best is None or record.queue_key < best.queue_key):
-                best = record
-        return best
+        return first_of(self._search(*way, match, after) for way in ways_of(match))
 
     def _search(
-        self, fields: Fields, keys: Keys, match: Match, alternative: Alternative | None, after: int
+        self, fields: Fields, keys: Keys, alternative: Alternative | None, match: Match, after: int
     ) -> Record | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
         index = self._indexes.get(fields)

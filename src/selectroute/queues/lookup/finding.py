@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -106,3 +106,8 @@ def find_by_token(
         return None
     statistics.looked_at += 1
     return record if match.is_satisfied(record) else None
+
+
+def first_of(records: Iterable[Record | None]) -> Record | None:
+    """Return the record with the lowest key."""
+    return min(filter(None, records), key=lambda record: record.queue_key, default=None)

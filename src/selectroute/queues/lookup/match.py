@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypedDict
 
 from selectroute.clauses.access import message_key
@@ -53,14 +53,18 @@ def fields_and_keys(match: Match) -> tuple[Fields, Keys]:
     return tuple(asked), tuple(asked.values())
 
 
-def both(asked: Mapping[Field, Any], alternative: Alternative) -> tuple[Fields, Keys] | None:
-    """Return the conditions of match options and an alternative together; None for a contradiction."""
-    wanted: dict[KeyField, Any] = dict(zip(alternative.fields, alternative.keys, strict=True))
-    for field, value in asked.items():
-        if wanted.setdefault(field, value) != value:
-            return None
-    fields = tuple(sorted(wanted, key=lambda field: (isinstance(field, str), field)))
-    return fields, tuple([wanted[field] for field in fields])
+def ways_of(match: Match) -> Iterator[tuple[Fields, Keys, Alternative]]:
+    """Yield each alternative of a selector with what it and the fields of the match equate.
+
+    An alternative that contradicts the fields is left out.
+    """
+    asked = asked_fields(match)
+    assert match.selection is not None
+    for alternative in match.selection.alternatives:
+        wanted: dict[KeyField, Any] = dict(zip(alternative.fields, alternative.keys, strict=True))
+        if all(wanted.setdefault(field, value) == value for field, value in asked.items()):
+            fields = tuple(sorted(wanted, key=lambda field: (isinstance(field, str), field)))
+            yield fields, tuple([wanted[field] for field in fields]), alternative
 
 
 def key_of_fields(fields: Fields) -> Callable[[Record], Keys]:

@@ -16,8 +16,9 @@ from selectroute.queues.lookup.finding import (
     Statistics,
     check_budget,
     find_by_token,
+    first_of,
 )
-from selectroute.queues.lookup.match import Match, asked_fields, both
+from selectroute.queues.lookup.match import Match, ways_of
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
@@ -177,15 +178,7 @@ class SqlLookup:
             first = next(self._walk(AccessPath(match), after, 1), None)
             self._statistics.looked_at += first is not None
             return first
-        asked = asked_fields(match)
-        best: Record | None = None
-        for alternative in match.selection.alternatives:
-            wanted = both(asked, alternative)
-            if wanted is not None:
-                found = self._search(*wanted, alternative, after)
-                if found is not None and (best is None or found.queue_key < best.queue_key):
-                    best = found
-        return best
+        return first_of(self._search(*way, after) for way in ways_of(match))
 
     def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[Record, bool]]:
         """Yield the messages after a key that are compared to find all that match, in order, each
@@ -204,12 +197,9 @@ class SqlLookup:
                 self._statistics.looked_at += 1
                 yield record, True
             return
-        asked = asked_fields(match)
         ways: dict[AccessPath, list[Alternative]] = {}
-        for alternative in match.selection.alternatives:
-            wanted = both(asked, alternative)
-            if wanted is not None:
-                ways.setdefault(self._way(*wanted), []).append(alternative)
+        for fields, keys, alternative in ways_of(match):
+            ways.setdefault(self._way(fields, keys), []).append(alternative)
         each = [self._compared(way, alternatives, after) for way, alternatives in ways.items()]
         for _, same in groupby(merge(*each, key=_key_of_candidate), key=_key_of_candidate):
             seen = list(same)
