@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from selectroute.queues.message.message import Descriptor
     from selectroute.queues.settings import QueueSettings
     from selectroute.queues.sql.queue import SqlQueue
+    from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription
     from selectroute.registry.protocol import SubscriptionRegistry
@@ -80,6 +81,7 @@ _LATER = {
     "queues.message.message": "Descriptor",
     "queues.settings": "QueueSettings",
     "queues.sql.queue": "SqlQueue",
+    "queues.sql.queues": "SqlQueues",
     "registry.changes": "Operation",
     "registry.model": "Subscription",
     "registry.protocol": "SubscriptionRegistry",
@@ -126,6 +128,7 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFoundError",
     "SqlQueue",
+    "SqlQueues",
     "Subscription",
     "SubscriptionRegistry",
     "SubscriptionSpec",

@@ -13,6 +13,7 @@ from selectroute.cli.output import progress
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
     from selectroute.client.queues import RemoteQueues
+    from selectroute.client.registry import RemoteRegistry
     from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.protocol import Matcher, SubscriptionRegistry
     from selectroute.registry.registry import Registry
@@ -63,6 +64,13 @@ def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[s
     return url, found
 
 
+def _service(url: str, settings: Settings) -> RemoteRegistry:
+    from selectroute.client.registry import connect
+
+    token = None if settings.token is None else settings.token.get_secret_value()
+    return connect(url, token=token, timeout_seconds=settings.timeout)
+
+
 @contextmanager
 def connected(
     registry: str | None, *, create: bool = False, instead: str = ""
@@ -72,10 +80,7 @@ def connected(
     """
     url, found = registry_settings(registry, instead)
     if is_service(url):
-        from selectroute.client.registry import connect
-
-        token = None if found.token is None else found.token.get_secret_value()
-        with connect(url, token=token, timeout_seconds=found.timeout) as remote:
+        with _service(url, found) as remote:
             yield remote
     else:
         from selectroute.registry.registry import Registry
@@ -89,10 +94,7 @@ def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Sq
     """Open the queues of a command, in a database or of a service, which have the same methods."""
     url, found = _settings_of("queues", queues=queues, queue_manager=manager)
     if is_service(url):
-        from selectroute.client.registry import connect
-
-        token = None if found.token is None else found.token.get_secret_value()
-        with connect(url, token=token, timeout_seconds=found.timeout) as service:
+        with _service(url, found) as service:
             yield service.queues(
                 found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
             )

@@ -28,7 +28,7 @@ from selectroute.queues.lookup.finding import (
     find_by_token,
     first_of,
 )
-from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup, position_after
+from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup
 from selectroute.queues.lookup.match import (
     Fields,
     Keys,
@@ -51,7 +51,7 @@ from selectroute.queues.message.record import (
 )
 from selectroute.queues.queue import Queue
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.unit import UnitOfWork
+from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.selector.explain.sentences import counted
 
@@ -531,10 +531,7 @@ class MemoryStore:
     def _taken(self, record: Record, unit: Unit | None, handle: Handle | None) -> None:
         """Record in the unit and the group of a get that a message was taken."""
         if handle is not None:
-            before = handle.position
-            handle.position = position_after(record, before)
-            if unit is not None:
-                unit.moved(handle, before)
+            move(handle, record, unit)
         if unit is not None:
             unit.state.gets.append(record)
             self._in_units += 1

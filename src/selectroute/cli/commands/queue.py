@@ -192,7 +192,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
                 param_hint="--property",
             )
         if kind not in TYPES:
-            types = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "bytes")
+            types = tuple(dict.fromkeys(TYPES.values()))  # without synonyms
             near = nearest(kind, types)
             advice = f"did you mean `{near}`? " if near else ""
             raise typer.BadParameter(

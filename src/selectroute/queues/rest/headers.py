@@ -50,20 +50,6 @@ PUT_TIME: Final = "ibm-mq-md-putTime"
 OMITTED: Final = "ibm-mq-usr-omitted"
 """Header of a response: the number of properties left out because they do not fit."""
 
-SETTABLE: Final = (
-    MESSAGE_ID,
-    CORRELATION_ID,
-    GROUP_ID,
-    SEQUENCE,
-    OFFSET,
-    LAST_IN_GROUP,
-    PRIORITY,
-    PERSISTENCE,
-    EXPIRY,
-    REPLY_TO,
-)
-"""Headers of a put, in addition to ``ibm-mq-usr``."""
-
 AS_DESTINATION: Final = "asDestination"
 """Value of priority and persistence for the queue's default."""
 
@@ -238,6 +224,9 @@ _READ: Final[Mapping[str, _Read]] = {
     EXPIRY: _expiry,
     REPLY_TO: lambda text: (_JMS_REPLY_TO, _reply_to(text) if text else None),
 }
+
+SETTABLE: Final = tuple(_READ)
+"""Headers of a put, in addition to ``ibm-mq-usr``."""
 
 
 def decoded(value: str, place: str) -> str:

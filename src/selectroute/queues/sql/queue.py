@@ -28,8 +28,8 @@ class SqlQueue(Queue[SqlStore]):
     other call on this database ever gets it, even after a crash. A put is one transaction; a get is one or
     two, and more while it waits. Units of a dead process are backed out by the next check of another process.
 
-    A database holds many queues by name; it may be that of a registry. In addition to MQError, every call
-    raises `StoreError` if the database fails; then nothing was changed.
+    A database holds many queues by name, see `SqlQueues`; it may be that of a registry. In addition to
+    MQError, every call raises `StoreError` if the database fails; then nothing was changed.
 
     Args:
         database: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or an open
@@ -150,22 +150,6 @@ class SqlQueue(Queue[SqlStore]):
         with closing(QueueDatabase(url, create=True)) as database:
             database.add(name, settings or QueueSettings())
         return cls(url, name, clock=clock)
-
-    @staticmethod
-    def names(url: str) -> list[str]:
-        """Return the names of all queues of a database, in order."""
-        with closing(QueueDatabase(url)) as database:
-            return database.names()
-
-    @staticmethod
-    def delete(url: str, name: str, *, purge: bool = False) -> None:
-        """Delete an empty queue; with `purge` also one with messages, which are deleted too.
-
-        Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
-        if messages are in units of work.
-        """
-        with closing(QueueDatabase(url)) as database:
-            database.remove(name, purge=purge)
 
 
 def _finished(bulk: Bulk, expected: int | None) -> BulkResult:

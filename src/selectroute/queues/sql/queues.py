@@ -99,7 +99,8 @@ class SqlQueues:
     def delete(self, name: str, *, purge: bool = False) -> None:
         """Delete an empty queue; with `purge` also one with messages, which are deleted too.
 
-        Raises MQError 2085, and 2055 for a queue that is not empty; see `SqlQueue.delete`.
+        Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
+        if messages are in units of work.
         """
         self._existing(name).remove(name, purge=purge)
         with self._lock:

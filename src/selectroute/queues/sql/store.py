@@ -22,7 +22,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.finding import Statistics
-from selectroute.queues.lookup.groups import Lookup, position_after
+from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in, queue_key_of
@@ -53,7 +53,7 @@ from selectroute.queues.sql.statements import (
 )
 from selectroute.queues.sql.unit_endings import UnitEndings
 from selectroute.queues.sql.watch import WaitingCall, Watch
-from selectroute.queues.unit import UnitOfWork
+from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.explain.sentences import counted
 
@@ -337,10 +337,7 @@ class SqlStore:
             if record is not None:
                 break
         if handle is not None:
-            before = handle.position
-            handle.position = position_after(record, before)
-            if unit is not None:
-                unit.moved(handle, before)
+            move(handle, record, unit)
         return record
 
     def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:

@@ -54,7 +54,7 @@ from selectroute.queues.rest.list_items import hex_item_of, item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.watch import WaitingCall
+from selectroute.queues.unit import UnitOfWork
 from selectroute.registry.authorization.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import CallerDep, Service, ServiceDep
@@ -68,7 +68,6 @@ from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.queues.administration import Name
 from selectroute.service.queues.models import MessageListAnswer
-from selectroute.service.queues.waiting import InThread, Notify
 
 _MOMENT: Final = 0.05
 """Seconds that a lookup with a selector may take at once."""
@@ -311,14 +310,7 @@ async def browse(
     opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
     budget = ScanBudget()
     async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-        found = await _found(
-            service,
-            wait,
-            options,
-            partial(opened.browse, **options),
-            partial(opened.call, browses=True, **options),
-            partial(selected, service, by, budget) if options["selector"] else run_in_threadpool,
-        )
+        found = await _found(service, by, budget, wait, opened, options, None)
         if wait:
             await _still_known(request, service)
     return Response(status_code=204) if found is None else message_response(found, service.limits, version)
@@ -353,14 +345,7 @@ async def get(
     is_taken = False
     try:
         async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-            found = await _found(
-                service,
-                wait,
-                options,
-                partial(opened.get, syncpoint=unit, **options),
-                partial(opened.call, syncpoint=unit, **options),
-                partial(selected, service, by, budget) if options["selector"] else partial(writing, service),
-            )
+            found = await _found(service, by, budget, wait, opened, options, unit)
             if wait:
                 await _still_known(request, service)
             if found is not None:
@@ -485,21 +470,32 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
 
 async def _found(
     service: Service,
+    by: Caller,
+    budget: ScanBudget,
     wait: int,
+    queue: SqlQueue,
     options: MatchOptions,
-    look: Callable[[], QueuedMessage],
-    new_call: Callable[[Notify], WaitingCall],
-    in_thread: InThread,
+    unit: UnitOfWork[Any] | None,
 ) -> QueuedMessage | None:
-    """Return the message that is there now or arrives within `wait` milliseconds; None without one."""
+    """Return the message that is there now or arrives within `wait` milliseconds; None without one.
+
+    It is got in the unit, or without one left on the queue.
+    """
     if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
+    if unit is None:
+        in_thread, look = run_in_threadpool, partial(queue.browse, **options)
+    else:
+        in_thread, look = partial(writing, service), partial(queue.get, syncpoint=unit, **options)
+    if options["selector"]:
+        in_thread = partial(selected, service, by, budget)
     try:
         return await in_thread(look)
     except MQError as error:
         if error.reason != MQRC_NO_MSG_AVAILABLE:
             raise
     seconds = min(wait / 1000, service.limits.wait_seconds)
+    new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
     return await service.queue_waiting.message(new_call, seconds, in_thread) if seconds else None
 
 

@@ -55,7 +55,8 @@ def test_a_queue_has_the_settings_with_which_it_was_made(queues):
 def test_a_queue_is_opened_once_and_anew_when_it_was_deleted_elsewhere(queues, url):
     first = created(queues, "A")
     assert queues.open("A") is first
-    SqlQueue.delete(url, "A")
+    with SqlQueues(url) as others:
+        others.delete("A")
     assert reason_of(queues.open, "A") == 2085
     SqlQueue.create(url, "A", QueueSettings(max_depth=1)).close()
     again = queues.open("A")
