@@ -78,18 +78,25 @@ def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: b
         id_prefix: for the message id, if the message has none.
         now_ms: the time, in milliseconds since 1970.
     """
-    expiry = message.expiry
+    body, msg_id, correl_id, group_id, sequence, offset, last, priority, persistence, expiry, own = message
     return _made(
         Record,
         (
-            message.msg_id or id_prefix + arrival.to_bytes(8, "big"),
-            *message[2:10],  # from the correlation id to the expiry
+            msg_id or id_prefix + arrival.to_bytes(8, "big"),
+            correl_id,
+            group_id,
+            sequence,
+            offset,
+            last,
+            priority,
+            persistence,
+            expiry,
             now_ms,
             0,
             0 if expiry == UNLIMITED else now_ms + 100 * expiry,
-            queue_key_of(arrival, message.priority if by_priority else None),
-            message.body,
-            message.properties,
+            queue_key_of(arrival, priority if by_priority else None),
+            body,
+            own,
         ),
     )
 
