@@ -206,13 +206,12 @@ class TableHolder(Holder):
         self._table.close()
 
 
-_M: Final = sr.MatchOptions
-_BY: Final[Mapping[str, sr.MatchOptions]] = {
-    "msg-id": _M.MSG_ID,
-    "correl-id": _M.CORREL_ID,
-    "group-id": _M.GROUP_ID,
-    "group-number": _M.GROUP_ID | _M.MSG_SEQ_NUMBER,
-    "all-ids": _M.MSG_ID | _M.CORREL_ID | _M.GROUP_ID,
+_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "msg-id": ("msg_id",),
+    "correl-id": ("correl_id",),
+    "group-id": ("group_id",),
+    "group-number": ("group_id", "msg_seq_number"),
+    "all-ids": ("msg_id", "correl_id", "group_id"),
 }
 """What a get asks for, by the name of its engine."""
 
@@ -234,6 +233,12 @@ class QueueHolder(Holder):
         # The MsgId of each message, which would be objects by the million in a list.
         self._msg_ids = bytearray(_ID_BYTES * size)
         self.own_bytes = len(self._msg_ids)
+        self._columns: Mapping[str, Callable[[Ints], list[Any]]] = {
+            "msg_id": self._msg_ids_of,
+            "correl_id": correl_ids,
+            "group_id": group_ids,
+            "msg_seq_number": lambda numbers: (numbers % GROUP + 1).tolist(),
+        }
         super().__init__(size)
 
     def prepared(self, numbers: Ints) -> list[Any]:
@@ -268,18 +273,13 @@ class QueueHolder(Holder):
             text = _SELECTORS[kind]
             each = zip(numbers.tolist(), correl_ids(numbers), strict=True)
             return [{"selector": text(number, correl_id)} for number, correl_id in each]
-        match = _BY[kind]
-        fields: dict[str, list[Any]] = {"match": [int(match)] * len(numbers)}
-        if match & _M.MSG_ID:
-            places = (numbers * _ID_BYTES).tolist()
-            fields["msg_id"] = [bytes(self._msg_ids[place : place + _ID_BYTES]) for place in places]
-        if match & _M.CORREL_ID:
-            fields["correl_id"] = correl_ids(numbers)
-        if match & _M.GROUP_ID:
-            fields["group_id"] = group_ids(numbers)
-        if match & _M.MSG_SEQ_NUMBER:
-            fields["msg_seq_number"] = (numbers % GROUP + 1).tolist()
-        return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        names = _BY[kind]
+        columns = [self._columns[name](numbers) for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _msg_ids_of(self, numbers: Ints) -> list[bytes]:
+        places = (numbers * _ID_BYTES).tolist()
+        return [bytes(self._msg_ids[place : place + _ID_BYTES]) for place in places]
 
     def take(self, wanted: Sequence[Any]) -> list[bytes]:
         """See `Holder`."""

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from selectroute.match.columns.missing import MissingColumnError
     from selectroute.match.match import Matches
     from selectroute.queues.errors import MQError
-    from selectroute.queues.lookup.match_options import MatchOptions
+    from selectroute.queues.lookup.match import MatchOptions
     from selectroute.queues.memory import MemoryQueue
     from selectroute.queues.message.message import Descriptor
+    from selectroute.queues.settings import QueueSettings
     from selectroute.queues.sql.queue import SqlQueue
+    from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription
     from selectroute.registry.protocol import SubscriptionRegistry
@@ -74,10 +76,12 @@ _LATER = {
     "match.columns.missing": "MissingColumnError",
     "match.match": "Matches",
     "queues.errors": "MQError",
-    "queues.lookup.match_options": "MatchOptions",
+    "queues.lookup.match": "MatchOptions",
     "queues.memory": "MemoryQueue",
     "queues.message.message": "Descriptor",
+    "queues.settings": "QueueSettings",
     "queues.sql.queue": "SqlQueue",
+    "queues.sql.queues": "SqlQueues",
     "registry.changes": "Operation",
     "registry.model": "Subscription",
     "registry.protocol": "SubscriptionRegistry",
@@ -111,6 +115,7 @@ __all__ = [
     "Operation",
     "PropertyNameError",
     "Publisher",
+    "QueueSettings",
     "Registry",
     "RemoteQueue",
     "RemoteRegistry",
@@ -123,6 +128,7 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFoundError",
     "SqlQueue",
+    "SqlQueues",
     "Subscription",
     "SubscriptionRegistry",
     "SubscriptionSpec",

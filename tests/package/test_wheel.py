@@ -194,7 +194,7 @@ print(json.dumps(found))
 
 def test_public_names_are_there_or_say_what_to_install(base):
     found = json.loads(base.python(NAMES, "selectroute"))
-    extras = {"Registry": "service", "SqlQueue": "service"}
+    extras = {"Registry": "service", "SqlQueue": "service", "SqlQueues": "service"}
     extras |= dict.fromkeys(("RemoteQueue", "RemoteRegistry", "connect"), "client")
     assert found.keys() == extras.keys()
     for name, sentence in found.items():

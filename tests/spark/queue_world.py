@@ -12,6 +12,7 @@ import selectroute as sr
 from selectroute.index.build.build import built
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.deliveries import QueueDeliveries
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
@@ -35,7 +36,7 @@ class Queues:
 
     def create(self, *names: str, **settings: Any) -> None:
         for name in names:
-            SqlQueue.create(self.url, name, **settings).close()
+            SqlQueue.create(self.url, name, QueueSettings(**settings)).close()
 
     def publish(self, revision: int, **subscriptions: tuple[str, dict[str, str] | None]) -> None:
         lines = [

@@ -27,6 +27,12 @@ def hex_of(octets: bytes) -> str:
     return f"ID:{octets.hex().upper()}"
 
 
+def created(queues, name, settings=None):
+    """Create a queue and open it."""
+    assert queues.create(name, settings)
+    return queues.open(name)
+
+
 def reason_of(call, *args, **kwargs):
     """The reason for which a call fails."""
     with pytest.raises(sr.MQError) as raised:

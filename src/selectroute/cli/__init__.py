@@ -134,6 +134,8 @@ def _text_of(error: SelectRouteError) -> str:
     """Return the text of an error; for one of a queue, a sentence and then IBM's name."""
     from selectroute.queues.errors import REASONS, MQError
 
+    if isinstance(error.__cause__, InvalidSelectorError):
+        return str(error.__cause__)  # which shows the place in the selector
     if not isinstance(error, MQError) or error.reason not in REASONS:
         return str(error)
     sentence = (

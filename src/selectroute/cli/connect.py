@@ -12,6 +12,9 @@ from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
+    from selectroute.client.queues import RemoteQueues
+    from selectroute.client.registry import RemoteRegistry
+    from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.protocol import Matcher, SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
@@ -47,11 +50,6 @@ def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Set
     return _settings_of("registry", instead, registry=registry)
 
 
-def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
-    """Return the URL of the queues, by default the registry's, and all other settings of the command."""
-    return _settings_of("queues", queues=queues, queue_manager=manager)
-
-
 def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[str, Settings]:
     from selectroute.cli.settings import Settings, config_file, settings_of
 
@@ -66,6 +64,13 @@ def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[s
     return url, found
 
 
+def _service(url: str, settings: Settings) -> RemoteRegistry:
+    from selectroute.client.registry import connect
+
+    token = None if settings.token is None else settings.token.get_secret_value()
+    return connect(url, token=token, timeout_seconds=settings.timeout)
+
+
 @contextmanager
 def connected(
     registry: str | None, *, create: bool = False, instead: str = ""
@@ -75,15 +80,28 @@ def connected(
     """
     url, found = registry_settings(registry, instead)
     if is_service(url):
-        from selectroute.client.registry import connect
-
-        token = None if found.token is None else found.token.get_secret_value()
-        with connect(url, token=token, timeout_seconds=found.timeout) as remote:
+        with _service(url, found) as remote:
             yield remote
     else:
         from selectroute.registry.registry import Registry
 
         with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
+            yield opened
+
+
+@contextmanager
+def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[SqlQueues | RemoteQueues]:
+    """Open the queues of a command, in a database or of a service, which have the same methods."""
+    url, found = _settings_of("queues", queues=queues, queue_manager=manager)
+    if is_service(url):
+        with _service(url, found) as service:
+            yield service.queues(
+                found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
+            )
+    else:
+        from selectroute.queues.sql.queues import SqlQueues
+
+        with SqlQueues(url) as opened:
             yield opened
 
 

@@ -44,7 +44,7 @@ _NARROWEST: Final = 10
 
 
 def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
-    """Print a table of named columns. Texts wrap within their columns.
+    """Print a table of named columns: on a terminal texts wrap within them, elsewhere a record is one line.
 
     Columns in ``uncut`` never wrap: they are ids, needed for other commands. On a terminal too narrow for
     columns, each record is printed as lines: its first text, then the others, each after its name.
@@ -54,9 +54,12 @@ def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) ->
         name: max(len(line) for text in (name, *texts) for line in text.splitlines() or [""])
         for name, texts in columns.items()
     }
-    # Rich would crop wider tables on a terminal; elsewhere a record is one line.
-    room = console.width if console.is_terminal else sum(widest.values()) + _GAP * len(widest)
-    widths = _widths(widest, uncut, room - _GAP * (len(columns) - 1))
+    if not console.is_terminal:  # for which Rich takes 80 columns
+        for row in (tuple(columns), *zip(*columns.values(), strict=True)):
+            cells = (text.ljust(width) for text, width in zip(row, widest.values(), strict=True))
+            print((" " * _GAP).join(cells).rstrip())
+        return
+    widths = _widths(widest, uncut, console.width - _GAP * (len(columns) - 1))
     if widths is None:
         console.print(_stacked(columns))
         return
@@ -65,7 +68,7 @@ def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) ->
         table.add_column(name, overflow="fold", width=width)
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    console.print(table, width=max(room, sum(widths.values()) + _GAP * len(widths)))
+    console.print(table, width=max(console.width, sum(widths.values()) + _GAP * len(widths)))
 
 
 def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dict[str, int] | None:

@@ -6,23 +6,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.cli.output import plain
+from selectroute.cli.output import print_table
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.client.queues import QueueDescription
     from selectroute.queues.bulk import Stayed
     from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.settings import QueueDescription
 
-_ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
-"""Line of a list: message id, correlation id, priority, time of the put, properties."""
-
-_HEADING: Final = _ROW.format("message id", "correlation id", "pri", "put (UTC)", "properties")
+_HEADING: Final = ("message id", "correlation id", "priority", "put (UTC)", "properties")
 
 _SHOWN: Final = 200
-
-_WIDE: Final = 120
-"""Columns of a terminal from which each message is printed on one line."""
 
 
 def paragraph(one: QueueDescription) -> str:
@@ -41,6 +35,22 @@ def paragraph(one: QueueDescription) -> str:
     )
 
 
+def description_data(one: QueueDescription) -> dict[str, Any]:
+    """Return the description of a queue as plain data."""
+    from dataclasses import asdict
+
+    from selectroute.registry.model import time_text
+
+    oldest = None if one.oldest is None else time_text(one.oldest)
+    return {
+        "name": one.name,
+        **asdict(one.settings),
+        "depth": one.depth,
+        "oldest": oldest,
+        "waiting": one.waiting,
+    }
+
+
 def stayed_sentences(stayed: Stayed) -> Iterator[str]:
     """Yield a sentence for each reason for which messages stayed on their queue."""
     reasons = (
@@ -54,26 +64,14 @@ def stayed_sentences(stayed: Stayed) -> Iterator[str]:
 
 
 def print_messages(messages: Sequence[QueuedMessage]) -> None:
-    """Print messages, each on a line, or as a paragraph if the terminal is too narrow."""
-    if not messages:
-        return
-    narrow = sys.stdout is not None and sys.stdout.isatty() and plain().width < _WIDE
-    if not narrow:
-        print(_HEADING)
-    for message in messages:
-        msg_id, correl_id, priority, put, properties = _cells(message)
-        if not narrow:
-            print(_ROW.format(msg_id, printable(correl_id, 24), priority, put, properties).rstrip())
-            continue
-        print(msg_id)
-        print(f"  put {put} UTC, priority {priority}")
-        for name, text in (("correlation id", correl_id), ("properties", properties)):
-            if text:
-                print(f"  {name} {text}")
+    """Print messages as a table, or as lines if the terminal is too narrow."""
+    if messages:
+        columns = zip(*map(_cells, messages), strict=True)
+        print_table(dict(zip(_HEADING, columns, strict=True)), uncut=("message id", "priority", "put (UTC)"))
 
 
-def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
-    """Return message id, correlation id, priority, time of the put, properties."""
+def _cells(message: QueuedMessage) -> tuple[str, ...]:
+    """Return the texts of a message in a table, in the order of its heading."""
     from selectroute.queues.message.message import NO_ID
     from selectroute.selector.fields import id_to_text
 
@@ -86,7 +84,7 @@ def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
     return (
         id_to_text(descriptor.msg_id) or "",
         printable(text),
-        descriptor.priority,
+        str(descriptor.priority),
         put,
         printable(shown, _SHOWN),
     )

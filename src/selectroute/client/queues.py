@@ -12,9 +12,8 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, fields
-from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 from urllib.parse import quote
 
 from selectroute.client.http import Answer, HttpClient
@@ -28,14 +27,15 @@ from selectroute.queues.errors import (
     REASONS,
     failed,
 )
+from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
-from selectroute.queues.rest.headers import OMITTED, descriptor_of, message_of, put_headers
+from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers
 from selectroute.queues.rest.list_items import message_of_item
 from selectroute.queues.rest.lookup import LookupParams
-from selectroute.queues.settings import QueueSettings
+from selectroute.queues.settings import QueueDescription, QueueSettings
 from selectroute.registry.errors import RegistryError
-from selectroute.registry.model import time_of, time_text
-from selectroute.selector.errors import SelectRouteError
+from selectroute.registry.model import time_of
+from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
 from selectroute.selector.explain.sentences import printable
 
 QUEUE_MANAGER: Final = "selectroute"
@@ -48,43 +48,6 @@ _BULK_SECONDS: Final = 60.0
 """Time that a service may take for a part of a purge or a move, by its limits usually ten seconds."""
 
 _T = TypeVar("_T")
-
-
-class QueueDescription(NamedTuple):
-    """Queue: its name, its settings, and its count of messages available to `get` now."""
-
-    name: str
-    settings: QueueSettings
-    depth: int
-    oldest: datetime | None = None
-    """Time of the put of the available message that has been on the queue longest."""
-
-    waiting: int | None = None
-    """Number of gets that wait in the process of the service; None if it is not known."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the description as plain data."""
-        return {
-            "name": self.name,
-            **asdict(self.settings),
-            "depth": self.depth,
-            "oldest": None if self.oldest is None else time_text(self.oldest),
-            "waiting": self.waiting,
-        }
-
-
-class Wanted(TypedDict, total=False):
-    """Match options of a `get`, as texts; an option that is left out matches any message."""
-
-    message_id: str | None
-    correlation_id: str | None
-    group_id: str | None
-    msg_seq_number: int | None
-    offset: int | None
-    msg_token: str | None
-    selector: str | None
-    dialect: str | None
-    """Dialect of the selector; None for the queue's."""
 
 
 class RemoteQueues:
@@ -179,30 +142,30 @@ class RemoteQueue:
 
     def put(self, body: bytes = b"", **fields: Any) -> Descriptor:
         """Put a message and return its descriptor; `fields` are those of `Queue.put`, without syncpoint."""
-        headers = {**dict(put_headers(fields)), "Content-Type": "application/octet-stream"}
+        headers = {**put_headers(fields), "Content-Type": "application/octet-stream"}
         answer = self._http.once("POST", self._messages, content=body, headers=headers)
         _checked(self._http, answer)
-        return _read(self._http, lambda: descriptor_of(answer.headers))
+        return _read(self._http, lambda: descriptor_of_headers(answer.headers))
 
-    def get(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
+    def get(self, *, wait: float | None = None, **options: Unpack[MatchOptions]) -> QueuedMessage:
         """Get the first message that matches all options; wait for one at most `wait` seconds.
 
         Raises MQError 2033 if there is none. A message whose response is lost is lost: the error says that
         the request may have taken effect.
         """
-        return self._first("DELETE", LookupParams(**wanted), wait)
+        return self._first("DELETE", LookupParams.of(options), wait)
 
-    def browse(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
+    def browse(self, *, wait: float | None = None, **options: Unpack[MatchOptions]) -> QueuedMessage:
         """Return the message that `get` would return, and leave it on the queue."""
-        return self._first("GET", LookupParams(**wanted), wait)
+        return self._first("GET", LookupParams.of(options), wait)
 
     def listed(
-        self, most: int, *, after: bytes | None = None, **wanted: Unpack[Wanted]
+        self, most: int, *, after: bytes | None = None, **options: Unpack[MatchOptions]
     ) -> list[QueuedMessage]:
         """Return the first messages without their bodies, at most one page of the service; with the token
         `after`, those behind the message that has or had it.
         """
-        lookup = LookupParams(**wanted)
+        lookup = LookupParams.of(options)
         params = {**_params(lookup), "limit": str(most)} | ({} if after is None else {"after": after.hex()})
         answer = self._http.ask("GET", f"{self._messages}list", params=params)
         self._checked(answer, lookup)
@@ -210,27 +173,26 @@ class RemoteQueue:
             self._http, lambda: [message_of_item(one) for one in json.loads(answer.body)["messages"]]
         )
 
-    def count(self, **wanted: Unpack[Wanted]) -> MessageCount:
+    def count(self, **options: Unpack[MatchOptions]) -> MessageCount:
         """Return the number of messages that match all options; see `MessageCount`."""
-        lookup = LookupParams(**wanted)
+        lookup = LookupParams.of(options)
         answer = self._http.ask("GET", f"{_path_of(self.name)}:count", params=_params(lookup))
         self._checked(answer, lookup)
         return _read(self._http, lambda: _count_of(json.loads(answer.body)))
 
-    def purge(self, *, expected: int | None = None, **wanted: Unpack[Wanted]) -> BulkResult:
+    def purge(self, *, expected: int | None = None, **options: Unpack[MatchOptions]) -> BulkResult:
         """Remove all messages that match all options; see `SqlQueue.purge`.
 
         Raises CountChangedError, before anything is removed, if another number than `expected` matches.
         """
-        return self._bulk("purge", {"expected": expected}, LookupParams(**wanted))
+        return self._bulk("purge", {"expected": expected}, LookupParams.of(options))
 
-    def move(self, to: str, *, expected: int | None = None, **wanted: Unpack[Wanted]) -> BulkResult:
+    def move(self, to: str, *, expected: int | None = None, **options: Unpack[MatchOptions]) -> BulkResult:
         """Move all messages that match all options to the end of another queue; see `SqlQueue.move`."""
-        return self._bulk("move", {"to": to, "expected": expected}, LookupParams(**wanted))
+        return self._bulk("move", {"to": to, "expected": expected}, LookupParams.of(options))
 
     def _bulk(self, action: str, given: dict[str, Any], lookup: LookupParams) -> BulkResult:
         """Purge or move messages, in as many requests as the service needs time for."""
-        _params(lookup)
         body = {**given, **lookup.body()}
         path, timeout = f"{_path_of(self.name)}:{action}", self._queues._timeout_seconds + _BULK_SECONDS
         done: BulkResult | None = None
@@ -270,11 +232,18 @@ class RemoteQueue:
         return _read(self._http, lambda: message_of(answer.headers, answer.body))
 
     def _checked(self, answer: Answer, lookup: LookupParams) -> None:
-        spec = None
-        if lookup.selector is not None and answer.status == _INVALID:
-            # The error shows the selector in the dialect in which the service parsed it.
-            spec = SubscriptionSpec(lookup.selector, dialect=lookup.dialect or self.settings.dialect)
-        _checked(self._http, answer, spec)
+        """Raise the error of a response that is not successful, if it is one.
+
+        The error of a selector shows it in the dialect in which the service parsed it.
+        """
+        if lookup.selector is None or answer.status != _INVALID:
+            _checked(self._http, answer)
+            return
+        spec = SubscriptionSpec(lookup.selector, dialect=lookup.dialect or self.settings.dialect)
+        try:
+            _checked(self._http, answer, spec)
+        except InvalidSelectorError as error:
+            raise failed(error.reason, str(error)) from error
 
 
 def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = None) -> Answer:
@@ -310,9 +279,8 @@ def _result_of(data: Any) -> BulkResult:
 
 
 def _params(lookup: LookupParams) -> dict[str, str]:
-    """Return the parameters of a request. Raises RestError for an invalid id, before the service is asked."""
-    lookup._replace(selector=None).fields(QueueSettings())
-    return lookup.params()
+    """Return the parameters of a request."""
+    return {name: str(value) for name, value in lookup.body().items()}
 
 
 def _path_of(name: str) -> str:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sortedcontainers import SortedList
 
@@ -26,16 +26,16 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
+    first_of,
 )
-from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup, position_after
-from selectroute.queues.lookup.request import (
+from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup
+from selectroute.queues.lookup.match import (
     Fields,
     Keys,
-    Request,
-    asked_fields,
-    both,
+    Match,
     fields_and_keys,
     key_of_fields,
+    ways_of,
 )
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
@@ -50,8 +50,8 @@ from selectroute.queues.message.record import (
     selector_values,
 )
 from selectroute.queues.queue import Queue
-from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
-from selectroute.queues.unit import UnitOfWork
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.selector.explain.sentences import counted
 
@@ -234,11 +234,11 @@ class _Messages:
                 by_id.clear()
             self._records.clear()
 
-    def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first match of a request after a key. O(log n), with an index."""
-        msg_id, correl_id, group_id, msg_seq_number, offset, msg_token, selection = request
+    def find(self, match: Match, after: int = -1) -> Record | None:
+        """Return the first message that matches after a key. O(log n), with an index."""
+        msg_id, correl_id, group_id, msg_seq_number, offset, msg_token, selection = match
         if selection is not None or msg_token is not None:
-            return self._find_selected(request, after)
+            return self._find_selected(match, after)
         if msg_id is not None:
             queue_keys = self._by_msg_id.get(msg_id)
         elif correl_id is not None:
@@ -248,38 +248,25 @@ class _Messages:
         elif msg_seq_number is None and offset is None:
             return next(self._walk(after), None)
         else:
-            return self._search(*fields_and_keys(request), request, None, after)
+            return self._search(*fields_and_keys(match), None, match, after)
         if queue_keys is None:
             return None
         if type(queue_keys) is not int:
-            if len(queue_keys) > MAX_SCANNED_BEFORE_INDEX and request[:5].count(None) < 4:
-                return self._search(*fields_and_keys(request), request, None, after)
+            if len(queue_keys) > MAX_SCANNED_BEFORE_INDEX and match[:5].count(None) < 4:
+                return self._search(*fields_and_keys(match), None, match, after)
         elif queue_keys > after:  # the usual case, without an iterator
             self.statistics.looked_at += 1
             record = self._records[queue_keys]
-            return record if request.agrees(record) else None
-        return self._first(self._of(_behind(queue_keys, after)), request, None)
+            return record if match.agrees(record) else None
+        return self._first(self._of(_behind(queue_keys, after)), match, None)
 
-    def _find_selected(self, request: Request, after: int) -> Record | None:
-        if request.msg_token is not None:
-            return find_by_token(request, after, self.token_prefix, self._records.get, self.statistics)
-        assert request.selection is not None
-        asked = asked_fields(request)
-        best: Record | None = None
-        for alternative in request.selection.alternatives:
-            fields, keys = alternative.fields, alternative.keys
-            if asked:
-                wanted = both(asked, alternative)
-                if wanted is None:
-                    continue
-                fields, keys = wanted
-            record = self._search(fields, keys, request, alternative, after)
-            if record is not None and (best is None or record.queue_key < best.queue_key):
-                best = record
-        return best
+    def _find_selected(self, match: Match, after: int) -> Record | None:
+        if match.msg_token is not None:
+            return find_by_token(match, after, self.token_prefix, self._records.get, self.statistics)
+        return first_of(self._search(*way, match, after) for way in ways_of(match))
 
     def _search(
-        self, fields: Fields, keys: Keys, request: Request, alternative: Alternative | None, after: int
+        self, fields: Fields, keys: Keys, alternative: Alternative | None, match: Match, after: int
     ) -> Record | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
         index = self._indexes.get(fields)
@@ -298,7 +285,7 @@ class _Messages:
             self.statistics.scans += 1
             records = self._walk(after)
         before = self.statistics.looked_at
-        record = self._first(records, request, None if alternative is None else alternative.whole)
+        record = self._first(records, match, None if alternative is None else alternative.whole)
         looked_at = self.statistics.looked_at - before
         if fields and fields != used and looked_at > MAX_SCANNED_BEFORE_INDEX:
             self._owe(fields, looked_at)
@@ -321,13 +308,11 @@ class _Messages:
     def _of(self, queue_keys: Iterable[int]) -> Iterator[Record]:
         return map(self._records.__getitem__, queue_keys)
 
-    def _first(
-        self, records: Iterable[Record], request: Request | None, clause: Clause | None
-    ) -> Record | None:
-        """Return the first message that agrees with the request and satisfies the clause."""
+    def _first(self, records: Iterable[Record], match: Match | None, clause: Clause | None) -> Record | None:
+        """Return the first message that agrees with the match options and satisfies the clause."""
         for record in records:
             self.statistics.looked_at += 1
-            if (request is None or request.agrees(record)) and (
+            if (match is None or match.agrees(record)) and (
                 clause is None or clause.holds(selector_values(record))
             ):
                 return record
@@ -546,10 +531,7 @@ class MemoryStore:
     def _taken(self, record: Record, unit: Unit | None, handle: Handle | None) -> None:
         """Record in the unit and the group of a get that a message was taken."""
         if handle is not None:
-            before = handle.position
-            handle.position = position_after(record, before)
-            if unit is not None:
-                unit.moved(handle, before)
+            move(handle, record, unit)
         if unit is not None:
             unit.state.gets.append(record)
             self._in_units += 1
@@ -587,20 +569,9 @@ class MemoryQueue(Queue[MemoryStore]):
     """
 
     def __init__(
-        self,
-        *,
-        order: Literal["priority", "fifo"] = "priority",
-        default_priority: int = 4,
-        default_persistence: bool = False,
-        max_depth: int | None = None,
-        max_message_length: int = MAX_MESSAGE_LENGTH,
-        dialect: str = "ibm-jms",
-        clock: Callable[[], float] = time.time,
+        self, settings: QueueSettings | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
-        settings = QueueSettings(
-            order, default_priority, default_persistence, max_depth, max_message_length, dialect
-        )
-        super().__init__(MemoryStore(settings, clock))
+        super().__init__(MemoryStore(settings or QueueSettings(), clock))
 
     def __repr__(self) -> str:
         try:

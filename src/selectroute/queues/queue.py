@@ -1,6 +1,6 @@
 """Queues: the calls of IBM MQ (MQPUT, MQGET, browse, syncpoint) over a store of messages.
 
-`Queue` checks the arguments of a call once and converts them to a `Request`; a `MessageStore` stores and
+`Queue` checks the arguments of a call once and converts them to a `Match`; a `MessageStore` stores and
 finds the messages. There are two stores: `MemoryStore` and `SqlStore`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from threading import local
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from selectroute.queues.errors import (
     MQRC_HCONN_ERROR,
@@ -22,15 +22,13 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.lookup.finding import Statistics
 from selectroute.queues.lookup.groups import Handle, Lookup, position_after
-from selectroute.queues.lookup.match_options import DEFAULT_MATCH
-from selectroute.queues.lookup.request import Request, request_of
-from selectroute.queues.message.message import NO_ID, NO_TOKEN, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.lookup.match import MatchOptions, match_of
+from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut, validate_put
 from selectroute.queues.message.record import Record
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, UnitStore
 from selectroute.queues.waiting import Waiter
-from selectroute.selector.selector import Selector
 
 
 class MessageStore(UnitStore, Protocol):
@@ -51,10 +49,10 @@ class MessageStore(UnitStore, Protocol):
         """Store a message, on the queue or in the unit."""
 
     def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
+        """Take the first match off the queue; without one, `wait` may follow, and misses no arrival."""
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
+        """Return the first match, left on the queue; without one, `wait` may follow, as after `take`."""
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
@@ -127,24 +125,16 @@ class Queue(Generic[StoreT]):
 
     def get(
         self,
-        match: int = DEFAULT_MATCH,
         *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
         wait: float | None = None,
         logical_order: bool = False,
         syncpoint: UnitOfWork[Any] | None = None,
+        **options: Unpack[MatchOptions],
     ) -> QueuedMessage:
-        """Take the first message that agrees with all fields in `match`, and with `selector`, off the queue.
+        """Take the first message that matches all `MatchOptions` off the queue.
 
-        Fields whose option is not in `match` are ignored. `selector` is a text of the queue's dialect or a
-        Selector of any. `wait` is the number of seconds to wait for a match, ``math.inf`` without end. With
-        `syncpoint` the message comes back unless that unit is committed.
+        `wait` is the number of seconds to wait for a match, ``math.inf`` without end. With `syncpoint` the
+        message comes back unless that unit is committed.
 
         `logical_order`: each thread has a current group. Inside a group, its next message is got, whatever
         its position on the queue. Outside a group, only messages that begin a group or are not in one are
@@ -155,52 +145,25 @@ class Queue(Generic[StoreT]):
         2206, 2207, 2232, 2247, 2250, 2251, 2258, 2331 for an invalid token or a wait for a token, 2459 or
         2551 for an invalid selector.
         """
-        request = request_of(
-            self.settings.dialect,
-            match,
-            msg_id,
-            correl_id,
-            group_id,
-            msg_seq_number,
-            offset,
-            msg_token,
-            selector,
-        )
+        match = match_of(self.settings.dialect, **options)
         unit = None if syncpoint is None else self._own(syncpoint)
         handle = self._handle(logical_order) if logical_order or self._logical else None
-        lookup = _made(Lookup, (request, -1, handle if logical_order else None))
-        waiter = None
-        if wait is not None:
-            _check_wait(request, wait)
-            waiter = Waiter(lookup, unit=unit)
-        record = self._store.take(lookup, unit, waiter)
-        if record is None:
-            if waiter is None or wait is None:
-                raise failed(MQRC_NO_MSG_AVAILABLE)
-            record = self._store.wait(waiter, wait)
+        lookup = _made(Lookup, (match, -1, handle if logical_order else None))
+        waiter = None if wait is None else _waiter(lookup, wait, unit=unit)
+        record = self._store.take(lookup, unit, waiter) or self._waited(waiter, wait)
         if handle is not None and not logical_order:
             handle.position = None  # a get without logical order leaves the current group
         return self._store.to_message(record)
 
     def browse(
         self,
-        match: int = DEFAULT_MATCH,
         *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
         wait: float | None = None,
         logical_order: bool = False,
-        cursor: Cursor | None = None,
+        **options: Unpack[MatchOptions],
     ) -> QueuedMessage:
-        """Return the message that `get` would, left on the queue; with a `cursor` the next match."""
-        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
-        request = request_of(self.settings.dialect, match, *ids, selector)
-        return (self.cursor() if cursor is None else cursor).browse_next(request, wait, logical_order)
+        """Return the message that `get` would, left on the queue; a `cursor` browses the next ones."""
+        return self.cursor().next(wait=wait, logical_order=logical_order, **options)
 
     def cursor(self) -> Cursor:
         """Return a new cursor, before the first message."""
@@ -242,33 +205,11 @@ class Queue(Generic[StoreT]):
             handle = self._threads.handle = Handle()
         return handle
 
-    def _browse(self, lookup: Lookup, wait: float | None) -> Record:
-        """Return the first match, left on the queue. Raises MQError 2033."""
-        waiter = None
-        if wait is not None:
-            _check_wait(lookup.request, wait)
-            waiter = Waiter(lookup, browses=True)
-        record = self._store.browse(lookup, waiter)
-        if record is None:
-            if waiter is None or wait is None:
-                raise failed(MQRC_NO_MSG_AVAILABLE)
-            record = self._store.wait(waiter, wait)
-        return record
-
-    def _to_message(self, record: Record) -> QueuedMessage:
-        return self._store.to_message(record)
-
-    def _at(self, queue_key: int) -> QueuedMessage:
-        return self._under_cursor(self._store.at(queue_key))
-
-    def _take_at(self, queue_key: int, syncpoint: UnitOfWork[Any] | None) -> QueuedMessage:
-        unit = None if syncpoint is None else self._own(syncpoint)
-        return self._under_cursor(self._store.take_at(queue_key, unit))
-
-    def _under_cursor(self, record: Record | None) -> QueuedMessage:
-        if record is None:
-            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
-        return self._store.to_message(record)
+    def _waited(self, waiter: Waiter | None, seconds: float | None) -> Record:
+        """Wait for the message of a waiter. Raises MQError 2033 after the timeout, or without a waiter."""
+        if waiter is None or seconds is None:
+            raise failed(MQRC_NO_MSG_AVAILABLE)
+        return self._store.wait(waiter, seconds)
 
 
 class Cursor:
@@ -278,75 +219,55 @@ class Cursor:
     position: `next` returns the first match after it.
     """
 
-    __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key")
+    __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key", "_store")
 
     def __init__(self, queue: Queue[Any]) -> None:
         self._queue = queue
+        self._store: MessageStore = queue._store
         self._queue_key = -1
         self._begun = -1
         self._handle = Handle()
         self._logical: bool | None = None
 
     def first(
-        self,
-        match: int = DEFAULT_MATCH,
-        *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
-        wait: float | None = None,
-        logical_order: bool = False,
+        self, *, wait: float | None = None, logical_order: bool = False, **options: Unpack[MatchOptions]
     ) -> QueuedMessage:
         """Move to the first match on the queue and return it. Raises MQError 2033 without moving."""
-        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
-        request = request_of(self._queue.settings.dialect, match, *ids, selector)
-        return self._move(Lookup(request, -1, Handle() if logical_order else None), wait)
+        match = match_of(self._queue.settings.dialect, **options)
+        return self._move(Lookup(match, -1, Handle() if logical_order else None), wait)
 
     def next(
-        self,
-        match: int = DEFAULT_MATCH,
-        *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
-        wait: float | None = None,
-        logical_order: bool = False,
+        self, *, wait: float | None = None, logical_order: bool = False, **options: Unpack[MatchOptions]
     ) -> QueuedMessage:
         """Move to the next match after the cursor and return it; from a new cursor, to the first match.
 
         Raises MQError 2033 without moving; 2259 if `logical_order` has changed since the last call.
         """
-        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
-        request = request_of(self._queue.settings.dialect, match, *ids, selector)
-        return self.browse_next(request, wait, logical_order)
-
-    def browse_next(self, request: Request, wait: float | None, logical_order: bool) -> QueuedMessage:
-        """Move to the next match of a request; see `next`."""
+        match = match_of(self._queue.settings.dialect, **options)
         if self._logical not in (None, logical_order):
             raise failed(MQRC_INCONSISTENT_BROWSE, "the cursor browses in the other order; begin with first")
         if logical_order:  # groups after the last one browsed, wherever its messages are
-            return self._move(Lookup(request, self._begun, self._handle), wait)
-        return self._move(Lookup(request, self._queue_key), wait)
+            return self._move(Lookup(match, self._begun, self._handle), wait)
+        return self._move(Lookup(match, self._queue_key), wait)
 
     def under(self) -> QueuedMessage:
         """Return the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
-        return self._queue._at(self._queue_key)
+        return self._under(self._store.at(self._queue_key))
 
     def get_under(self, *, syncpoint: UnitOfWork[Any] | None = None) -> QueuedMessage:
         """Get the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
-        return self._queue._take_at(self._queue_key, syncpoint)
+        unit = None if syncpoint is None else self._queue._own(syncpoint)
+        return self._under(self._store.take_at(self._queue_key, unit))
+
+    def _under(self, record: Record | None) -> QueuedMessage:
+        if record is None:
+            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
+        return self._store.to_message(record)
 
     def _move(self, lookup: Lookup, wait: float | None) -> QueuedMessage:
-        record = self._queue._browse(lookup, wait)
         handle = lookup.handle
+        waiter = None if wait is None else _waiter(lookup, wait, browses=True)
+        record = self._store.browse(lookup, waiter) or self._queue._waited(waiter, wait)
         if handle is not None:
             if handle.position is None:
                 self._begun = record.queue_key
@@ -354,12 +275,18 @@ class Cursor:
             self._handle = handle
         self._queue_key = record.queue_key
         self._logical = handle is not None
-        return self._queue._to_message(record)
+        return self._store.to_message(record)
 
 
-def _check_wait(request: Request, wait: object) -> None:
-    """Check a wait interval. Raises MQError 2090, and 2331 with a token: its message never arrives later."""
+def _waiter(
+    lookup: Lookup, wait: object, *, browses: bool = False, unit: UnitOfWork[Any] | None = None
+) -> Waiter:
+    """Return the waiter of a call that waits.
+
+    Raises MQError 2090 for an invalid interval, 2331 with a token: its message never arrives later.
+    """
     if isinstance(wait, bool) or not isinstance(wait, int | float) or math.isnan(wait) or wait < 0:
         raise failed(MQRC_WAIT_INTERVAL_ERROR, "a wait must be 0 seconds or more")
-    if request.msg_token is not None:
+    if lookup.match.msg_token is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
+    return Waiter(lookup, browses=browses, unit=unit)

@@ -1,9 +1,10 @@
-"""Settings of a queue."""
+"""Settings of a queue, and its description."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
 
 from selectroute.selector.dialect import dialect as dialect_named
 
@@ -41,3 +42,16 @@ class QueueSettings:
         if self.max_message_length < 0:
             raise ValueError("the length of a message must be 0 or more")
         dialect_named(self.dialect)
+
+
+class QueueDescription(NamedTuple):
+    """Queue: its name, its settings, and its count of messages available to a get now."""
+
+    name: str
+    settings: QueueSettings
+    depth: int
+    oldest: datetime | None = None
+    """Time of the put of the available message that has been on the queue longest."""
+
+    waiting: int | None = None
+    """Number of gets that wait in the process of the service; None if it is not known."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
-from selectroute.queues.lookup.groups import Handle, Position
+from selectroute.queues.lookup.groups import Handle, Position, position_after
+from selectroute.queues.message.record import Record
 
 State = TypeVar("State")
 
@@ -85,3 +86,11 @@ class UnitOfWork(Generic[State]):
         for handle, (before, after) in self._positions.items():
             if handle.position is after:
                 handle.position = before
+
+
+def move(handle: Handle, record: Record, unit: UnitOfWork[Any] | None) -> None:
+    """Move a handle to a message that was got in logical order, in a unit until this is backed out."""
+    before = handle.position
+    handle.position = position_after(record, before)
+    if unit is not None:
+        unit.moved(handle, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
@@ -85,7 +85,7 @@ class Waiters:
         """Add a waiting call. O(1), with a new selector O(its size)."""
         self.count += 1
         self.gets += not waiter.browses
-        self.selecting += waiter.lookup.request.selection is not None
+        self.selecting += waiter.lookup.match.selection is not None
         self._numbers += 1
         waiter.number = self._numbers
         self._of(waiter).add(waiter)
@@ -95,7 +95,7 @@ class Waiters:
         found = self._of(waiter).remove(waiter)
         self.count -= found
         self.gets -= found and not waiter.browses
-        self.selecting -= found and waiter.lookup.request.selection is not None
+        self.selecting -= found and waiter.lookup.match.selection is not None
         return found
 
     def all(self) -> list[Waiter]:
@@ -128,66 +128,60 @@ class Waiters:
 
 
 class _Waiting:
-    """Waiting calls, stored by one of their ids, else by selector, else in order.
+    """Waiting calls, stored by one of their ids, else by the name of their selector, else under None.
 
     Each selector is there once, whatever the number of calls that wait with it.
     """
 
-    __slots__ = ("_any", "_by_id", "_by_selector", "_selectors")
+    __slots__ = ("_groups", "_selectors")
 
     def __init__(self) -> None:
-        self._by_id: dict[tuple[int, bytes], dict[int, Waiter]] = {}
-        self._by_selector: dict[str, dict[int, Waiter]] = {}
-        self._any: dict[int, Waiter] = {}
+        self._groups: dict[_Key, dict[int, Waiter]] = {}
         self._selectors: WaitingSelectors | None = None
 
     def add(self, waiter: Waiter) -> None:
-        selection = waiter.lookup.request.selection
-        if waiter.id is not None:
-            self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
-        elif selection is not None:
+        key, selection = _key_of(waiter), waiter.lookup.match.selection
+        if selection is not None and key == selection.name and key not in self._groups:
             if self._selectors is None:
                 # Loads NumPy, which most queues do not need.
                 from selectroute.queues.waiting_selectors import WaitingSelectors
 
                 self._selectors = WaitingSelectors()
-            if selection.name not in self._by_selector:
-                self._selectors.add(selection.name, selection.selector)
-                self._by_selector[selection.name] = {}
-            self._by_selector[selection.name][waiter.number] = waiter
-        else:
-            self._any[waiter.number] = waiter
+            self._selectors.add(selection.name, selection.selector)
+        self._groups.setdefault(key, {})[waiter.number] = waiter
 
     def remove(self, waiter: Waiter) -> bool:
-        selection = waiter.lookup.request.selection
-        if waiter.id is not None:
-            group = self._by_id.get(waiter.id, _NONE)
-        elif selection is not None:
-            group = self._by_selector.get(selection.name, _NONE)
-        else:
-            group = self._any
-        if waiter.number not in group:
+        key = _key_of(waiter)
+        group = self._groups.get(key, _NONE)
+        if group.pop(waiter.number, None) is None:
             return False
-        del group[waiter.number]
-        if not group and waiter.id is not None:
-            del self._by_id[waiter.id]
-        elif not group and selection is not None:
-            assert self._selectors is not None
-            del self._by_selector[selection.name]
-            self._selectors.remove(selection.name)
+        if not group:
+            del self._groups[key]
+            if isinstance(key, str) and self._selectors is not None:
+                self._selectors.remove(key)
         return True
 
     def all(self) -> Iterator[Waiter]:
-        for group in (*self._by_id.values(), *self._by_selector.values(), self._any):
+        for group in self._groups.values():
             yield from group.values()
 
     def candidates(self, record: Record) -> Iterator[Waiter]:
         """Yield the calls that may match a message: specific ones first, of each kind the oldest first."""
-        if self._by_id:
-            groups = [self._by_id.get(id, _NONE) for id in zip(ID_FIELDS, record[:3], strict=True)]
-            yield from merge(*(group.values() for group in groups), key=_NUMBER)
-        if self._by_selector:
-            assert self._selectors is not None
-            matched = self._selectors.match(message_of(record, b"").selector_message)
-            yield from merge(*(self._by_selector[name].values() for name in matched), key=_NUMBER)
-        yield from self._any.values()
+        if not self._groups:
+            return
+        ids = zip(ID_FIELDS, record[:3], strict=True)
+        yield from self._oldest_first(ids)
+        if self._selectors:
+            yield from self._oldest_first(self._selectors.match(message_of(record, b"").selector_message))
+        yield from self._groups.get(None, _NONE).values()
+
+    def _oldest_first(self, keys: Iterable[_Key]) -> Iterator[Waiter]:
+        return merge(*(self._groups.get(key, _NONE).values() for key in keys), key=_NUMBER)
+
+
+_Key = tuple[int, bytes] | str | None
+
+
+def _key_of(waiter: Waiter) -> _Key:
+    selection = waiter.lookup.match.selection
+    return waiter.id or (None if selection is None else selection.name)

@@ -42,6 +42,9 @@ class WaitingSelectors:
         self._selectors: dict[str, Selector] = {}
         self._levels: list[_Level] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._selectors or self._levels)
+
     def add(self, name: str, selector: Selector) -> None:
         """Add a selector under a name that is not in use. O(its size), but for merges."""
         self._newest.add(name, selector)

@@ -10,6 +10,7 @@ import pytest
 
 from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.queue import Queue
+from selectroute.queues.settings import QueueSettings
 from tests.support.components import DATABASES, database_url
 
 
@@ -34,7 +35,7 @@ def made_in(url: str) -> Callable[..., Queue]:
     from selectroute.queues.sql.queue import SqlQueue
 
     numbers = itertools.count()
-    return lambda **settings: SqlQueue.create(url, f"Q{next(numbers)}", **settings)
+    return lambda settings, clock: SqlQueue.create(url, f"Q{next(numbers)}", settings, clock=clock)
 
 
 @pytest.fixture(params=["memory", *DATABASES])
@@ -44,7 +45,7 @@ def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Callable[...,
     maker: Any = MemoryQueue if request.param == "memory" else made_in(database_url(request, "queues"))
 
     def made(**settings: Any) -> Queue:
-        opened.append(maker(**({"clock": clock} | settings)))
+        opened.append(maker(QueueSettings(**settings), clock=clock))
         return opened[-1]
 
     yield made

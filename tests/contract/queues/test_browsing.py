@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import selectroute as sr
-from selectroute import MatchOptions as M
 from tests.support.queue_calls import bodies, id_of, reason_of
 
 
@@ -15,7 +14,7 @@ def test_an_expired_message_is_gone(queue, clock):
     assert queue.browse().body == b"a"
     clock.now += 0.1
     assert queue.depth == 1
-    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("c")) == 2033
+    assert reason_of(queue.get, correl_id=id_of("c")) == 2033
     assert reason_of(queue.get, selector="k = 1") == 2033
     assert queue.get().body == b"b"
 
@@ -74,22 +73,22 @@ def test_a_cursor_finds_matches_behind_it_only(queue):
             correl_id=id_of(str(number % 2)),
             properties={"n": number, "even": number % 2},
         )
-    asked = {"match": M.CORREL_ID, "correl_id": id_of("1")}
+    asked = {"correl_id": id_of("1")}
     assert bodies(queue, **asked) == [str(number).encode() for number in range(1, 200, 2)]
     assert bodies(queue, selector="even = 0") == [str(number).encode() for number in range(0, 200, 2)]
     token = queue.browse(selector="n = 7").descriptor.msg_token
     cursor = queue.cursor()
     cursor.next(selector="n = 8")
-    assert reason_of(cursor.next, M.MSG_TOKEN, msg_token=token) == 2033
+    assert reason_of(cursor.next, msg_token=token) == 2033
 
 
 def test_a_cursor_is_never_behind_what_it_finds_by_id(queue):
     for name in "ab":
         queue.put(msg_id=id_of(name))
     cursor = queue.cursor()
-    cursor.next(M.MSG_ID, msg_id=id_of("b"))
+    cursor.next(msg_id=id_of("b"))
     for name in "ab":
-        assert reason_of(cursor.next, M.MSG_ID, msg_id=id_of(name)) == 2033
+        assert reason_of(cursor.next, msg_id=id_of(name)) == 2033
 
 
 def test_the_message_under_the_cursor_is_got_whatever_is_ahead_of_it(queue):
@@ -106,11 +105,3 @@ def test_the_message_under_the_cursor_is_got_whatever_is_ahead_of_it(queue):
         assert cursor.get_under(syncpoint=unit).body == b"2"
         unit.backout()
     assert cursor.under().descriptor.backout_count == 1
-
-
-def test_browse_takes_a_cursor_along(queue):
-    for number in range(2):
-        queue.put(str(number).encode())
-    cursor = queue.cursor()
-    assert [queue.browse(cursor=cursor).body for _ in range(2)] == [b"0", b"1"]
-    assert queue.browse().body == b"0"

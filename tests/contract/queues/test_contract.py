@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import selectroute as sr
-from selectroute import MatchOptions as M
+from selectroute import MatchOptions
 from tests.support.queue_calls import bodies, hex_of, id_of, put_pool, reason_of
 
 # ---- putting
@@ -48,7 +48,7 @@ def test_later_changes_of_what_was_given_do_not_reach_the_queue(queue):
     queue.put(body, msg_id=msg_id, properties=properties)
     body[0] = msg_id[0] = 0
     properties["a"] = 2
-    message = queue.get(M.MSG_ID, msg_id=id_of("m"))
+    message = queue.get(msg_id=id_of("m"))
     assert (message.body, message.properties) == (b"body", {"a": sr.Long(1)})
     with pytest.raises(TypeError):
         message.properties["a"] = 3
@@ -85,7 +85,7 @@ def test_order_holds_among_messages_with_one_id(queue):
     for number in range(count):
         queue.put(str(number).encode(), correl_id=id_of("c"), priority=number % 10)
     wanted = sorted(range(count), key=lambda number: (-(number % 10), number))
-    got = [int(queue.get(M.CORREL_ID, correl_id=id_of("c")).body) for _ in range(count)]
+    got = [int(queue.get(correl_id=id_of("c")).body) for _ in range(count)]
     assert got == wanted
 
 
@@ -93,61 +93,56 @@ def test_order_holds_among_messages_with_one_id(queue):
 
 
 @pytest.mark.parametrize(
-    ("match", "given", "found"),
+    ("options", "found"),
     [
-        (0, {"msg_id": id_of("y"), "correl_id": id_of("y")}, b"xxx"),
-        (M.MSG_ID, {"msg_id": id_of("y"), "correl_id": id_of("y")}, b"yxx"),
-        (M.CORREL_ID, {"msg_id": id_of("y"), "correl_id": id_of("y")}, b"xyx"),
-        (M.GROUP_ID, {"group_id": id_of("y")}, b"xxy"),
-        (3, {"msg_id": id_of("y"), "correl_id": id_of("y")}, b"yyx"),
-        (7, {"msg_id": id_of("y"), "correl_id": id_of("y"), "group_id": id_of("y")}, b"yyy"),
-        (7, {"msg_id": bytes(24), "correl_id": id_of("y"), "group_id": bytes(24)}, b"xyx"),
-        (M.MSG_ID | M.CORREL_ID, {"msg_id": bytes(24), "correl_id": bytes(24)}, b"xxx"),
-        (M.CORREL_ID | M.GROUP_ID, {"correl_id": id_of("y"), "group_id": id_of("y")}, b"xyy"),
+        ({}, b"xxx"),
+        ({"msg_id": id_of("y")}, b"yxx"),
+        ({"correl_id": id_of("y")}, b"xyx"),
+        ({"group_id": id_of("y")}, b"xxy"),
+        ({"msg_id": id_of("y"), "correl_id": id_of("y")}, b"yyx"),
+        ({"msg_id": id_of("y"), "correl_id": id_of("y"), "group_id": id_of("y")}, b"yyy"),
+        ({"msg_id": bytes(24), "correl_id": id_of("y"), "group_id": bytes(24)}, b"xyx"),
+        ({"msg_id": bytes(24), "correl_id": bytes(24)}, b"xxx"),
+        (dict.fromkeys(MatchOptions.__annotations__), b"xxx"),
+        ({"correl_id": id_of("y"), "group_id": id_of("y")}, b"xyy"),
     ],
 )
-def test_the_fields_whose_options_are_given_must_agree(queue, match, given, found):
+def test_the_options_that_are_given_must_agree(queue, options, found):
     put_pool(queue)
-    assert queue.browse(match, **given).body == found
-    assert queue.get(match, **given).body == found
+    assert queue.browse(**options).body == found
+    assert queue.get(**options).body == found
 
 
-def test_the_default_is_message_and_correlation_id(queue):
-    put_pool(queue)
-    assert queue.get(msg_id=id_of("y"), correl_id=id_of("y"), group_id=id_of("y")).body == b"yyx"
-
-
-def test_fields_without_their_option_may_hold_anything(queue):
-    queue.put(b"a")
-    nonsense = {"msg_id": b"", "correl_id": None, "group_id": 7, "msg_seq_number": -1, "offset": "x"}
-    assert queue.get(0, **nonsense, msg_token=None).body == b"a"
+def test_there_is_no_other_option(queue):
+    for call in (queue.get, queue.browse, queue.cursor().next):
+        with pytest.raises(TypeError, match="correlation_id"):
+            call(correlation_id="c")
 
 
 def test_sequence_number_and_offset_are_compared_as_they_are(queue):
     for number, offset in ((1, 0), (2, 0), (2, 10)):
         queue.put(f"{number},{offset}".encode(), msg_seq_number=number, offset=offset)
-    assert queue.get(M.MSG_SEQ_NUMBER, msg_seq_number=2).body == b"2,0"
-    assert queue.get(M.OFFSET, offset=10).body == b"2,10"
-    assert reason_of(queue.get, M.MSG_SEQ_NUMBER | M.OFFSET, msg_seq_number=1, offset=10) == 2033
-    assert queue.get(M.MSG_SEQ_NUMBER | M.OFFSET).body == b"1,0"
+    assert queue.get(msg_seq_number=2).body == b"2,0"
+    assert queue.get(offset=10).body == b"2,10"
+    assert reason_of(queue.get, msg_seq_number=1, offset=10) == 2033
 
 
 def test_a_token_finds_its_message_and_no_other_if_the_rest_agrees(queue):
     made = [queue.put(str(number).encode(), correl_id=id_of(str(number))) for number in range(3)]
     token = made[1].msg_token
-    assert reason_of(queue.get, 34, msg_token=token, correl_id=id_of("2")) == 2033
-    assert reason_of(queue.get, M.MSG_TOKEN, msg_token=bytes(16)) == 2033
-    assert reason_of(queue.get, M.MSG_TOKEN, msg_token=b"\xff" * 16) == 2033
-    assert queue.get(34, msg_token=token, correl_id=id_of("1")).body == b"1"
-    assert reason_of(queue.get, M.MSG_TOKEN, msg_token=token) == 2033
+    assert reason_of(queue.get, msg_token=token, correl_id=id_of("2")) == 2033
+    assert reason_of(queue.get, msg_token=bytes(16)) == 2033
+    assert reason_of(queue.get, msg_token=b"\xff" * 16) == 2033
+    assert queue.get(msg_token=token, correl_id=id_of("1")).body == b"1"
+    assert reason_of(queue.get, msg_token=token) == 2033
 
 
 def test_a_token_of_another_queue_is_that_of_no_message(make):
     one, other = make(), make()
     one.put(b"a")
     token = other.put(b"b").msg_token
-    assert reason_of(one.get, M.MSG_TOKEN, msg_token=token) == 2033
-    assert other.get(M.MSG_TOKEN, msg_token=token).body == b"b"
+    assert reason_of(one.get, msg_token=token) == 2033
+    assert other.get(msg_token=token).body == b"b"
 
 
 def test_get_writes_nothing_into_what_it_is_given(queue):
@@ -156,7 +151,7 @@ def test_get_writes_nothing_into_what_it_is_given(queue):
         queue.put(msg_id=id_of("m"), correl_id=id_of("c"))
     given = {"msg_id": bytearray(24), "correl_id": bytearray(24), "group_id": bytearray(24)}
     for _ in range(2):
-        queue.get(7, **given)
+        queue.get(**given)
     assert given == {"msg_id": bytes(24), "correl_id": bytes(24), "group_id": bytes(24)}
 
 
@@ -168,9 +163,9 @@ def test_an_id_that_the_queue_has_made_may_be_given_to_other_messages(queue):
     queue.put(b"foreseen", msg_id=later)
     queue.put(b"its own")
     for wanted in (b"urgent", b"1", b"same"):
-        assert queue.browse(M.MSG_ID, msg_id=made[1]).body == wanted
-        assert queue.get(M.MSG_ID, msg_id=made[1]).body == wanted
+        assert queue.browse(msg_id=made[1]).body == wanted
+        assert queue.get(msg_id=made[1]).body == wanted
     with pytest.raises(sr.MQError):
-        queue.get(M.MSG_ID, msg_id=made[1])
-    assert queue.get(M.MSG_ID, msg_id=later).body == b"foreseen"
+        queue.get(msg_id=made[1])
+    assert queue.get(msg_id=later).body == b"foreseen"
     assert [queue.get().body for _ in range(3)] == [b"0", b"2", b"its own"]

@@ -9,7 +9,6 @@ import pickle
 import pytest
 
 import selectroute as sr
-from selectroute import MatchOptions as M
 from selectroute.queues.errors import REASONS
 from tests.support.queue_calls import reason_of
 
@@ -39,14 +38,12 @@ PUTS = {
     2018: [{"syncpoint": "unit"}],
 }
 GETS = {
-    2247: [{"match": match} for match in (64, 3 | 1 << 20, -1, M(64), 1.0, True, None, "MSG_ID")],
-    2206: [*({"match": M.MSG_ID, "msg_id": msg_id} for msg_id in (SHORT, b"", None)), {"msg_id": TEXT}],
+    2206: [{"msg_id": msg_id} for msg_id in (SHORT, b"", TEXT)],
     2207: [{"correl_id": LONG}],
-    2258: [{"match": M.GROUP_ID, "group_id": SHORT}],
-    2250: [{"match": M.MSG_SEQ_NUMBER, "msg_seq_number": 0}],
-    2251: [{"match": M.OFFSET, "offset": -1}],
-    2331: [*({"match": M.MSG_TOKEN, "msg_token": token} for token in (bytes(15), None)),
-           {"wait": 0, "match": M.MSG_TOKEN}],
+    2258: [{"group_id": SHORT}],
+    2250: [{"msg_seq_number": 0}],
+    2251: [{"offset": -1}],
+    2331: [{"msg_token": bytes(15)}, {"wait": 0, "msg_token": bytes(16)}],
     2551: [{"selector": selector} for selector in ("a =", " ", "a = '" + "x" * 20_000 + "'")],
     2519: [{"selector": selector} for selector in (7, b"a = 1")],
     2090: [{"wait": wait} for wait in (-1, math.nan, "1", True)],

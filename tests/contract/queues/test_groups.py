@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from selectroute import MatchOptions as M
 from tests.support.queue_calls import id_of, reason_of
 
 
@@ -46,7 +45,7 @@ def test_groups_are_browsed_in_the_same_order(queue):
     assert reason_of(cursor.next, logical_order=True) == 2033
     assert cursor.first(logical_order=True).body == b"A"
     assert cursor.next(logical_order=True).body == b"Y1"
-    assert queue.get(0, logical_order=True).body == b"A", "a cursor's group is not the thread's"
+    assert queue.get(logical_order=True).body == b"A", "a cursor's group is not the thread's"
 
 
 def test_physical_order_is_that_of_arrival(queue):
@@ -74,24 +73,24 @@ def test_a_group_that_was_begun_is_waited_for_although_others_are_there(queue):
 
 def test_ids_choose_which_group_is_begun(queue):
     put_figure_2(queue)
-    got = [queue.get(M.GROUP_ID, group_id=id_of("Z"), logical_order=True).body for _ in range(2)]
+    got = [queue.get(group_id=id_of("Z"), logical_order=True).body for _ in range(2)]
     assert got == [b"Z1", b"Z2"]
 
 
 def test_options_that_do_not_apply_must_agree_with_the_message(queue):
     put_figure_2(queue)
-    assert reason_of(queue.get, M.MSG_SEQ_NUMBER, msg_seq_number=2, logical_order=True) == 2247
-    assert reason_of(queue.get, M.OFFSET, offset=1, logical_order=True) == 2247
-    assert reason_of(queue.get, M.MSG_TOKEN, logical_order=True) == 2247
-    assert queue.get(M.GROUP_ID, group_id=id_of("Y"), logical_order=True).body == b"Y1"
-    assert reason_of(queue.get, M.GROUP_ID, group_id=id_of("Z"), logical_order=True) == 2247
+    assert reason_of(queue.get, msg_seq_number=2, logical_order=True) == 2247
+    assert reason_of(queue.get, offset=1, logical_order=True) == 2247
+    assert reason_of(queue.get, msg_token=bytes(16), logical_order=True) == 2247
+    assert queue.get(group_id=id_of("Y"), logical_order=True).body == b"Y1"
+    assert reason_of(queue.get, group_id=id_of("Z"), logical_order=True) == 2247
     asked = {"group_id": id_of("Y"), "msg_seq_number": 2}
-    assert queue.get(28, **asked, logical_order=True).body == b"Y2"
+    assert queue.get(**asked, offset=0, logical_order=True).body == b"Y2"
 
 
 def test_a_get_without_logical_order_leaves_the_group(queue):
     put_figure_2(queue)
-    queue.get(M.GROUP_ID, group_id=id_of("Y"), logical_order=True)
+    queue.get(group_id=id_of("Y"), logical_order=True)
     assert queue.get().body == b"A"
     assert queue.get(logical_order=True).body == b"Z1"
 
@@ -149,8 +148,8 @@ def test_a_text_longer_than_an_id_is_cut_to_24_bytes(queue, text):
         made = queue.put(b"%d" % number, properties=ids, last_in_group=number == 3)
         assert (made.group_id, made.correl_id) == (octets, octets)
     queue.put(b"another", properties={"JMSXGroupID": text[1:]})
-    assert queue.browse(M.GROUP_ID, group_id=octets).body == b"1"
-    assert queue.browse(M.CORREL_ID, correl_id=octets).body == b"1"
+    assert queue.browse(group_id=octets).body == b"1"
+    assert queue.browse(correl_id=octets).body == b"1"
     for name in ("JMSXGroupID", "JMSCorrelationID"):
         assert queue.browse(selector=f"{name} = '{text}'").properties[name] == text
         assert reason_of(queue.browse, selector=f"{name} = '{text}y'") == 2033, "a selector reads it whole"

@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 import selectroute as sr
 from selectroute.queues import memory
 from selectroute.queues.memory import MemoryQueue
-from selectroute.queues.message.selector_view import FIELDS
+from selectroute.queues.message.message import FIELDS
 from tests.support.components import NIGHTLY, POSTGRES
+from tests.support.linear_queue import FIELDS as LINEAR_FIELDS
 from tests.support.linear_queue import NONE, Entry, LinearQueue, Place
 from tests.support.queue_calls import EVERY_KIND, hex_of, id_of
 from tests.support.queue_invariants import check
@@ -85,7 +86,7 @@ class Pair:
 
     def __init__(self, make, clock):
         self.clock = clock
-        self.queue = make(clock=clock)
+        self.queue = make()
         self.linear = LinearQueue(now_ms=int(clock.now * 1000))
         self.cursor = self.queue.cursor()
         self.place = Place()
@@ -112,22 +113,20 @@ class Pair:
 
     def asked(self, request):
         """A request as the queue takes it, and as the list does."""
-        given = {name: request[name] for name in request if name not in ("token", "logical_order")}
+        mask, selector = request["match"], request["selector"]
+        given = {name: request.get(name) for name in LINEAR_FIELDS}
         given["msg_token"] = self.tokens[request["token"] % len(self.tokens)]
-        selector = request["selector"]
-        return given, request["match"], sr.Selector(selector, "ibm-jms") if selector else None
+        options = {name: given[name] for bit, name in enumerate(LINEAR_FIELDS) if mask >> bit & 1}
+        parsed = sr.Selector(selector, "ibm-jms") if selector else None
+        return {**options, "selector": selector}, (mask, given, parsed)
 
     def get(self, request, in_unit=False):
-        given, mask, selector = self.asked(request)
+        options, wanted = self.asked(request)
         logical = request["logical_order"]
         unit = self.unit if in_unit else None
         handle = self.linear.handle
-        found = (
-            self.linear.find_logical(handle, mask, given, selector)
-            if logical
-            else self.linear.find(mask, given, selector)
-        )
-        if not self.agree(found, self.queue.get, **given, logical_order=logical, syncpoint=unit):
+        found = self.linear.find_logical(handle, *wanted) if logical else self.linear.find(*wanted)
+        if not self.agree(found, self.queue.get, **options, logical_order=logical, syncpoint=unit):
             return
         before = handle.group
         self.linear.entries.remove(found)
@@ -141,17 +140,17 @@ class Pair:
         self.moved = handle.group
 
     def browse(self, request, first=False):
-        given, mask, selector = self.asked(request)
+        options, wanted = self.asked(request)
         logical = request["logical_order"]
         call = self.cursor.first if first else self.cursor.next
         place = Place() if first else self.place
         if not first and self.browses_logical not in (None, logical):
             found = 2259
         elif logical:
-            found = self.linear.find_logical(place, mask, given, selector, place.begun)
+            found = self.linear.find_logical(place, *wanted, place.begun)
         else:
-            found = self.linear.find(mask, given, selector, place.key)
-        if self.agree(found, call, **given, logical_order=logical):
+            found = self.linear.find(*wanted, place.key)
+        if self.agree(found, call, **options, logical_order=logical):
             if first:
                 self.place = place
             self.linear.move(self.place, found, logical)

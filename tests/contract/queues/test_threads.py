@@ -7,7 +7,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import selectroute as sr
-from selectroute import MatchOptions as M
 from selectroute.queues.memory import MemoryQueue
 from tests.support.queue_calls import EVERY_KIND, id_of
 from tests.support.waiting import wait_until
@@ -29,7 +28,7 @@ def run(count, work):
 def test_64_threads_on_one_id_have_one_winner(queue):
     for turn in range(20):
         queue.put(b"prize", correl_id=id_of(f"c{turn}"), properties={"round": turn})
-        by_id = {"match": M.CORREL_ID, "correl_id": id_of(f"c{turn}")}
+        by_id = {"correl_id": id_of(f"c{turn}")}
         winners, losers = [], []
 
         def work(number, turn=turn, by_id=by_id, winners=winners, losers=losers):
@@ -50,7 +49,7 @@ def test_64_waiting_threads_on_one_id_have_one_winner(queue):
     def work():
         ready.wait()
         try:
-            winners.append(queue.get(M.CORREL_ID, correl_id=id_of("c"), wait=60).body)
+            winners.append(queue.get(correl_id=id_of("c"), wait=60).body)
         except sr.MQError as error:
             losers.append(error.reason)
 

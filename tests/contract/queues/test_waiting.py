@@ -9,9 +9,8 @@ import time
 import pytest
 
 import selectroute as sr
-from selectroute import MatchOptions as M
 from selectroute.queues.lookup.groups import Lookup
-from selectroute.queues.lookup.request import request_of
+from selectroute.queues.lookup.match import match_of
 from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.waiting import Waiter
 from tests.support.queue_calls import id_of, reason_of
@@ -52,9 +51,9 @@ def getters():
     return Getters()
 
 
-def get_later(queue, deliver, match=M.MSG_ID | M.CORREL_ID, **request):
+def get_later(queue, deliver, **request):
     """Wait for a message without a thread; return what cancels that, and says whether it was in time."""
-    lookup = Lookup(request_of(queue.settings.dialect, match, **request))
+    lookup = Lookup(match_of(queue.settings.dialect, **request))
     waiter = Waiter(lookup, notify=lambda: deliver(queue._store.to_message(waiter.record)))
     assert queue._store.take(lookup, None, waiter) is None
     return lambda: queue._store._waiters.remove(waiter)
@@ -70,8 +69,8 @@ def test_who_waits_gets_the_message_that_is_put(queue):
 
 def test_a_wait_ends_when_its_time_is_over(queue):
     queue.put(b"a", correl_id=id_of("a"))
-    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0) == 2033
-    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0.01) == 2033
+    assert reason_of(queue.get, correl_id=id_of("b"), wait=0) == 2033
+    assert reason_of(queue.get, correl_id=id_of("b"), wait=0.01) == 2033
     assert reason_of(queue.browse, selector="a = 1", wait=0.01) == 2033
     queue.put(b"b", correl_id=id_of("b"))
     assert queue.depth == 2, "what nobody waits for any more stays"
@@ -85,7 +84,7 @@ def test_a_message_that_is_there_is_not_waited_for(queue):
 def test_each_waiting_call_gets_its_own_reply(getters):
     queue = getters.queue
     for number in range(20):
-        getters.start(number, match=M.CORREL_ID, correl_id=id_of(f"c{number}"))
+        getters.start(number, correl_id=id_of(f"c{number}"))
     getters.until(20)
     for number in reversed(range(20)):
         queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
@@ -212,7 +211,7 @@ def test_a_reply_wakes_one_of_100_000_and_looks_at_no_other():
     got = []
     count = 100_000
     for number in range(count):
-        get_later(queue, got.append, M.CORREL_ID, correl_id=id_of(f"c{number}"))
+        get_later(queue, got.append, correl_id=id_of(f"c{number}"))
     for number in (5, 99_999, 0):
         queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
     assert [message.body for message in got] == [b"5", b"99999", b"0"]
@@ -257,7 +256,7 @@ def test_waiting_without_a_thread_ends_with_the_message_or_when_it_is_cancelled(
     assert [message.body for message in got] == [b"there"]
     assert cancel() is False
     cancels = [get_later(queue, got.append, **request) for request in ({}, {"selector": "a = 1"})]
-    cancels.append(get_later(queue, got.append, M.CORREL_ID, correl_id=id_of("c")))
+    cancels.append(get_later(queue, got.append, correl_id=id_of("c")))
     assert [cancel() for cancel in cancels] == [True] * 3
     assert [cancel() for cancel in cancels] == [False] * 3
     queue.put(b"later", correl_id=id_of("c"), properties={"a": 1})

@@ -23,7 +23,6 @@ TIMEOUT_SECONDS = 120
 
 PRELOADED = [
     "selectroute.cli",
-    "selectroute.cli.queue_access",
     "selectroute.cli.settings",
     "selectroute.registry.registry",
     "selectroute.client.registry",

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from selectroute.cli import app
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
@@ -189,7 +190,7 @@ def filled(tmp_path_factory):
     with Registry.open(url) as registry:
         registry.import_([b'{"id": "there", "selector": "a = 1"}'])
     SqlQueue.create(url, "Q").close()
-    SqlQueue.create(url, "FULL", max_depth=0).close()
+    SqlQueue.create(url, "FULL", QueueSettings(max_depth=0)).close()
     yield url
     with Registry.open(url) as registry:
         assert (registry.revision, len(registry)) == (1, 1)

@@ -7,7 +7,6 @@ import random
 import pytest
 
 import selectroute as sr
-from selectroute import MatchOptions as M
 from selectroute.queues.memory import MAX_INDEXES, MemoryQueue
 from tests.support.queue_calls import hex_of, id_of
 from tests.support.queue_invariants import check
@@ -24,7 +23,7 @@ def looked_at(queue, call, *args, **kwargs):
 
 
 def filled(count, **settings):
-    queue = MemoryQueue(**settings)
+    queue = MemoryQueue(sr.QueueSettings(**settings))
     for number in range(count):
         queue.put(
             str(number).encode(),
@@ -43,15 +42,17 @@ def test_a_lookup_by_ids_looks_at_the_messages_of_its_id_in_a_queue_of_any_depth
     queue = filled(count)
     ids = {"msg_id": id_of("m57"), "correl_id": id_of("c57"), "group_id": id_of("g5"), "msg_seq_number": 8}
     for mask in (1, 2, 3, 4, 5, 6, 7, 11):
-        assert looked_at(queue, queue.browse, mask, **ids) == 1, mask
-    assert 1 <= looked_at(queue, queue.browse, 12, **ids) <= 10, "the group has ten messages"
+        asked = {name: ids[name] for bit, name in enumerate(ids) if mask >> bit & 1}
+        assert looked_at(queue, queue.browse, **asked) == 1, asked
+    asked = {"group_id": ids["group_id"], "msg_seq_number": 8}
+    assert 1 <= looked_at(queue, queue.browse, **asked) <= 10, "the group has ten messages"
     text = hex_of(ids["msg_id"])
     assert looked_at(queue, queue.browse, selector=f"JMSMessageID = '{text}'") == 1
     assert looked_at(queue, queue.browse, selector=f"JMSMessageID = '{text}' AND weight > 3") == 1
     in_jms = sr.Selector(f"JMSMessageID = '{text}'", "jms")
     assert looked_at(queue, queue.browse, selector=in_jms) == 1
-    assert looked_at(queue, queue.get, 7, **ids) == 1
-    assert looked_at(queue, queue.get, 7, **ids) == 0
+    assert looked_at(queue, queue.get, **ids) == 1
+    assert looked_at(queue, queue.get, **ids) == 0
     assert queue.statistics.scans == 0
 
 
@@ -60,11 +61,11 @@ def test_ids_that_many_share_get_an_index_together():
     for number in range(2_000):
         ids = {"correl_id": id_of(f"c{number % 2}"), "group_id": id_of("g")}
         queue.put(**ids, msg_seq_number=number + 1)
-    asked = {"match": 12, "group_id": id_of("g"), "msg_seq_number": 1_900}
+    asked = {"group_id": id_of("g"), "msg_seq_number": 1_900}
     assert looked_at(queue, queue.browse, **asked) == 1_900
     assert looked_at(queue, queue.browse, **asked) == 1
     assert queue.statistics.indexes_made == 1
-    both = {"match": 10, "correl_id": id_of("c1"), "msg_seq_number": 2_000}
+    both = {"correl_id": id_of("c1"), "msg_seq_number": 2_000}
     assert [looked_at(queue, queue.browse, **both) for _ in range(3)][-1] <= 1
     check(queue)
 
@@ -116,12 +117,12 @@ def test_selectors_with_too_many_combinations_are_looked_up_by_some_of_them():
 def test_the_order_holds_however_messages_leave_and_come_back(order):
     """Runs and lists of shared ids grow and shrink, and what was taken comes back into the middle of them."""
     chance = random.Random(7)
-    queue = MemoryQueue(order=order)
+    queue = MemoryQueue(sr.QueueSettings(order=order))
     unit = queue.unit()
     for step in range(6_000):
         queue.put(correl_id=id_of(f"c{step % 7}"), priority=chance.choice([1, 4, 4, 4, 4]))
         if step % 3 == 0 or step > 4_000:
-            asked = {"match": M.CORREL_ID, "correl_id": id_of(f"c{chance.randrange(7)}")}
+            asked = {"correl_id": id_of(f"c{chance.randrange(7)}")}
             looked_at(queue, queue.get, **asked, syncpoint=unit)
         if step > 4_000:
             looked_at(queue, queue.get, syncpoint=unit)

@@ -122,7 +122,7 @@ def test_what_is_put_comes_out_of_its_headers_as_it_went_in(message, correlation
     usr = headers.pop("ibm-mq-usr", "")
     for arguments in (fields, put_fields(headers, [usr])):
         queue.put(b"", **arguments)
-    one, other = queue.get(sr.MatchOptions.NONE), queue.get(sr.MatchOptions.NONE)
+    one, other = queue.get(), queue.get()
     same = {"timestamp": 0, "msg_token": b"", "expiration": 0, "msg_id": b""}
     assert one.descriptor._replace(**same) == other.descriptor._replace(**same)
     assert one.properties == other.properties

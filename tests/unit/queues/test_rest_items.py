@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import selectroute as sr
+from selectroute import MatchOptions
 from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
 from selectroute.queues.rest.list_items import item_of, message_of_item
 from selectroute.queues.rest.lookup import LookupParams
-from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import Limits
 from tests.support.queue_calls import hex_of, id_of
@@ -43,14 +43,14 @@ def test_what_no_list_has_is_refused():
 EVERYTHING = LookupParams(None, "order-7", "ID:0a", 3, 4, "00" * 16, "a = 1", "jms")
 
 
-def test_a_lookup_is_parameters_of_a_url():
-    assert LookupParams().params() == {}
-    assert LookupParams(message_id=hex_of(id_of("m"))).params() == {"messageId": hex_of(id_of("m"))}
-    assert EVERYTHING.params() == {
+def test_a_lookup_is_members_of_a_body():
+    assert LookupParams().body() == {}
+    assert LookupParams(message_id=hex_of(id_of("m"))).body() == {"messageId": hex_of(id_of("m"))}
+    assert EVERYTHING.body() == {
         "correlationId": "order-7",
         "groupId": "ID:0a",
-        "msgSeqNumber": "3",
-        "offset": "4",
+        "msgSeqNumber": 3,
+        "offset": 4,
         "msgToken": "00" * 16,
         "selector": "a = 1",
         "dialect": "jms",
@@ -58,11 +58,15 @@ def test_a_lookup_is_parameters_of_a_url():
 
 
 def test_what_is_not_given_may_be_anything():
-    assert LookupParams().fields(QueueSettings()) == {"match": 7, "selector": None}
-    found = EVERYTHING.fields(QueueSettings())
-    assert found.pop("selector").text == "a = 1"
+    options = LookupParams().options("jms")
+    assert options.keys() == MatchOptions.__annotations__.keys() and set(options.values()) == {None}
+    found = EVERYTHING.options("ibm-mq")
+    assert (found["selector"].text, found["selector"].dialect) == ("a = 1", "jms")
+    again = LookupParams.of(found)
+    assert again.options() == found and again.selector == "a = 1"
+    del found["selector"]
     assert found == {
-        "match": 63,
+        "msg_id": None,
         "correl_id": id_of("order-7"),
         "group_id": b"\x0a" + bytes(23),
         "msg_seq_number": 3,
@@ -72,9 +76,10 @@ def test_what_is_not_given_may_be_anything():
 
 
 def test_a_selector_is_read_in_the_dialect_of_the_queue_and_within_limits():
-    fields = LookupParams(selector="a.b = 1").fields(QueueSettings(dialect="ibm-mq"))
-    assert fields["selector"].dialect == "ibm-mq"
+    lookup = LookupParams(selector="a.b = 1")
+    assert lookup.options("ibm-mq")["selector"].dialect == "ibm-mq"
+    assert lookup.options()["selector"] == "a.b = 1"
     with pytest.raises(InvalidSelectorError):
-        LookupParams(selector="a.b = 1").fields(QueueSettings())
+        lookup.options("ibm-jms")
     with pytest.raises(InvalidSelectorError):
-        LookupParams(selector="a = 1").fields(QueueSettings(), Limits(length=4))
+        lookup.options("ibm-mq", Limits(length=4))

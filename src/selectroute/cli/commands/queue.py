@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 
 import typer
 
+from selectroute.cli.connect import opened_queues
 from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.output import Output, OutputOption, records
 from selectroute.cli.queue_text import (
     as_data,
+    description_data,
     paragraph,
     print_messages,
     stayed_sentences,
     value_text,
     write_body,
 )
-from selectroute.extras import importing
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.names import identifier_length
@@ -32,8 +34,10 @@ from selectroute.selector.values.values import type_name
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from selectroute.cli.queue_access import Queues
+    from selectroute.client.queues import RemoteQueues
+    from selectroute.queues.lookup.match import MatchOptions
     from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.sql.queues import SqlQueues
     from selectroute.selector.values.values import Value
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
@@ -101,6 +105,63 @@ PropertyOption = Annotated[
 ]
 
 
+class Lookup(NamedTuple):
+    """Options of a command that looks messages up."""
+
+    message_id: MessageIdOption = None
+    correlation_id: CorrelationIdOption = None
+    group_id: GroupIdOption = None
+    sequence: SequenceOption = None
+    offset: OffsetOption = None
+    token: TokenOption = None
+    selector: SelectorOption = None
+    dialect: SelectorDialectOption = None
+
+    def options(self) -> MatchOptions:
+        """Return the match options. Raises RestError and, with a dialect, InvalidSelectorError."""
+        from selectroute.queues.rest.lookup import LookupParams
+
+        return LookupParams(*self).options()
+
+
+class Server(NamedTuple):
+    """Options that say where queues are."""
+
+    queues: QueuesOption = None
+    manager: ManagerOption = None
+
+    def opened(self) -> AbstractContextManager[SqlQueues | RemoteQueues]:
+        """Open the queues."""
+        return opened_queues(self.queues, self.manager)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has, for each parameter that is a NamedTuple, its fields as options."""
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups = {name: one.annotation for name, one in parameters.items() if hasattr(one.annotation, "_fields")}
+    options: list[inspect.Parameter] = []
+    for name, parameter in parameters.items():
+        if name not in groups:
+            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        defaults = groups[name]._field_defaults
+        options += [
+            inspect.Parameter(
+                field, inspect.Parameter.KEYWORD_ONLY, default=defaults[field], annotation=type_
+            )
+            for field, type_ in get_type_hints(groups[name], include_extras=True).items()
+        ]
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(*[given.pop(field) for field in group._fields])
+        command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # typer reads it
+    return run
+
+
 _INFERRED: Final = {
     "boolean": re.compile("true|false"),
     "long": re.compile("-?(0|[1-9][0-9]*)"),
@@ -131,7 +192,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
                 param_hint="--property",
             )
         if kind not in TYPES:
-            types = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "bytes")
+            types = tuple(dict.fromkeys(TYPES.values()))  # without synonyms
             near = nearest(kind, types)
             advice = f"did you mean `{near}`? " if near else ""
             raise typer.BadParameter(
@@ -143,14 +204,6 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
         except RestError as error:
             raise typer.BadParameter(f"{name}: {error.sentence}", param_hint="--property") from None
     return found
-
-
-def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues]:
-    """Open the queues of a command."""
-    with importing("service"):
-        from selectroute.cli.queue_access import opened_queues
-
-    return opened_queues(queues, manager)
 
 
 # ---- messages
@@ -165,16 +218,14 @@ MAX_BODY: Final = 1 << 30
 
 
 @app.command("list")
+@grouped
 def list_(
     queue: Annotated[
         str | None,
         typer.Argument(metavar="QUEUE", help="List the messages of this queue.", show_default="all queues"),
     ] = None,
-    message_id: MessageIdOption = None,
-    correlation_id: CorrelationIdOption = None,
-    group_id: GroupIdOption = None,
-    selector: SelectorOption = None,
-    dialect: SelectorDialectOption = None,
+    *,
+    lookup: Lookup,
     limit: Annotated[
         int, typer.Option(min=1, help="The most messages to print; a service returns one page at most.")
     ] = 50,
@@ -183,8 +234,7 @@ def list_(
         typer.Option(metavar="TOKEN", help="List those behind the message that has or had this msgToken."),
     ] = None,
     output: OutputOption = Output.table,
-    queues: QueuesOption = None,
-    manager: ManagerOption = None,
+    server: Server,
 ) -> None:
     """List all queues; or the messages of a queue, without their bodies, in delivery order.
 
@@ -193,20 +243,17 @@ def list_(
     selectroute queue list ORDERS --selector "weight > 2500" -o ndjson
     """
     from selectroute.queues.rest.ids import token_of_text
-    from selectroute.queues.rest.lookup import LookupParams
 
-    lookup = LookupParams(message_id, correlation_id, group_id, selector=selector, dialect=dialect)
-    with opened(queues, manager) as connection, records(output, several=True) as add_record:
+    with server.opened() as queues, records(output, several=True) as add_record:
         if queue is None:
-            names = list(connection.names())
+            names = queues.names()
             for name in names:
                 add_record(name if output is Output.table else json.dumps({"name": name}))
             if not names and output is Output.table:
                 typer.echo("no queues", err=True)
             return
         begin = None if after is None else token_of_text(after, "after")
-        target, wanted = connection.wanted(queue, lookup)
-        found = target.listed(limit, after=begin, **wanted)
+        found = queues.open(queue).listed(limit, after=begin, **lookup.options())
         if output is Output.table:
             print_messages(found)
             if not found:
@@ -217,6 +264,7 @@ def list_(
 
 
 @app.command()
+@grouped
 def put(
     queue: NameArgument,
     body: Annotated[
@@ -246,8 +294,8 @@ def put(
     ] = None,
     property_: PropertyOption = None,
     output: OutputOption = Output.table,
-    queues: QueuesOption = None,
-    manager: ManagerOption = None,
+    *,
+    server: Server,
 ) -> None:
     """Put a message, and print its message id.
 
@@ -259,7 +307,7 @@ def put(
 
     Exit code 3 if there is no such queue, 4 if it is full.
     """
-    with opened(queues, manager) as connection:
+    with server.opened() as queues:
         from selectroute.queues.rest import headers as rest
         from selectroute.queues.rest.properties import header_of
 
@@ -280,7 +328,7 @@ def put(
         headers = {name: str(value) for name, value in given.items() if value is not None}
         typed = properties_of(property_)
         fields = rest.put_fields(headers, [header_of(typed)])
-        made = connection.put(queue, _body(body), fields)
+        made = queues.open(queue).put(_body(body), **fields)
         if output is Output.table:
             print(rest.descriptor_headers(made)[rest.MESSAGE_ID])
             if typed:
@@ -297,41 +345,17 @@ def put(
             print(json.dumps(data))
 
 
-def _taking(removes: bool) -> Callable[..., None]:
-    """Return the command that prints the first match, and removes it from the queue if `removes`."""
-
-    def command(
-        queue: NameArgument,
-        message_id: MessageIdOption = None,
-        correlation_id: CorrelationIdOption = None,
-        group_id: GroupIdOption = None,
-        sequence: SequenceOption = None,
-        offset: OffsetOption = None,
-        token: TokenOption = None,
-        selector: SelectorOption = None,
-        dialect: SelectorDialectOption = None,
-        wait: MessageWaitOption = None,
-        output: OutputOption = Output.table,
-        queues: QueuesOption = None,
-        manager: ManagerOption = None,
-    ) -> None:
-        from selectroute.queues.rest.lookup import LookupParams
-
-        ids = (message_id, correlation_id, group_id, sequence, offset, token)
-        lookup = LookupParams(*ids, selector, dialect)
-        with opened(queues, manager) as connection:
-            if removes:
-                connection.get(queue, lookup, wait, lambda message: _show(message, output))
-            else:
-                target, wanted = connection.wanted(queue, lookup)
-                _show(target.browse(wait=wait, **wanted), output)
-
-    return command
-
-
-app.command(
-    "get",
-    help="""Take the first match off a queue and print its body unchanged; as JSON the whole message.
+@app.command()
+@grouped
+def get(
+    queue: NameArgument,
+    lookup: Lookup,
+    wait: MessageWaitOption = None,
+    output: OutputOption = Output.table,
+    *,
+    server: Server,
+) -> None:
+    """Take the first match off a queue and print its body unchanged; as JSON the whole message.
 
     selectroute queue get ORDERS --correlation-id order-7 --wait 10
 
@@ -339,17 +363,36 @@ app.command(
 
     Exit code 1 if there is none (2033), 3 if there is no such queue, 5 if the selector is invalid. In a
     database, a message that cannot be printed stays on its queue.
-    """,
-)(_taking(removes=True))
-app.command(
-    "browse",
-    help="""Print the message that `get` would return, and leave it on the queue.
+    """
+    with server.opened() as queues:
+        from selectroute.queues.sql.queue import SqlQueue
+
+        opened, options = queues.open(queue), lookup.options()
+        if isinstance(opened, SqlQueue):
+            with opened.unit() as unit:
+                _show(opened.get(wait=wait, syncpoint=unit, **options), output)
+        else:
+            _show(opened.get(wait=wait, **options), output)
+
+
+@app.command()
+@grouped
+def browse(
+    queue: NameArgument,
+    lookup: Lookup,
+    wait: MessageWaitOption = None,
+    output: OutputOption = Output.table,
+    *,
+    server: Server,
+) -> None:
+    """Print the message that `get` would return, and leave it on the queue.
 
     selectroute queue browse ORDERS --correlation-id order-7
 
     Exit codes are those of `get`.
-    """,
-)(_taking(removes=False))
+    """
+    with server.opened() as queues:
+        _show(queues.open(queue).browse(wait=wait, **lookup.options()), output)
 
 
 ExpectedOption = Annotated[
@@ -365,21 +408,15 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many
 
 
 @app.command()
+@grouped
 def purge(
     queue: NameArgument,
-    message_id: MessageIdOption = None,
-    correlation_id: CorrelationIdOption = None,
-    group_id: GroupIdOption = None,
-    sequence: SequenceOption = None,
-    offset: OffsetOption = None,
-    token: TokenOption = None,
-    selector: SelectorOption = None,
-    dialect: SelectorDialectOption = None,
+    lookup: Lookup,
     expected: ExpectedOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.table,
-    queues: QueuesOption = None,
-    manager: ManagerOption = None,
+    *,
+    server: Server,
 ) -> None:
     """Remove the messages that match; without options, all messages. The queue stays.
 
@@ -390,27 +427,20 @@ def purge(
     Messages in units of work stay. Exit code 1 if others got some of the messages in the meantime, 3 if there
     is no such queue, 4 if another number matches than expected.
     """
-    ids = (message_id, correlation_id, group_id, sequence, offset, token)
-    _bulk(queue, None, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
+    _bulk(queue, None, lookup, expected, dry_run, output, server)
 
 
 @app.command()
+@grouped
 def move(
     queue: NameArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help="The queue to move them to.")],
-    message_id: MessageIdOption = None,
-    correlation_id: CorrelationIdOption = None,
-    group_id: GroupIdOption = None,
-    sequence: SequenceOption = None,
-    offset: OffsetOption = None,
-    token: TokenOption = None,
-    selector: SelectorOption = None,
-    dialect: SelectorDialectOption = None,
+    lookup: Lookup,
     expected: ExpectedOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.table,
-    queues: QueuesOption = None,
-    manager: ManagerOption = None,
+    *,
+    server: Server,
 ) -> None:
     """Move the messages that match to the end of another queue; without options, all messages.
 
@@ -420,33 +450,28 @@ def move(
     does not fit on the other queue stays: exit code 1. Exit code 3 if there is no such queue, 4 if another
     number matches than expected.
     """
-    ids = (message_id, correlation_id, group_id, sequence, offset, token)
-    _bulk(queue, to, (*ids, selector, dialect), expected, dry_run, output, queues, manager)
+    _bulk(queue, to, lookup, expected, dry_run, output, server)
 
 
 def _bulk(
     queue: str,
     to: str | None,
-    options: tuple[Any, ...],
+    lookup: Lookup,
     expected: int | None,
     dry_run: bool,
     output: Output,
-    queues: str | None,
-    manager: str | None,
+    server: Server,
 ) -> None:
     """Purge messages, or move them to the queue `to`; or only count them."""
     from dataclasses import asdict
 
-    from selectroute.queues.rest.lookup import LookupParams
-
-    lookup = LookupParams(*options)
-    with opened(queues, manager) as connection:
-        target, wanted = connection.wanted(queue, lookup)
+    with server.opened() as queues:
+        source, options = queues.open(queue), lookup.options()
         if dry_run:
             for name in (queue, to):
                 if name is not None:
-                    connection.describe(name)
-            found = target.count(**wanted)
+                    queues.describe(name)
+            found = source.count(**options)
             least = "" if found.is_exact else "at least "
             verb = "match" if found.number != 1 else "matches"
             if output is Output.table:
@@ -454,11 +479,10 @@ def _bulk(
             else:
                 print(json.dumps({"matched": found.number, "exact": found.is_exact}))
             return
-        done = (
-            target.purge(expected=expected, **wanted)
-            if to is None
-            else target.move(to, expected=expected, **wanted)
-        )
+        if to is None:
+            done = source.purge(expected=expected, **options)
+        else:
+            done = source.move(to, expected=expected, **options)
     if output is Output.table:
         print(f"{counted(done.done, 'message')} {'removed' if to is None else 'moved'}")
         for sentence in stayed_sentences(done.stayed):
@@ -529,7 +553,7 @@ def create(
 
     An existing queue with these settings is left unchanged; exit code 4 if it has others.
     """
-    with opened(queues) as connection:
+    with opened_queues(queues) as opened:
         from selectroute.queues.settings import QueueSettings
 
         try:
@@ -538,10 +562,10 @@ def create(
             )
         except (ValueError, SelectRouteError) as error:
             raise typer.BadParameter(str(error)) from None
-        if not connection.create(queue, settings):
+        if not opened.create(queue, settings):
             typer.echo(f"{queue} exists already, with these settings", err=True)
-        found = connection.describe(queue)
-        print(paragraph(found) if output is Output.table else json.dumps(found.to_json()))
+        found = opened.describe(queue)
+        print(paragraph(found) if output is Output.table else json.dumps(description_data(found)))
 
 
 def delete(
@@ -555,8 +579,8 @@ def delete(
 
     Exit code 3 if there is no such queue, 4 if it has messages; with --purge, 4 if some are in units of work.
     """
-    with opened(queues) as connection:
-        connection.delete(queue, purge=purge)
+    with opened_queues(queues) as opened:
+        opened.delete(queue, purge=purge)
 
 
 def depth(
@@ -571,6 +595,6 @@ def depth(
 
     selectroute queue depth ORDERS
     """
-    with opened(queues) as connection:
-        found = connection.describe(queue)
-        print(found.depth if output is Output.table else json.dumps(found.to_json()))
+    with opened_queues(queues) as opened:
+        found = opened.describe(queue)
+        print(found.depth if output is Output.table else json.dumps(description_data(found)))

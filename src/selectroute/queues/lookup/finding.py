@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from selectroute.queues.errors import ScanLimitError
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.queue_key import MAX_KEY, queue_key_in
 from selectroute.queues.message.record import Record
 
@@ -65,7 +65,7 @@ class Statistics:
     """Counts of the cost of lookups since the queue was opened."""
 
     looked_at: int = 0
-    """Messages that were compared with a request."""
+    """Messages that were compared with match options."""
 
     scans: int = 0
     """Lookups that scanned the queue because no requested field was indexed."""
@@ -81,22 +81,22 @@ def has_token(record: Record, msg_token: bytes, token_prefix: bytes) -> bool:
 
 
 def find_by_token(
-    request: Request,
+    match: Match,
     after: int,
     token_prefix: bytes,
     get: Callable[[int], Record | None],
     statistics: Statistics,
 ) -> Record | None:
-    """Return the message with the token of a request, if it is after a key and matches. O(1).
+    """Return the message with the token of the match options, if it is after a key and matches. O(1).
 
     Args:
-        request: one with a token.
+        match: one with a token.
         after: the key after which to look.
         token_prefix: of the queue's tokens.
         get: returns the message with a key.
         statistics: where the comparison is counted.
     """
-    token = request.msg_token
+    token = match.msg_token
     assert token is not None
     queue_key = queue_key_in(token)
     if token[:8] != token_prefix or not after < queue_key <= MAX_KEY:
@@ -105,4 +105,9 @@ def find_by_token(
     if record is None:
         return None
     statistics.looked_at += 1
-    return record if request.is_satisfied(record) else None
+    return record if match.is_satisfied(record) else None
+
+
+def first_of(records: Iterable[Record | None]) -> Record | None:
+    """Return the record with the lowest key."""
+    return min(filter(None, records), key=lambda record: record.queue_key, default=None)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
 from selectroute.queues.lookup.finding import has_token
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.record import Field, Record
 
@@ -22,8 +22,8 @@ ID_FIELDS: Final = (Field.MSG_ID, Field.CORREL_ID, Field.GROUP_ID)
 class Messages(Protocol):
     """Messages of a queue, to be searched."""
 
-    def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first match of a request after a key."""
+    def find(self, match: Match, after: int = -1) -> Record | None:
+        """Return the first message that matches after a key."""
 
     @property
     def token_prefix(self) -> bytes:
@@ -49,9 +49,7 @@ class Position(NamedTuple):
     def find(self, messages: Messages) -> Record | None:
         """Return the next message of the group: a further segment before the next logical message."""
         for msg_seq_number, offset in (self._segment, self._successor):
-            found = messages.find(
-                Request(group_id=self.group_id, msg_seq_number=msg_seq_number, offset=offset)
-            )
+            found = messages.find(Match(group_id=self.group_id, msg_seq_number=msg_seq_number, offset=offset))
             if found is not None:
                 return found
         return None
@@ -84,9 +82,9 @@ def position_after(record: Record, before: Position | None) -> Position | None:
 
 
 class Lookup(NamedTuple):
-    """Lookup of a get or browse: its request, the key after which to begin, a handle for logical order."""
+    """Lookup of a get or browse: its conditions, the key after which to begin, a handle for logical order."""
 
-    request: Request
+    match: Match
     after: int = -1
     handle: Handle | None = None
 
@@ -96,28 +94,28 @@ class Lookup(NamedTuple):
         Raises MQError 2247 if options that do not apply disagree with the match: "the value of the relevant
         field in the MsgDesc parameter must match the value of the corresponding field in the message".
         """
-        request, after, handle = self
+        match, after, handle = self
         if handle is None:
-            return messages.find(request, after)
+            return messages.find(match, after)
         if handle.position is None:
-            begins = request._replace(msg_seq_number=1, offset=0, msg_token=None)
+            begins = match._replace(msg_seq_number=1, offset=0, msg_token=None)
             record = messages.find(begins, after)
         else:
             record = handle.position.find(messages)
-            if record is not None and not request.is_selected(record):
+            if record is not None and not match.is_selected(record):
                 return None
         if record is None:
             return None
-        token = request.msg_token
+        token = match.msg_token
         same_token = token is None or has_token(record, token, messages.token_prefix)
-        if not same_token or not request.agrees(record):
+        if not same_token or not match.agrees(record):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
         return record
 
     def wants(self, record: Record) -> bool:
         """Return whether an arriving message matches."""
-        request, after, handle = self
-        if not request.is_satisfied(record):
+        match, after, handle = self
+        if not match.is_satisfied(record):
             return False
         if handle is not None and handle.position is not None:
             return handle.position.is_next(record)
@@ -127,8 +125,8 @@ class Lookup(NamedTuple):
     @property
     def ids(self) -> tuple[tuple[Field, bytes], ...]:
         """Ids, as field and value, that every match has."""
-        group_id = self.request.group_id
+        group_id = self.match.group_id
         if self.handle is not None and self.handle.position is not None:
             group_id = self.handle.position.group_id
-        ids = (self.request.msg_id, self.request.correl_id, group_id)
+        ids = (self.match.msg_id, self.match.correl_id, group_id)
         return tuple((field, value) for field, value in zip(ID_FIELDS, ids, strict=True) if value is not None)

@@ -6,9 +6,8 @@ import json
 from typing import Final, NamedTuple
 
 from selectroute.queues.errors import MQRC_PROPERTY_TYPE_ERROR, failed
-from selectroute.queues.message.message import NO_ID, UNLIMITED, text_of
+from selectroute.queues.message.message import FIELDS, NO_ID, text_of
 from selectroute.queues.message.put_validation import validate_put
-from selectroute.queues.message.selector_view import FIELDS
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.message import Message
 from selectroute.selector.values.values import Byte, Int, Long, Short, Value
@@ -79,13 +78,10 @@ def routed_of(message: Message) -> Routed:
         _octets(value("@Root.MQMD.CorrelId")) or NO_ID,
         _octets(value("@Root.MQMD.GroupId")) or NO_ID,
         1 if sequence is None else sequence,
-        0,
-        False,
-        _whole(value("@JMSPriority")),
-        None if mode is None else mode == "PERSISTENT",
-        UNLIMITED,
+        priority=_whole(value("@JMSPriority")),
+        persistence=None if mode is None else mode == "PERSISTENT",
         # These properties count towards the limit.
-        given | dict.fromkeys((SUBSCRIPTION, DELIVERY_ID), "") | {REVISION: 0},
+        properties=given | dict.fromkeys((SUBSCRIPTION, DELIVERY_ID), "") | {REVISION: 0},
     )
     properties = {name: one for name, one in (admitted.properties or {}).items() if name not in _OURS[:3]}
     timestamp, expiration = _whole(value("@JMSTimestamp")), _whole(value("@JMSExpiration")) or 0

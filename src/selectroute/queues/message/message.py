@@ -1,18 +1,20 @@
-"""Message on a queue: descriptor, body and typed properties."""
+"""Message on a queue: descriptor, body and typed properties; and what selectors see of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from selectroute.queues.message.selector_view import visible_headers, visible_properties
+from selectroute.selector.fields import DERIVED, PREFIX, id_to_text, is_no_id, read
 from selectroute.selector.fields import NO_ID as NO_ID
+from selectroute.selector.message import HEADER_TYPES, MessageError, from_wire, to_wire
 from selectroute.selector.message import Message as SelectorMessage
-from selectroute.selector.message import MessageError, from_wire, to_wire
-from selectroute.selector.values.values import Value
+from selectroute.selector.names import INVALID_NAMES, message_breaches
+from selectroute.selector.values.values import Int, Long, Value
 from selectroute.store.errors import DamagedError
 
 TOKEN_BYTES: Final = 16
@@ -85,6 +87,87 @@ class Descriptor(NamedTuple):
         return time_of(self.timestamp)
 
 
+# ---- names and values that selectors see
+
+CORRELATION: Final = "JMSCorrelationID"
+GROUP: Final = "JMSXGroupID"
+SEQUENCE: Final = "JMSXGroupSeq"
+# Headers that an application may set and that are also in the descriptor: two as 24 bytes, one as a number.
+
+
+def _sequence(fields: Descriptor) -> Int | None:
+    grouped = fields.group_id != NO_ID or fields.msg_seq_number != 1
+    return Int(fields.msg_seq_number) if grouped else None
+
+
+_HEADERS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
+    "JMSMessageID": lambda fields: id_to_text(fields.msg_id),
+    "JMSTimestamp": lambda fields: Long(fields.timestamp),
+    "JMSPriority": lambda fields: Int(fields.priority),
+    "JMSDeliveryMode": lambda fields: "PERSISTENT" if fields.persistence else "NON_PERSISTENT",
+    "JMSExpiration": lambda fields: Long(fields.expiration),
+    "JMSRedelivered": lambda fields: bool(fields.backout_count),
+}
+_PROPERTIES: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
+    "JMSXDeliveryCount": lambda fields: Int(fields.backout_count + 1),
+    SEQUENCE: _sequence,
+}
+_TEXTS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
+    CORRELATION: lambda fields: None if fields.correl_id == NO_ID else id_to_text(fields.correl_id),
+    GROUP: lambda fields: None if fields.group_id == NO_ID else id_to_text(fields.group_id),
+}
+_OWN: Final = {**_HEADERS, **_PROPERTIES}
+
+OWN_PROPERTIES: Final = (*_PROPERTIES, GROUP)
+"""Properties that selectors see beside those that an application set."""
+
+
+def _names_of_fields() -> frozenset[str]:
+    """Return every name of a descriptor field, including synonyms."""
+    own = set(_OWN) | {"Root.MQMD.CorrelId", "Root.MQMD.GroupId", "Root.MQMD.BackoutCount"}
+    found = set(own)
+    for name, sources in DERIVED.items():
+        if ":" not in name and any(other in own for source in sources for other in source.names):
+            found.add(name)
+    return frozenset(found - {CORRELATION, GROUP, "jms.Cid", "jms.Gid", SEQUENCE, "jms.Seq"})
+
+
+FIELDS: Final = _names_of_fields()
+"""Names that no property of a message may have, because the descriptor defines them."""
+
+
+def value_reader(fields: Descriptor, properties: Mapping[str, Value]) -> Callable[[str], Value | None]:
+    """Return a function that returns the value of each header, property or derived field of a message.
+
+    Equivalent to ``QueuedMessage.selector_message.value``, without creating a `SelectorMessage`.
+    """
+
+    def own(name: str) -> Value | None:
+        field = _OWN.get(name)
+        if field is not None:
+            return field(fields)
+        value = properties.get(name)
+        if value is None and name in _TEXTS:
+            return _TEXTS[name](fields)
+        return None if is_no_id(name, value) else value
+
+    def value(name: str) -> Value | None:
+        if name.startswith(PREFIX):
+            if name == INVALID_NAMES:
+                return _breaches(tuple(properties))
+            if name[1:] in DERIVED:
+                return read(name[1:], own)
+        return own(name)
+
+    return value
+
+
+@lru_cache(maxsize=10_000)
+def _breaches(names: tuple[str, ...]) -> bool:
+    """Return whether property names break a rule of seed 003; cached, as messages repeat them."""
+    return bool(message_breaches([name for name in names if name not in HEADER_TYPES]))
+
+
 class QueuedMessage(NamedTuple):
     """Message returned by a get or browse."""
 
@@ -99,10 +182,13 @@ class QueuedMessage(NamedTuple):
     @property
     def selector_message(self) -> SelectorMessage:
         """Message as selectors see it, without the body. O(properties)."""
-        return SelectorMessage(
-            visible_headers(self.descriptor, self.properties),
-            visible_properties(self.descriptor, self.properties),
-        )
+        fields, properties = self.descriptor, self.properties
+        headers = {name: field(fields) for name, field in _HEADERS.items()}
+        others = {name: field(fields) for name, field in _PROPERTIES.items()}
+        headers[CORRELATION], others[GROUP] = _TEXTS[CORRELATION](fields), _TEXTS[GROUP](fields)
+        for name, value in properties.items():
+            (headers if name in HEADER_TYPES else others)[name] = value
+        return SelectorMessage(headers, others)
 
 
 # ---- properties as text for databases and files

@@ -23,8 +23,15 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.message.field_checks import bytes_of, id_of, number_of, offset_of, sequence_of
-from selectroute.queues.message.message import NO_ID, UNLIMITED
-from selectroute.queues.message.selector_view import CORRELATION, FIELDS, GROUP, OWN_PROPERTIES, SEQUENCE
+from selectroute.queues.message.message import (
+    CORRELATION,
+    FIELDS,
+    GROUP,
+    NO_ID,
+    OWN_PROPERTIES,
+    SEQUENCE,
+    UNLIMITED,
+)
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import id_from_any_text
 from selectroute.selector.message import (
@@ -68,16 +75,16 @@ _SYNONYMS: Final = {"jms.Cid": CORRELATION, "jms.Gid": GROUP, "jms.Seq": SEQUENC
 def validate_put(
     settings: QueueSettings,
     body: bytes,
-    msg_id: bytes | None,
-    correl_id: bytes,
-    group_id: bytes,
-    msg_seq_number: int,
-    offset: int,
-    last_in_group: bool,
-    priority: int | None,
-    persistence: bool | None,
-    expiry: int,
-    properties: Mapping[str, object] | None,
+    msg_id: bytes | None = None,
+    correl_id: bytes = NO_ID,
+    group_id: bytes = NO_ID,
+    msg_seq_number: int = 1,
+    offset: int = 0,
+    last_in_group: bool = False,
+    priority: int | None = None,
+    persistence: bool | None = None,
+    expiry: int = UNLIMITED,
+    properties: Mapping[str, object] | None = None,
 ) -> ValidatedPut:
     """Check a put and add the queue's defaults. Raises MQError as `Queue.put` does."""
     if type(body) is not bytes:

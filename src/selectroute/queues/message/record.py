@@ -8,15 +8,20 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from selectroute.queues.message.field_checks import MAX_EXPIRY
-from selectroute.queues.message.message import NO_PROPERTIES, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.message import (
+    NO_PROPERTIES,
+    UNLIMITED,
+    Descriptor,
+    QueuedMessage,
+    value_reader,
+)
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.queue_key import queue_key_of
-from selectroute.queues.message.selector_view import value_reader
 from selectroute.selector.values.values import Value
 
 
 class Field(IntEnum):
-    """Positions of the fields by which messages are found, in a `Record` and in a `Request`."""
+    """Positions of the fields by which messages are found, in a `Record` and in a `Match`."""
 
     MSG_ID = 0
     CORREL_ID = 1
@@ -111,7 +116,8 @@ def expiry_at(expiration: int, now_ms: int) -> int:
 
 def selector_values(record: Record) -> Callable[[str], Value | None]:
     """Return a function that returns the value of each name that a selector reads of a stored message."""
-    return value_reader(record, record.properties or NO_PROPERTIES)
+    # A record begins with the fields of a descriptor.
+    return value_reader(record, record.properties or NO_PROPERTIES)  # type: ignore[arg-type]
 
 
 def descriptor_of(record: Record, token_prefix: bytes) -> Descriptor:

@@ -8,7 +8,7 @@ The body is that of the request or response, unchanged. IBM's own headers are ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from selectroute.queues.errors import (
@@ -22,20 +22,18 @@ from selectroute.queues.errors import (
     MQRC_PRIORITY_ERROR,
 )
 from selectroute.queues.message.field_checks import MAX_NUMBER
-from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
-from selectroute.queues.message.selector_view import CORRELATION, GROUP
+from selectroute.queues.message.message import CORRELATION, GROUP, NO_ID, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.rest.ids import (
     RestError,
-    id_of_any_text,
     id_of_text,
     is_id,
     message_id_of,
-    token_of_text,
 )
+from selectroute.queues.rest.list_items import FIELDS, data_of, descriptor_of
 from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
-from selectroute.selector.fields import id_to_text
 from selectroute.selector.values.values import Value
 
+_PREFIX: Final = "ibm-mq-md-"
 MESSAGE_ID: Final = "ibm-mq-md-messageId"
 CORRELATION_ID: Final = "ibm-mq-md-correlationId"
 GROUP_ID: Final = "ibm-mq-md-groupId"
@@ -48,27 +46,9 @@ EXPIRY: Final = "ibm-mq-md-expiry"
 REPLY_TO: Final = "ibm-mq-md-replyTo"
 PUT_DATE: Final = "ibm-mq-md-putDate"
 PUT_TIME: Final = "ibm-mq-md-putTime"
-TIMESTAMP: Final = "ibm-mq-md-timestamp"
-EXPIRATION: Final = "ibm-mq-md-expiration"
-BACKOUT_COUNT: Final = "ibm-mq-md-backoutCount"
-TOKEN: Final = "ibm-mq-md-msgToken"
 
 OMITTED: Final = "ibm-mq-usr-omitted"
 """Header of a response: the number of properties left out because they do not fit."""
-
-SETTABLE: Final = (
-    MESSAGE_ID,
-    CORRELATION_ID,
-    GROUP_ID,
-    SEQUENCE,
-    OFFSET,
-    LAST_IN_GROUP,
-    PRIORITY,
-    PERSISTENCE,
-    EXPIRY,
-    REPLY_TO,
-)
-"""Headers of a put, in addition to ``ibm-mq-usr``."""
 
 AS_DESTINATION: Final = "asDestination"
 """Value of priority and persistence for the queue's default."""
@@ -124,24 +104,19 @@ def headers_of(message: QueuedMessage) -> dict[str, str]:
 def descriptor_headers(descriptor: Descriptor) -> dict[str, str]:
     """Return the headers of a descriptor, ids as bytes."""
     put = descriptor.put_time
-    found = {MESSAGE_ID: id_to_text(descriptor.msg_id) or ""}
-    for header, octets in ((CORRELATION_ID, descriptor.correl_id), (GROUP_ID, descriptor.group_id)):
-        if octets != NO_ID:
-            found[header] = id_to_text(octets) or ""
     return {
-        **found,
-        SEQUENCE: str(descriptor.msg_seq_number),
-        OFFSET: str(descriptor.offset),
-        LAST_IN_GROUP: str(descriptor.last_in_group).lower(),
-        PRIORITY: str(descriptor.priority),
-        PERSISTENCE: "persistent" if descriptor.persistence else "nonPersistent",
-        EXPIRY: "unlimited" if descriptor.expiry == UNLIMITED else str(100 * descriptor.expiry),
+        **_field_headers(descriptor._asdict()),
         PUT_DATE: f"{put:%Y%m%d}",
         PUT_TIME: f"{put:%H%M%S}{put.microsecond // 10_000:02}",
-        TIMESTAMP: str(descriptor.timestamp),
-        EXPIRATION: str(descriptor.expiration),
-        BACKOUT_COUNT: str(descriptor.backout_count),
-        TOKEN: descriptor.msg_token.hex().upper(),
+    }
+
+
+def _field_headers(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return fields of a descriptor as headers, without those that are None."""
+    return {
+        _PREFIX + name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in data_of(fields).items()
+        if value is not None
     }
 
 
@@ -156,10 +131,8 @@ def hex_headers(headers: Mapping[str, str], descriptor: Descriptor) -> dict[str,
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
-    """Return the message of a response, the inverse of `headers_of`. Raises RestError, or KeyError for a
-    missing header.
-    """
-    descriptor = descriptor_of(headers)
+    """Return the message of a response, the inverse of `headers_of`. Raises as `descriptor_of`."""
+    descriptor = descriptor_of_headers(headers)
     properties = properties_of([headers[PROPERTIES]] if headers.get(PROPERTIES) else [])
     for header, name in ((CORRELATION_ID, CORRELATION), (GROUP_ID, GROUP)):
         text = headers.get(header)
@@ -170,31 +143,12 @@ def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
     return QueuedMessage(descriptor, body, properties)
 
 
-def descriptor_of(headers: Mapping[str, str]) -> Descriptor:
-    """Return the descriptor of a response. Raises RestError, or KeyError."""
-    expiry = headers[EXPIRY]
-    return Descriptor(
-        message_id_of(headers[MESSAGE_ID], MESSAGE_ID),
-        _octets(headers.get(CORRELATION_ID), CORRELATION_ID, MQRC_CORREL_ID_ERROR),
-        _octets(headers.get(GROUP_ID), GROUP_ID, MQRC_GROUP_ID_ERROR),
-        _number(headers[SEQUENCE], SEQUENCE, MQRC_MSG_SEQ_NUMBER_ERROR),
-        _number(headers[OFFSET], OFFSET, MQRC_OFFSET_ERROR),
-        headers[LAST_IN_GROUP] == "true",
-        _number(headers[PRIORITY], PRIORITY, MQRC_PRIORITY_ERROR),
-        headers[PERSISTENCE] == "persistent",
-        UNLIMITED if expiry == "unlimited" else -(-_number(expiry, EXPIRY, MQRC_EXPIRY_ERROR) // 100),
-        _number(headers[TIMESTAMP], TIMESTAMP, None),
-        _number(headers[BACKOUT_COUNT], BACKOUT_COUNT, None),
-        _number(headers[EXPIRATION], EXPIRATION, None),
-        token_of_text(headers[TOKEN], TOKEN),
-    )
+def descriptor_of_headers(headers: Mapping[str, str]) -> Descriptor:
+    """Return the descriptor of a response. Raises as `descriptor_of`."""
+    return descriptor_of({field.name: headers.get(_PREFIX + field.name) for field in FIELDS.values()})
 
 
-def _octets(text: str | None, place: str, reason: int) -> bytes:
-    return NO_ID if text is None else id_of_any_text(text, place, reason)
-
-
-def _number(text: str, place: str, reason: int | None) -> int:
+def _number(text: str, place: str, reason: int) -> int:
     if not _NUMBER.fullmatch(text):
         raise RestError(place, "expected a whole number", reason)
     return int(text)
@@ -271,6 +225,9 @@ _READ: Final[Mapping[str, _Read]] = {
     REPLY_TO: lambda text: (_JMS_REPLY_TO, _reply_to(text) if text else None),
 }
 
+SETTABLE: Final = tuple(_READ)
+"""Headers of a put, in addition to ``ibm-mq-usr``."""
+
 
 def decoded(value: str, place: str) -> str:
     """Decode a header value as UTF-8 that a framework read as Latin-1. Raises RestError."""
@@ -280,20 +237,9 @@ def decoded(value: str, place: str) -> str:
         raise RestError(place, "a header must be UTF-8") from None
 
 
-def put_headers(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of a request for these arguments of `Queue.put`."""
-    properties = dict(fields.get("properties") or {})
-    for header, field in ((MESSAGE_ID, "msg_id"), (CORRELATION_ID, "correl_id"), (GROUP_ID, "group_id")):
-        if fields.get(field) not in (None, NO_ID):
-            yield header, id_to_text(fields[field]) or ""
-    for header, field in ((SEQUENCE, "msg_seq_number"), (OFFSET, "offset"), (PRIORITY, "priority")):
-        if fields.get(field) is not None:
-            yield header, str(fields[field])
-    if fields.get("last_in_group"):
-        yield LAST_IN_GROUP, "true"
-    if fields.get("persistence") is not None:
-        yield PERSISTENCE, "persistent" if fields["persistence"] else "nonPersistent"
-    if fields.get("expiry", UNLIMITED) != UNLIMITED:
-        yield EXPIRY, str(100 * fields["expiry"])
-    if properties:
-        yield PROPERTIES, header_of(properties)
+def put_headers(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of a request for these arguments of `Queue.put`. Raises MQError for an id."""
+    found = _field_headers({name: value for name, value in fields.items() if value is not None})
+    if fields.get("properties"):
+        found[PROPERTIES] = header_of(fields["properties"])
+    return found

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from selectroute.queues.errors import MQRC_CORREL_ID_ERROR, MQRC_GROUP_ID_ERROR
-from selectroute.queues.lookup.match_options import (
-    CORREL_ID,
-    GROUP_ID,
-    MSG_ID,
-    MSG_SEQ_NUMBER,
-    MSG_TOKEN,
-    OFFSET,
-)
+from selectroute.queues.lookup.match import MatchOptions, match_of
 from selectroute.queues.rest.ids import id_of_any_text, message_id_of, token_of_text
-from selectroute.queues.settings import QueueSettings
+from selectroute.selector.fields import id_to_text
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 
+_NAMES: Final = (
+    "messageId",
+    "correlationId",
+    "groupId",
+    "msgSeqNumber",
+    "offset",
+    "msgToken",
+    "selector",
+    "dialect",
+)
+
 
 class LookupParams(NamedTuple):
-    """Conditions on a message; all that are not None must agree."""
+    """Match options as texts; all that are not None must agree."""
 
     message_id: str | None = None
     correlation_id: str | None = None
@@ -32,44 +36,42 @@ class LookupParams(NamedTuple):
     dialect: str | None = None
     """Dialect of the selector; None for the queue's."""
 
-    def fields(self, settings: QueueSettings, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
-        """Return the arguments of `Queue.get`. Raises RestError and InvalidSelectorError."""
-        match = MSG_ID | CORREL_ID | GROUP_ID  # ids that are not given agree with any
-        found: dict[str, Any] = {}
-        selector = None
-        if self.selector:
-            selector = Selector(self.selector, self.dialect or settings.dialect, limits=limits)
-        if self.message_id is not None:
-            found["msg_id"] = message_id_of(self.message_id, "messageId")
-        if self.correlation_id is not None:
-            found["correl_id"] = id_of_any_text(self.correlation_id, "correlationId", MQRC_CORREL_ID_ERROR)
-        if self.group_id is not None:
-            found["group_id"] = id_of_any_text(self.group_id, "groupId", MQRC_GROUP_ID_ERROR)
-        if self.msg_seq_number is not None:
-            match |= MSG_SEQ_NUMBER
-            found["msg_seq_number"] = self.msg_seq_number
-        if self.offset is not None:
-            match |= OFFSET
-            found["offset"] = self.offset
-        if self.msg_token is not None:
-            match |= MSG_TOKEN
-            found["msg_token"] = token_of_text(self.msg_token, "msgToken")
-        return {"match": match, "selector": selector, **found}
+    @classmethod
+    def of(cls, options: MatchOptions) -> LookupParams:
+        """Return match options as texts. Raises MQError as `Queue.get`, but for the selector."""
+        fields: MatchOptions = {**options, "selector": None}
+        match, selector = match_of("", **fields), options.get("selector")
+        return cls(
+            id_to_text(match.msg_id),
+            id_to_text(match.correl_id),
+            id_to_text(match.group_id),
+            match.msg_seq_number,
+            match.offset,
+            None if match.msg_token is None else match.msg_token.hex(),
+            selector.text if isinstance(selector, Selector) else selector,
+            selector.dialect if isinstance(selector, Selector) else None,
+        )
 
-    def params(self) -> dict[str, str]:
-        """Return the conditions as parameters of a URL."""
-        return {name: str(value) for name, value in self.body().items()}
+    def options(self, dialect: str | None = None, limits: Limits = DEFAULT_LIMITS) -> MatchOptions:
+        """Return the match options. Raises RestError and InvalidSelectorError.
+
+        A selector is parsed in its dialect, or else in this one; without either it stays a text.
+        """
+        token, selector, chosen = self.msg_token, self.selector, self.dialect or dialect
+        return {
+            "msg_id": None if self.message_id is None else message_id_of(self.message_id, "messageId"),
+            "correl_id": _octets(self.correlation_id, "correlationId", MQRC_CORREL_ID_ERROR),
+            "group_id": _octets(self.group_id, "groupId", MQRC_GROUP_ID_ERROR),
+            "msg_seq_number": self.msg_seq_number,
+            "offset": self.offset,
+            "msg_token": None if token is None else token_of_text(token, "msgToken"),
+            "selector": Selector(selector, chosen, limits=limits) if selector and chosen else selector,
+        }
 
     def body(self) -> dict[str, Any]:
-        """Return the conditions as members of a request's body."""
-        names = (
-            "messageId",
-            "correlationId",
-            "groupId",
-            "msgSeqNumber",
-            "offset",
-            "msgToken",
-            "selector",
-            "dialect",
-        )
-        return {name: value for name, value in zip(names, self, strict=True) if value is not None}
+        """Return the conditions as members of a request's body, or as parameters of a URL."""
+        return {name: value for name, value in zip(_NAMES, self, strict=True) if value is not None}
+
+
+def _octets(text: str | None, place: str, reason: int) -> bytes | None:
+    return None if text is None else id_of_any_text(text, place, reason)

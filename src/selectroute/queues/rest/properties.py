@@ -14,8 +14,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from selectroute.queues.rest.ids import RestError
 from selectroute.selector.suggestion import nearest
@@ -52,38 +51,30 @@ def _floating(kind: type[Float | Double]) -> Callable[[str], Value]:
     return read
 
 
-_READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
-    {
-        "boolean": lambda text: {"true": True, "false": False}[text.lower()],
-        "byte": _integral(Byte),
-        "short": _integral(Short),
-        "integer": _integral(Int),
-        "long": _integral(Long),
-        "float": _floating(Float),
-        "double": _floating(Double),
-        "string": str,
-        "bytes": bytes.fromhex,  # an extension: IBM MQ's REST API has no byte strings
-    }
-)
-_WIDER: Final = {
-    "byte": ":short, :integer, :long or :double",
-    "short": ":integer, :long or :double",
-    "integer": ":long or :double",
-    "long": ":double",
+class _Type(NamedTuple):
+    """Type of a property: the reader of its texts, what one is, and the types that take a larger value."""
+
+    read: Callable[[str], Value]
+    example: str
+    wider: str = ""
+
+
+_WHOLE: Final = "a whole number"
+_TYPES: Final[Mapping[str, _Type]] = {
+    "boolean": _Type(lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
+    "byte": _Type(_integral(Byte), _WHOLE, ":short, :integer, :long or :double"),
+    "short": _Type(_integral(Short), _WHOLE, ":integer, :long or :double"),
+    "integer": _Type(_integral(Int), _WHOLE, ":long or :double"),
+    "long": _Type(_integral(Long), _WHOLE, ":double"),
+    "float": _Type(_floating(Float), "a number"),
+    "double": _Type(_floating(Double), "a number"),
+    "string": _Type(str, "a string"),
+    # An extension: IBM MQ's REST API has no byte strings.
+    "bytes": _Type(bytes.fromhex, "pairs of hexadecimal digits"),
 }
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]+")
-_EXAMPLES: Final = {
-    "boolean": "true or false",
-    "byte": "a whole number",
-    "short": "a whole number",
-    "integer": "a whole number",
-    "long": "a whole number",
-    "float": "a number",
-    "double": "a number",
-    "bytes": "pairs of hexadecimal digits",
-}
-TYPES: Final = {**{name: name for name in _READ}, "int": "integer"} | {
+TYPES: Final = {**{name: name for name in _TYPES}, "int": "integer"} | {
     # Those of the older header x-msg-usr.
     "i1": "byte",
     "i2": "short",
@@ -154,23 +145,24 @@ def value_of(text: str, kind: str) -> Value:
     if name is None:
         near = nearest(kind, TYPES)
         advice = f": did you mean `{near}`?" if near else ""
-        raise RestError(PROPERTIES, f"a type must be one of {', '.join(_READ)}{advice}")
+        raise RestError(PROPERTIES, f"a type must be one of {', '.join(_TYPES)}{advice}")
     try:
-        return _READ[name](text)
+        return _TYPES[name].read(text)
     except (ValueError, KeyError, OverflowError):
         raise RestError(PROPERTIES, _not_a(name, text)) from None
 
 
 def _not_a(name: str, text: str) -> str:
     """Return the error text of a text that is not a value of a type."""
-    if name in _WIDER and _NUMBER.fullmatch(text):
+    example, wider = _TYPES[name][1:]
+    if wider and _NUMBER.fullmatch(text):
         if not _INTEGER_TEXT.fullmatch(text):
-            return f"not a whole number; use {_WIDER['long']}"
+            return "not a whole number; use :double"
         java = "int" if name == "integer" else name
-        return f"the value is outside the range of a Java {java}; use {_WIDER[name]}"
+        return f"the value is outside the range of a Java {java}; use {wider}"
     if name in ("float", "double") and _NUMBER.fullmatch(text):
         return f"the value is outside the range of a Java {name}"
-    return f"the value is not {_EXAMPLES.get(name, name)}"
+    return f"the value is not {example}"
 
 
 def _named(name: str) -> str:

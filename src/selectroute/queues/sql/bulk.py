@@ -8,18 +8,23 @@ those that others are getting, are left alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
-from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, CountChangedError, ScanLimitError, failed
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.errors import (
+    MQRC_OBJECT_NAME_ERROR,
+    MQRC_UNKNOWN_OBJECT_NAME,
+    CountChangedError,
+    ScanLimitError,
+    failed,
+)
+from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.queue_key import ARRIVALS, queue_key_of
 from selectroute.queues.message.record import Record
 from selectroute.queues.sql.database import Defined
-from selectroute.queues.sql.lookup import SqlLookup, keys_of
+from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import (
     ARRIVE_MANY,
     CHANGES,
@@ -33,7 +38,7 @@ from selectroute.queues.sql.statements import (
     count,
     shape_of,
 )
-from selectroute.store.engine import Store
+from selectroute.queues.sql.store import SqlStore
 
 MOST_COMPARED: Final = 100_000
 """Messages that are compared with a selector at most to count its matches."""
@@ -51,39 +56,28 @@ _START: Final = BulkPosition()
 
 
 class Bulk:
-    """Purge of all messages that a request finds, or their move to the end of another queue of the database.
+    """Purge of all matching messages, or their move to the end of another queue of the database.
 
     `count` counts them once; messages that arrive later are not touched. Then each `step` does a chunk, until
     it returns False. Not safe for threads.
 
     Args:
-        store: the database.
-        defined: the queue.
-        request: the lookup.
-        to: the queue to move the messages to; None to remove them.
-        begin: checks that the queue is open. Raises MQError 2019.
-        finder: returns the lookup of a transaction.
-        now: returns the parameters of statements: the queue and the time.
+        store: the queue.
+        match: the lookup.
+        to: the name of the queue to move the messages to; None to remove them.
+
+    Raises MQError 2085 if there is no such queue, 2152 if it is this one.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        defined: Defined,
-        request: Request,
-        to: Defined | None,
-        begin: Callable[[], None],
-        finder: Callable[[Connection], SqlLookup],
-        now: Callable[[], Mapping[str, int]],
-    ) -> None:
+    def __init__(self, store: SqlStore, match: Match, to: str | None) -> None:
         self.result = BulkResult()
         self._store = store
-        self._queue = defined.id
-        self._request = request
-        self._to = to
-        self._begin = begin
-        self._finder = finder
-        self._now = now
+        self._database = store.database.store
+        self._queue = store.defined.id
+        self._match = match
+        self._to = None if to is None else store.database.find(to)
+        if self._to is not None and self._to.id == self._queue:
+            raise failed(MQRC_OBJECT_NAME_ERROR, "messages cannot be moved to the queue on which they are")
         self._last_arrival, self._after = _START
 
     @property
@@ -99,8 +93,8 @@ class Bulk:
 
         Raises CountChangedError if `expected` is given and another number.
         """
-        self._begin()
-        with self._store.reading() as connection:
+        self._store.begin()
+        with self._database.reading() as connection:
             found = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
             arrivals = 0 if found is None else found.arrivals
             self._last_arrival, self._after = min(position.last_arrival, arrivals), position.after
@@ -115,12 +109,12 @@ class Bulk:
 
         Raises MQError 2085 if a queue was deleted, 2019 if it is closed.
         """
-        self._begin()
+        self._store.begin()
         most, result = CHUNK, self.result
         if result.matched.is_exact:  # what came back since, from a unit that was backed out, is not counted
             most = min(most, result.matched.number - result.done - result.stayed.total)
         if most > 0 and not result.is_complete:
-            with self._store.reading() as connection:
+            with self._database.reading() as connection:
                 records, after, is_last = self._next(connection, most)
             if records:
                 after, is_last = self._change(records, after, is_last)
@@ -131,14 +125,14 @@ class Bulk:
 
     def _counted(self, connection: Connection) -> MessageCount:
         """Return the number of matches that are left."""
-        request = self._request
-        if request.selection is None and request.msg_token is None:
-            shape, given = shape_of(request)
-            given |= {**self._now(), "after": self._after, "last_arrival": self._last_arrival}
+        match = self._match
+        if match.selection is None and match.msg_token is None:
+            shape, given = shape_of(match)
+            given |= {**self._store.now(), "after": self._after, "last_arrival": self._last_arrival}
             found = int(connection.execute(count(shape), given).scalar_one())
             return MessageCount(found, True)
         matches = 0
-        candidates = self._finder(connection).candidates(request, self._after)
+        candidates = self._store.finder(connection).candidates(match, self._after)
         for compared, (record, is_match) in enumerate(candidates):
             if compared == MOST_COMPARED:
                 return MessageCount(matches, False)
@@ -153,7 +147,7 @@ class Bulk:
         """Return the next matches, the key up to which was looked, and whether that is the end."""
         records: list[Record] = []
         after = self._after
-        candidates = self._finder(connection).candidates(self._request, after)
+        candidates = self._store.finder(connection).candidates(self._match, after)
         try:
             for compared, (record, is_match) in enumerate(candidates):
                 if len(records) == most or compared == _COMPARED_AT_ONCE:
@@ -170,7 +164,7 @@ class Bulk:
         nothing is left to do. `after` and `is_last` are these if all of the messages are dealt with.
         """
         stayed = Stayed()
-        with self._store.writing() as connection:
+        with self._database.writing() as connection:
             if self._to is None:
                 done = self._remove(connection, records, stayed)
             else:
@@ -182,7 +176,7 @@ class Bulk:
         self.result.stayed.in_use += stayed.in_use
         if stayed.full:
             self._after = after
-            with self._store.reading() as connection:
+            with self._database.reading() as connection:
                 self.result.stayed.full = self._counted(connection).number
             is_last = True
         return after, is_last
@@ -207,7 +201,7 @@ class Bulk:
         limit = to.settings.max_depth
         room = math.inf
         if limit is not None:
-            room = limit - connection.execute(HELD, {**self._now(), "in_queue": to.id}).scalar_one()
+            room = limit - connection.execute(HELD, {**self._store.now(), "in_queue": to.id}).scalar_one()
         moved: list[Record] = []
         size = 0
         undone: int | None = None
@@ -255,5 +249,5 @@ class Bulk:
 
     def _free(self, connection: Connection, records: list[Record]) -> dict[int, int]:
         """Lock the messages that are free; return the length of the body of each by its key."""
-        given = {**self._now(), "places": [record.queue_key for record in records]}
+        given = {**self._store.now(), "places": [record.queue_key for record in records]}
         return {place: length for place, length in connection.execute(LOCK_FREE, given)}

@@ -16,8 +16,9 @@ from selectroute.queues.lookup.finding import (
     Statistics,
     check_budget,
     find_by_token,
+    first_of,
 )
-from selectroute.queues.lookup.request import Request, asked_fields, both
+from selectroute.queues.lookup.match import Match, ways_of
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
@@ -142,7 +143,7 @@ Attributes = tuple[str, ...]
 class AccessPath(NamedTuple):
     """Access path: required descriptor fields, and optionally an index and its key."""
 
-    request: Request
+    match: Match
     number: int | None = None
     key: bytes | None = None
 
@@ -169,47 +170,36 @@ class SqlLookup:
         self._statistics = statistics
         self.vain: dict[Attributes, int] = {}
 
-    def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first visible match of a request after a key."""
-        if request.msg_token is not None:
-            return find_by_token(request, after, self.token_prefix, self._at, self._statistics)
-        if request.selection is None:
-            first = next(self._walk(AccessPath(request), after, 1), None)
+    def find(self, match: Match, after: int = -1) -> Record | None:
+        """Return the first visible message that matches after a key."""
+        if match.msg_token is not None:
+            return find_by_token(match, after, self.token_prefix, self._at, self._statistics)
+        if match.selection is None:
+            first = next(self._walk(AccessPath(match), after, 1), None)
             self._statistics.looked_at += first is not None
             return first
-        asked = asked_fields(request)
-        best: Record | None = None
-        for alternative in request.selection.alternatives:
-            wanted = both(asked, alternative)
-            if wanted is not None:
-                found = self._search(*wanted, alternative, after)
-                if found is not None and (best is None or found.queue_key < best.queue_key):
-                    best = found
-        return best
+        return first_of(self._search(*way, after) for way in ways_of(match))
 
-    def candidates(self, request: Request, after: int = -1) -> Iterator[tuple[Record, bool]]:
-        """Yield the messages after a key that are compared to find all matches of a request, in order, each
+    def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[Record, bool]]:
+        """Yield the messages after a key that are compared to find all that match, in order, each
         once and without its body, and whether it matches.
 
         Messages are read as the iteration goes on: a reader that stops early has read a chunk too many at
         most.
         """
-        if request.msg_token is not None:
-            found = self.find(request, after)
+        if match.msg_token is not None:
+            found = self.find(match, after)
             if found is not None:
                 yield found, True
             return
-        if request.selection is None:
-            for record in self._walk(AccessPath(request), after, _LARGEST_CHUNK):
+        if match.selection is None:
+            for record in self._walk(AccessPath(match), after, _LARGEST_CHUNK):
                 self._statistics.looked_at += 1
                 yield record, True
             return
-        asked = asked_fields(request)
         ways: dict[AccessPath, list[Alternative]] = {}
-        for alternative in request.selection.alternatives:
-            wanted = both(asked, alternative)
-            if wanted is not None:
-                ways.setdefault(self._way(*wanted), []).append(alternative)
+        for fields, keys, alternative in ways_of(match):
+            ways.setdefault(self._way(fields, keys), []).append(alternative)
         each = [self._compared(way, alternatives, after) for way, alternatives in ways.items()]
         for _, same in groupby(merge(*each, key=_key_of_candidate), key=_key_of_candidate):
             seen = list(same)
@@ -258,7 +248,7 @@ class SqlLookup:
     def _way(self, fields: tuple[KeyField, ...], keys: tuple[Any, ...]) -> AccessPath:
         """Return the access path to the messages whose fields have these values."""
         wanted = dict(zip(fields, keys, strict=True))
-        of_descriptor = Request(*(wanted.get(field) for field in Field))
+        of_descriptor = Match(*(wanted.get(field) for field in Field))
         number = self._index_for(_lasting(fields))
         if number is None:
             return AccessPath(of_descriptor)
@@ -271,7 +261,7 @@ class SqlLookup:
 
     def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
         """Yield visible messages after a key, in order, read chunk by chunk."""
-        shape, given = shape_of(way.request)
+        shape, given = shape_of(way.match)
         given.update(self._given)
         if way.number is not None:
             given |= {"of_index": way.number, "with_key": way.key}

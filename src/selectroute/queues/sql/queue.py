@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Self, Unpack
 
 from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.lookup.groups import Lookup
-from selectroute.queues.lookup.match_options import DEFAULT_MATCH
-from selectroute.queues.lookup.request import request_of
+from selectroute.queues.lookup.match import MatchOptions, match_of
 from selectroute.queues.message.message import QueuedMessage, time_of
 from selectroute.queues.queue import Queue
-from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import QueueDatabase
 from selectroute.queues.sql.store import SqlStore
@@ -29,8 +28,8 @@ class SqlQueue(Queue[SqlStore]):
     other call on this database ever gets it, even after a crash. A put is one transaction; a get is one or
     two, and more while it waits. Units of a dead process are backed out by the next check of another process.
 
-    A database holds many queues by name; it may be that of a registry. In addition to MQError, every call
-    raises `StoreError` if the database fails; then nothing was changed.
+    A database holds many queues by name, see `SqlQueues`; it may be that of a registry. In addition to
+    MQError, every call raises `StoreError` if the database fails; then nothing was changed.
 
     Args:
         database: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or an open
@@ -64,23 +63,21 @@ class SqlQueue(Queue[SqlStore]):
     def call(
         self,
         notify: Callable[[], None],
-        match: int = DEFAULT_MATCH,
         *,
         browses: bool = False,
         syncpoint: UnitOfWork[Any] | None = None,
-        **fields: Any,
+        **options: Unpack[MatchOptions],
     ) -> WaitingCall:
         """Return a get, or with `browses` a browse, that waits without a thread; see `WaitingCall`.
 
         Args:
             notify: called, by any thread, when the call should look again.
-            match: as of `Queue.get`, like the `fields` and the selector.
             browses: leave the message on the queue.
             syncpoint: the unit to get the message in.
-            fields: ids, numbers, token and selector.
+            options: as of `Queue.get`.
         """
         unit = None if syncpoint is None else self._own(syncpoint)
-        lookup = Lookup(request_of(self.settings.dialect, match, **fields))
+        lookup = Lookup(match_of(self.settings.dialect, **options))
         return self._store.call(lookup, notify, unit, browses)
 
     @property
@@ -97,34 +94,32 @@ class SqlQueue(Queue[SqlStore]):
         return self._store.waiting
 
     def listed(
-        self, most: int, match: int = DEFAULT_MATCH, *, after: bytes | None = None, **fields: Any
+        self, most: int, *, after: bytes | None = None, **options: Unpack[MatchOptions]
     ) -> list[QueuedMessage]:
-        """Return the first matches without their bodies, at most `most`; see `call` for the `fields`.
+        """Return the first matches without their bodies, at most `most`.
 
         With the token `after`, the first of those behind the message that has or had it. Raises MQError 2331
         for a token of another queue.
         """
         key = -1 if after is None else self._store.key_in(after)
-        lookup = Lookup(request_of(self.settings.dialect, match, **fields), key)
+        lookup = Lookup(match_of(self.settings.dialect, **options), key)
         return [self._store.to_message(record) for record in self._store.listed(lookup, most)]
 
-    def count(self, match: int = DEFAULT_MATCH, **fields: Any) -> MessageCount:
-        """Return the number of matches; see `call` for the `fields`. For a selector, at most `MOST_COMPARED`
-        messages are compared: if there are more, the count is not exact.
+    def count(self, **options: Unpack[MatchOptions]) -> MessageCount:
+        """Return the number of matches. For a selector, at most `MOST_COMPARED` messages are compared: if
+        there are more, the count is not exact.
         """
-        return self.bulk(match, **fields).count()
+        return self.bulk(**options).count()
 
-    def purge(self, match: int = DEFAULT_MATCH, *, expected: int | None = None, **fields: Any) -> BulkResult:
-        """Remove all matches, in transactions of at most `CHUNK` messages; see `call` for the `fields`.
+    def purge(self, *, expected: int | None = None, **options: Unpack[MatchOptions]) -> BulkResult:
+        """Remove all matches, in transactions of at most `CHUNK` messages.
 
         Messages in units of work, those that others are getting, and those that arrive from now on, stay.
         Raises CountChangedError, before anything is removed, if another number than `expected` matches.
         """
-        return _finished(self.bulk(match, **fields), expected)
+        return _finished(self.bulk(**options), expected)
 
-    def move(
-        self, to: str, match: int = DEFAULT_MATCH, *, expected: int | None = None, **fields: Any
-    ) -> BulkResult:
+    def move(self, to: str, *, expected: int | None = None, **options: Unpack[MatchOptions]) -> BulkResult:
         """Move all matches to the end of another queue of this database, in their order; see `purge`.
 
         Each transaction moves at most `CHUNK` messages. Ids, numbers, priority, persistence, expiry, time of
@@ -133,53 +128,28 @@ class SqlQueue(Queue[SqlStore]):
 
         Raises MQError 2085 if there is no queue of that name, 2152 if it is this one.
         """
-        return _finished(self.bulk(match, to=to, **fields), expected)
+        return _finished(self.bulk(to=to, **options), expected)
 
-    def bulk(self, match: int = DEFAULT_MATCH, *, to: str | None = None, **fields: Any) -> Bulk:
+    def bulk(self, *, to: str | None = None, **options: Unpack[MatchOptions]) -> Bulk:
         """Return a purge, or with `to` a move, that is done chunk by chunk, see `Bulk`."""
-        return self._store.bulk(request_of(self.settings.dialect, match, **fields), to)
+        return Bulk(self._store, match_of(self.settings.dialect, **options), to)
 
     @classmethod
     def create(
         cls,
         url: str,
         name: str,
+        settings: QueueSettings | None = None,
         *,
-        order: Literal["priority", "fifo"] = "priority",
-        default_priority: int = 4,
-        default_persistence: bool = False,
-        max_depth: int | None = None,
-        max_message_length: int = MAX_MESSAGE_LENGTH,
-        dialect: str = "ibm-jms",
         clock: Callable[[], float] = time.time,
     ) -> Self:
         """Create a queue, and the database if there is none, and open the queue.
 
-        Raises MQError 2100 for a name that is taken, 2152 for one that is not 1 to 48 of ``A-Za-z0-9./_%``;
-        ValueError for invalid settings.
+        Raises MQError 2100 for a name that is taken, 2152 for one that is not 1 to 48 of ``A-Za-z0-9./_%``.
         """
-        settings = QueueSettings(
-            order, default_priority, default_persistence, max_depth, max_message_length, dialect
-        )
         with closing(QueueDatabase(url, create=True)) as database:
-            database.add(name, settings)
+            database.add(name, settings or QueueSettings())
         return cls(url, name, clock=clock)
-
-    @staticmethod
-    def names(url: str) -> list[str]:
-        """Return the names of all queues of a database, in order."""
-        with closing(QueueDatabase(url)) as database:
-            return database.names()
-
-    @staticmethod
-    def delete(url: str, name: str, *, purge: bool = False) -> None:
-        """Delete an empty queue; with `purge` also one with messages, which are deleted too.
-
-        Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
-        if messages are in units of work.
-        """
-        with closing(QueueDatabase(url)) as database:
-            database.remove(name, purge=purge)
 
 
 def _finished(bulk: Bulk, expected: int | None) -> BulkResult:

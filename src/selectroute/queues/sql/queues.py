@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Self
 
-from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, failed
+from selectroute.queues.errors import (
+    MQRC_OBJECT_ALREADY_EXISTS,
+    MQRC_UNKNOWN_OBJECT_NAME,
+    MQError,
+    failed,
+)
 from selectroute.queues.message.put_validation import ValidatedPut
-from selectroute.queues.settings import QueueSettings
+from selectroute.queues.settings import QueueDescription, QueueSettings
 from selectroute.queues.sql.database import QueueDatabase
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.store import put_all
@@ -52,10 +57,24 @@ class SqlQueues:
         """Return the settings of a queue. Raises MQError 2085."""
         return self._existing(name).find(name).settings
 
-    def create(self, name: str, settings: QueueSettings | None = None) -> SqlQueue:
-        """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
-        self._connected(create=True).add(name, QueueSettings() if settings is None else settings)
-        return self.open(name)
+    def create(self, name: str, settings: QueueSettings | None = None) -> bool:
+        """Create a queue; return whether it is new. An existing queue with these settings stays unchanged.
+
+        Raises MQError 2100 for a queue with other settings, 2152 for an invalid name.
+        """
+        wanted = settings or QueueSettings()
+        try:
+            self._connected(create=True).add(name, wanted)
+        except MQError as error:
+            if error.reason != MQRC_OBJECT_ALREADY_EXISTS or self.settings(name) != wanted:
+                raise
+            return False
+        return True
+
+    def describe(self, name: str) -> QueueDescription:
+        """Return the name, settings and current depth of a queue. Raises MQError 2085."""
+        queue = self.open(name)
+        return QueueDescription(name, queue.settings, queue.depth, queue.oldest)
 
     def open(self, name: str) -> SqlQueue:
         """Return a queue, the same object each time, closed by `close`. Raises MQError 2085."""
@@ -80,7 +99,8 @@ class SqlQueues:
     def delete(self, name: str, *, purge: bool = False) -> None:
         """Delete an empty queue; with `purge` also one with messages, which are deleted too.
 
-        Raises MQError 2085, and 2055 for a queue that is not empty; see `SqlQueue.delete`.
+        Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
+        if messages are in units of work.
         """
         self._existing(name).remove(name, purge=purge)
         with self._lock:

@@ -1,4 +1,4 @@
-"""SQL statements of queues: constants, and builders of those whose text depends on the shape of a request.
+"""SQL statements of queues: constants, and builders of those whose text depends on which fields are compared.
 
 Values are always parameters. A message is *visible* if a get can return it: not in a unit, not expired.
 """
@@ -31,7 +31,7 @@ from sqlalchemy import (
     update,
 )
 
-from selectroute.queues.lookup.request import Request, asked_fields
+from selectroute.queues.lookup.match import Match, asked_fields
 from selectroute.queues.message.queue_key import ARRIVALS
 from selectroute.queues.message.record import Field
 from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
@@ -195,9 +195,9 @@ MOVE: Final = (
 """Moves a message, whole, to another queue, where its backout count begins at 0. Its keys must be removed."""
 
 
-def shape_of(request: Request) -> tuple[Shape, dict[str, Any]]:
-    """Return the descriptor fields that a request gives, and their values as parameters."""
-    given = asked_fields(request)
+def shape_of(match: Match) -> tuple[Shape, dict[str, Any]]:
+    """Return the descriptor fields that match options give, and their values as parameters."""
+    given = asked_fields(match)
     return tuple(given), {f"field_{field}": value for field, value in given.items()}
 
 

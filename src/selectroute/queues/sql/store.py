@@ -16,15 +16,13 @@ from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
     MQRC_MSG_TOKEN_ERROR,
     MQRC_NO_MSG_AVAILABLE,
-    MQRC_OBJECT_NAME_ERROR,
     MQRC_Q_FULL,
     MQRC_UNKNOWN_OBJECT_NAME,
     MQError,
     failed,
 )
 from selectroute.queues.lookup.finding import Statistics
-from selectroute.queues.lookup.groups import Lookup, position_after
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in, queue_key_of
@@ -35,8 +33,6 @@ from selectroute.queues.message.record import (
     descriptor_of,
     new_id_prefix,
 )
-from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import Defined, QueueDatabase
 from selectroute.queues.sql.lookup import Attributes, SqlIndexes, SqlLookup, keys_of
 from selectroute.queues.sql.rows import bare_record_of, record_of, row_of
@@ -57,7 +53,7 @@ from selectroute.queues.sql.statements import (
 )
 from selectroute.queues.sql.unit_endings import UnitEndings
 from selectroute.queues.sql.watch import WaitingCall, Watch
-from selectroute.queues.unit import UnitOfWork
+from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.explain.sentences import counted
 
@@ -99,15 +95,16 @@ class SqlStore:
         store, queue = database.store, defined.id
         self.settings = defined.settings
         self.statistics = Statistics()
-        self._database = database
-        self._defined = defined
+        self.database = database
+        self.defined = defined
         self._owns_database = owns_database
         self._store = store
         self._in_queue = {"in_queue": queue}
         self._token_prefix = defined.token_prefix
         self._clock = clock
-        self._arrivals = Arrivals(queue, defined.settings)
-        self._endings = UnitEndings(store, database.owner, self._now, lambda: self._watch.released())
+        self._by_priority = defined.settings.order == "priority"
+        self._id_prefix = new_id_prefix()
+        self._endings = UnitEndings(store, database.owner, self.now, lambda: self._watch.released())
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
         self._watch = Watch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
@@ -118,17 +115,17 @@ class SqlStore:
     @property
     def depth(self) -> int:
         """Number of messages available to a get now. O(1), but for those that have just expired."""
-        self._begin()
+        self.begin()
         with self._store.reading() as connection:
-            return int(connection.execute(DEPTH, self._now()).scalar_one())
+            return int(connection.execute(DEPTH, self.now()).scalar_one())
 
     @property
     def oldest(self) -> int | None:
         """Time of the put, in milliseconds since 1970, of the available message that arrived first; None
         without messages. O(log depth) for each priority on the queue, and O(messages in units before it).
         """
-        self._begin()
-        given, after, first = self._now(), -1, None
+        self.begin()
+        given, after, first = self.now(), -1, None
         with self._store.reading() as connection:
             while (row := connection.execute(FIRST, {**given, "after": after}).one_or_none()) is not None:
                 found = row.place & ARRIVALS, row.timestamp
@@ -143,12 +140,12 @@ class SqlStore:
 
     def put(self, message: ValidatedPut, unit: Unit | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
-        self._begin()
+        self.begin()
         with self._in(unit) as marks:
             with self._store.writing() as connection:
                 if unit is not None:
                     self._owner.check(connection, marks["own"])
-                record = self._arrivals.add(connection, message, marks, self._now())
+                record = self._arrive(connection, message, marks)
             if unit is not None:
                 unit.state.puts += 1
         if unit is None:
@@ -156,54 +153,33 @@ class SqlStore:
         return descriptor_of(record, self._token_prefix)
 
     def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
+        """Take the first match off the queue. A waiter is added by `wait`, which looks again."""
         record = self._take(lookup, unit)
-        if record is None and self._endings.clean_up():
-            record = self._take(lookup, unit)
-        if record is None and waiter is not None:
-            self._watch.add(waiter)
-        return record
+        return self._take(lookup, unit) if record is None and self._endings.clean_up() else record
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
+        """Return the first match, left on the queue. A waiter is added by `wait`, which looks again."""
         record = self._browse(lookup)
-        if record is None and self._endings.clean_up():
-            record = self._browse(lookup)
-        if record is None and waiter is not None:
-            self._watch.add(waiter)
-        return record
+        return self._browse(lookup) if record is None and self._endings.clean_up() else record
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         deadline = time.monotonic() + seconds
-        record: Record | None = None
-        offered: Record | None = None
+        call = self.call(waiter.lookup, None, waiter.unit, waiter.browses)
         try:
-            while True:
-                # Also before the first wait: a message may have arrived before the waiter was added.
-                record = self._retry(waiter)
-                if record is not None:
-                    return record
+            while (record := call.find()) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise failed(MQRC_NO_MSG_AVAILABLE)
-                offered = None
-                waiter.wait(left)
-                offered = waiter.record
-                self._watch.remove(waiter)
-                self._begin()
-                waiter = Waiter(waiter.lookup, browses=waiter.browses, unit=waiter.unit)
-                self._watch.add(waiter)
+                call.wait(left)
+            return record
         finally:
-            self._watch.remove(waiter)
-            queue_key = None if record is None else record.queue_key
-            if any(one is not None and one.queue_key != queue_key for one in (offered, waiter.record)):
-                self._watch.wake_all()  # others may want the message that this call was woken for
+            call.end()
 
     def call(
-        self, lookup: Lookup, notify: Callable[[], None], unit: Unit | None, browses: bool
+        self, lookup: Lookup, notify: Callable[[], None] | None, unit: Unit | None, browses: bool
     ) -> WaitingCall:
-        """Return a get or browse that waits without a thread."""
+        """Return a get or browse that waits, without `notify` in the thread that calls it."""
         new_waiter = partial(Waiter, lookup, browses=browses, unit=unit, notify=notify)
         return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
 
@@ -216,7 +192,7 @@ class SqlStore:
 
     def listed(self, lookup: Lookup, most: int) -> list[Record]:
         """Return the first matches without their bodies, in one transaction."""
-        self._begin()
+        self.begin()
         records: list[Record] = []
         with self._finding() as finder:
             while len(records) < most and (found := lookup.find(finder)) is not None:
@@ -224,26 +200,16 @@ class SqlStore:
                 lookup = lookup._replace(after=found.queue_key)
         return records
 
-    def bulk(self, request: Request, to: str | None) -> Bulk:
-        """Return the purge of the messages that a request finds, or their move to the queue of a name.
-
-        Raises MQError 2085 if there is no such queue, 2152 if it is this one.
-        """
-        target = None if to is None else self._database.find(to)
-        if target is not None and target.id == self._defined.id:
-            raise failed(MQRC_OBJECT_NAME_ERROR, "messages cannot be moved to the queue on which they are")
-        return Bulk(self._store, self._defined, request, target, self._begin, self._finder, self._now)
-
     def at(self, queue_key: int) -> Record | None:
         """Return the message with a key."""
-        self._begin()
+        self.begin()
         with self._store.reading() as connection:
-            row = connection.execute(AT, {**self._now(), "at_place": queue_key}).one_or_none()
+            row = connection.execute(AT, {**self.now(), "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
     def take_at(self, queue_key: int, unit: Unit | None) -> Record | None:
         """Take the message with a key off the queue."""
-        self._begin()
+        self.begin()
         return self._taken(take_at(unit is not None), {"at_place": queue_key}, unit)
 
     def begin_unit(self) -> Unit:
@@ -255,7 +221,7 @@ class SqlStore:
 
         Raises MQError 2003 from a commit if another process considered this one dead and backed the unit out.
         """
-        self._begin()
+        self.begin()
         state = unit.state
         with state.lock:
             unit.check()
@@ -287,13 +253,14 @@ class SqlStore:
             return
         self._watch.close()
         if self._owns_database:
-            self._database.close()
+            self.database.close()
         else:
             self._endings.leave()
 
     # ---- transactions
 
-    def _now(self) -> dict[str, int]:
+    def now(self) -> dict[str, int]:
+        """Return the queue and the time, as parameters of statements."""
         return {**self._in_queue, "now_ms": int(self._clock() * 1000)}
 
     def _changes(self) -> tuple[int, int]:
@@ -302,11 +269,38 @@ class SqlStore:
         return (0, 0) if found is None else (found.arrivals, found.releases)
 
     def _arrived(self, after: int, upto: int) -> list[Record]:
-        """Return the visible messages with arrival numbers above `after` and up to `upto`."""
+        """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
+        records: list[Record] = []
         with self._store.reading() as connection:
-            return self._arrivals.between(connection, after, upto, self._now())
+            for priority in range(10) if self._by_priority else (None,):
+                ends = {"after": queue_key_of(after, priority), "upto": queue_key_of(upto, priority)}
+                records += map(bare_record_of, connection.execute(BETWEEN, {**self.now(), **ends}))
+        return records
 
-    def _begin(self) -> None:
+    def _arrive(self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int]) -> Record:
+        """Insert a message. Raises MQError 2053 for a full queue, 2085 for a deleted one.
+
+        Args:
+            connection: of the transaction.
+            message: the validated put.
+            marks: columns that mark the message as in a unit; empty without a unit.
+        """
+        now = self.now()
+        counter = connection.execute(ARRIVE, now).one_or_none()
+        if counter is None:
+            raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
+        limit = self.settings.max_depth
+        if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
+            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
+        arrival, indexes = counter
+        record = arrived(message, arrival, self._by_priority, self._id_prefix, now["now_ms"])
+        connection.execute(PUT, row_of(record, self.defined.id, marks))
+        keys = keys_of(record, self.defined.id, indexes)
+        if keys:
+            connection.execute(PUT_KEY, keys)
+        return record
+
+    def begin(self) -> None:
         """Check that the queue is open, and clean up from time to time."""
         if self._closed:
             raise failed(MQRC_HOBJ_ERROR, "the queue is closed")
@@ -326,12 +320,12 @@ class SqlStore:
             yield {"own": state.owner, "of_unit": state.number}
 
     def _take(self, lookup: Lookup, unit: Unit | None) -> Record | None:
-        self._begin()
+        self.begin()
         if unit is not None:
             unit.check()
-        request, _, handle = lookup
-        if handle is None and request.selection is None and request.msg_token is None:
-            shape, given = shape_of(request)
+        match, _, handle = lookup
+        if handle is None and match.selection is None and match.msg_token is None:
+            shape, given = shape_of(match)
             record = self._taken(take(shape, unit is not None), given, unit)
             self.statistics.looked_at += record is not None
             return record
@@ -343,27 +337,24 @@ class SqlStore:
             if record is not None:
                 break
         if handle is not None:
-            before = handle.position
-            handle.position = position_after(record, before)
-            if unit is not None:
-                unit.moved(handle, before)
+            move(handle, record, unit)
         return record
 
     def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:
         """Take one message, finally or into the unit."""
         if unit is None:
-            rows = self._store.single(statement, {**given, **self._now()})
+            rows = self._store.single(statement, {**given, **self.now()})
             return record_of(rows[0]) if rows else None
         with self._in(unit) as marks:
             with self._store.writing() as connection:
                 self._owner.check(connection, marks["own"])
-                row = connection.execute(statement, {**given, **marks, **self._now()}).one_or_none()
+                row = connection.execute(statement, {**given, **marks, **self.now()}).one_or_none()
             if row is not None:
                 unit.state.gets += 1
         return None if row is None else record_of(row)
 
     def _browse(self, lookup: Lookup) -> Record | None:
-        self._begin()
+        self.begin()
         while True:
             found = self._find(lookup)
             record = None if found is None else self.at(found.queue_key)
@@ -381,15 +372,16 @@ class SqlStore:
         vain: Mapping[Attributes, int] = {}
         try:
             with self._store.reading() as connection:
-                finder = self._finder(connection)
+                finder = self.finder(connection)
                 vain = finder.vain
                 yield finder
         finally:
             self._indexes.owe(vain)
 
-    def _finder(self, connection: Connection) -> SqlLookup:
+    def finder(self, connection: Connection) -> SqlLookup:
+        """Return the lookup of a transaction."""
         indexes = connection.execute(INDEXES, self._in_queue).scalar_one_or_none() or "{}"
-        return SqlLookup(connection, self._now(), indexes, self._token_prefix, self.statistics)
+        return SqlLookup(connection, self.now(), indexes, self._token_prefix, self.statistics)
 
     def _retry(self, waiter: Waiter) -> Record | None:
         """Look again for the message of a waiter; None in a unit that has ended.
@@ -400,60 +392,17 @@ class SqlStore:
             return self._browse(waiter.lookup)
         if waiter.unit is not None and waiter.unit.ended:
             return None
-        self._begin()
+        self.begin()
         return None if self._find(waiter.lookup) is None else self._take(waiter.lookup, waiter.unit)
 
 
 def put_all(puts: Sequence[tuple[SqlStore, ValidatedPut]]) -> None:
     """Put messages on queues of one database, in one transaction; see `SqlQueues.put_all`."""
-    ordered = sorted(puts, key=lambda put: put[0]._defined.id)  # one lock order, against deadlocks
+    ordered = sorted(puts, key=lambda put: put[0].defined.id)  # one lock order, against deadlocks
     for store, _ in ordered:
-        store._begin()
+        store.begin()
     if ordered:
         with ordered[0][0]._store.writing() as connection:
-            records = [store._arrivals.add(connection, one, {}, store._now()) for store, one in ordered]
+            records = [store._arrive(connection, one, {}) for store, one in ordered]
         for (store, _), record in zip(ordered, records, strict=True):
             store._watch.arrived(record)
-
-
-class Arrivals:
-    """Puts to one queue, in the caller's transaction."""
-
-    def __init__(self, queue: int, settings: QueueSettings) -> None:
-        self._queue = queue
-        self._settings = settings
-        self._by_priority = settings.order == "priority"
-        self._id_prefix = new_id_prefix()
-
-    def add(
-        self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int], now: Mapping[str, int]
-    ) -> Record:
-        """Insert a message. Raises MQError 2053 for a full queue, 2085 for a deleted one.
-
-        Args:
-            connection: of the transaction.
-            message: the validated put.
-            marks: columns that mark the message as in a unit; empty without a unit.
-            now: the queue and the time, as parameters.
-        """
-        counter = connection.execute(ARRIVE, now).one_or_none()
-        if counter is None:
-            raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
-        limit = self._settings.max_depth
-        if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
-            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
-        arrival, indexes = counter
-        record = arrived(message, arrival, self._by_priority, self._id_prefix, now["now_ms"])
-        connection.execute(PUT, row_of(record, self._queue, marks))
-        keys = keys_of(record, self._queue, indexes)
-        if keys:
-            connection.execute(PUT_KEY, keys)
-        return record
-
-    def between(self, connection: Connection, after: int, upto: int, now: Mapping[str, int]) -> list[Record]:
-        """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
-        records: list[Record] = []
-        for priority in range(10) if self._by_priority else (None,):
-            ends = {"after": queue_key_of(after, priority), "upto": queue_key_of(upto, priority)}
-            records += map(bare_record_of, connection.execute(BETWEEN, {**now, **ends}))
-        return records

@@ -157,7 +157,7 @@ class Watch:
 
 
 class WaitingCall:
-    """Get or browse that waits without a thread: a function is called when it should look again.
+    """Get or browse that waits: without a thread, if its waiters notify a function that it should look again.
 
     Not safe for threads. `end` it.
 
@@ -186,6 +186,11 @@ class WaitingCall:
 
         Raises MQError as `Queue.get` does, except 2033.
         """
+        record = self.find()
+        return None if record is None else self._to_message(record)
+
+    def find(self) -> Record | None:
+        """Return the record of the message if there is one now; see `look`."""
         before, self._waiter = self._waiter, self._new_waiter()
         # Register first, then look: a message that arrives in between notifies.
         self._watch.add(self._waiter)
@@ -199,7 +204,12 @@ class WaitingCall:
         if offered is not None and offered.queue_key != record.queue_key:
             self._watch.wake_all()  # others may want the message that this call was woken for
         self._leave(record.queue_key)
-        return self._to_message(record)
+        return record
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the call should look again, or until the timeout."""
+        if self._waiter is not None:
+            self._waiter.wait(seconds)
 
     def end(self) -> None:
         """Stop waiting. A message that this call was notified of but did not take is offered to others."""

@@ -46,19 +46,17 @@ def put(
     by.check_queue(name)
     settings = (body or QueueBody()).settings()
     try:
-        made = service.queues.create(name, settings)
+        is_new = service.queues.create(name, settings)
     except MQError as error:
         if error.reason != MQRC_OBJECT_ALREADY_EXISTS:
             raise
-        found = service.queues.open(name)
-        others = [
-            field for field, value in asdict(found.settings).items() if value != asdict(settings)[field]
-        ]
-        if others:
-            detail = f"there is a queue with this name but other settings: {', '.join(others)}"
-            raise ProblemError("queue-taken", detail) from None
-        return JsonAnswer(_described(found))
-    return JsonAnswer(_described(made), 201, {"Location": f"{PATH}/{quote(made.name, safe='')}"})
+        present = asdict(service.queues.settings(name))
+        others = [field for field, value in asdict(settings).items() if value != present[field]]
+        detail = f"there is a queue with this name but other settings: {', '.join(others)}"
+        raise ProblemError("queue-taken", detail) from None
+    described = _described(service.queues.open(name))
+    location = {"Location": f"{PATH}/{quote(name, safe='')}"}
+    return JsonAnswer(described, 201, location) if is_new else JsonAnswer(described)
 
 
 def delete(

@@ -43,8 +43,8 @@ async def count(
     by.check_queue(name)
 
     def counted() -> MessageCount:
-        queue, fields = opened_for(service, name, lookup)
-        return queue.count(**fields)
+        queue, options = opened_for(service, name, lookup)
+        return queue.count(**options)
 
     budget = ScanBudget()
     async with while_connected(request, budget.cancel):
@@ -111,10 +111,10 @@ def _begun(service: Service, name: str, to: str | None, body: PurgeBody) -> Bulk
     """Return the work on a queue, with its messages counted."""
     queue = service.queues.open(name)
     try:
-        fields = body.lookup().fields(queue.settings, service.registry.limits)
+        options = body.lookup().options(queue.settings.dialect, service.registry.limits)
     except RestError as error:
         raise ProblemError("invalid-body", str(error), place=f"/{error.place}", mqrc=error.reason) from error
-    bulk = queue.bulk(to=to, **fields)
+    bulk = queue.bulk(to=to, **options)
     bulk.count(body.expected, body.begin())
     return bulk
 

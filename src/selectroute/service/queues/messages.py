@@ -29,6 +29,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.finding import ScanBudget
+from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.field_checks import MAX_NUMBER
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import (
@@ -55,7 +56,7 @@ from selectroute.queues.rest.list_items import hex_item_of, item_of
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.watch import WaitingCall
+from selectroute.queues.unit import UnitOfWork
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.call import Group, JsonAnswer
@@ -67,7 +68,6 @@ from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.queues.administration import Name
 from selectroute.service.queues.models import MessageListAnswer
-from selectroute.service.queues.waiting import InThread, Notify
 
 _MOMENT: Final = 0.05
 """Seconds that a lookup with a selector may take at once."""
@@ -256,17 +256,10 @@ async def browse(
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
     _check(service, by, qmgr, queue)
-    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
     budget = ScanBudget()
     async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-        found = await _found(
-            service,
-            wait,
-            fields,
-            partial(opened.browse, **fields),
-            partial(opened.call, browses=True, **fields),
-            partial(selected, service, by, budget) if fields["selector"] else run_in_threadpool,
-        )
+        found = await _found(service, by, budget, wait, opened, options, None)
         if wait:
             await _still_known(request, service)
     return Response(status_code=204) if found is None else message_response(found, service.limits, version)
@@ -284,21 +277,14 @@ async def get(
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
     _check(service, by, qmgr, queue)
-    opened, fields = await run_in_threadpool(opened_for, service, queue, lookup)
+    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
     budget = ScanBudget()
     unit = opened.unit()
     answer = Response(status_code=204)
     is_taken = False
     try:
         async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-            found = await _found(
-                service,
-                wait,
-                fields,
-                partial(opened.get, syncpoint=unit, **fields),
-                partial(opened.call, syncpoint=unit, **fields),
-                partial(selected, service, by, budget) if fields["selector"] else partial(writing, service),
-            )
+            found = await _found(service, by, budget, wait, opened, options, unit)
             if wait:
                 await _still_known(request, service)
             if found is not None:
@@ -332,8 +318,8 @@ async def listed(
     begin = None if after is None else token_of_text(after, "after")
 
     def answer() -> Response:
-        opened, fields = opened_for(service, queue, lookup)
-        items = [item_of(message) for message in opened.listed(most, after=begin, **fields)]
+        opened, options = opened_for(service, queue, lookup)
+        items = [item_of(message) for message in opened.listed(most, after=begin, **options)]
         shown = items if version == V3 else [*map(hex_item_of, items)]
         return JsonAnswer({"messages": shown, "next": items[-1]["msgToken"] if len(items) == most else None})
 
@@ -342,10 +328,10 @@ async def listed(
         return await selected(service, by, budget, answer)
 
 
-def opened_for(service: Service, queue: str, lookup: LookupParams) -> tuple[SqlQueue, dict[str, Any]]:
-    """Return a queue, and the arguments of a lookup on it."""
+def opened_for(service: Service, queue: str, lookup: LookupParams) -> tuple[SqlQueue, MatchOptions]:
+    """Return a queue, and the match options of a lookup on it."""
     opened = service.queues.open(queue)
-    return opened, lookup.fields(opened.settings, service.registry.limits)
+    return opened, lookup.options(opened.settings.dialect, service.registry.limits)
 
 
 async def selected(service: Service, by: Caller, budget: ScanBudget, function: Callable[[], _T]) -> _T:
@@ -414,21 +400,32 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
 
 async def _found(
     service: Service,
+    by: Caller,
+    budget: ScanBudget,
     wait: int,
-    fields: Mapping[str, Any],
-    look: Callable[[], QueuedMessage],
-    new_call: Callable[[Notify], WaitingCall],
-    in_thread: InThread,
+    queue: SqlQueue,
+    options: MatchOptions,
+    unit: UnitOfWork[Any] | None,
 ) -> QueuedMessage | None:
-    """Return the message that is there now or arrives within `wait` milliseconds; None without one."""
-    if wait and "msg_token" in fields:
+    """Return the message that is there now or arrives within `wait` milliseconds; None without one.
+
+    It is got in the unit, or without one left on the queue.
+    """
+    if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
+    if unit is None:
+        in_thread, look = run_in_threadpool, partial(queue.browse, **options)
+    else:
+        in_thread, look = partial(writing, service), partial(queue.get, syncpoint=unit, **options)
+    if options["selector"]:
+        in_thread = partial(selected, service, by, budget)
     try:
         return await in_thread(look)
     except MQError as error:
         if error.reason != MQRC_NO_MSG_AVAILABLE:
             raise
     seconds = min(wait / 1000, service.limits.wait_seconds)
+    new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
     return await service.queue_waiting.message(new_call, seconds, in_thread) if seconds else None
 
 

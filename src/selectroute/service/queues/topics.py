@@ -20,10 +20,8 @@ from selectroute.index.destination import QUEUE
 from selectroute.index.verdicts import judged
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import DELIVERY_ID, REVISION, SUBSCRIPTION, TOPIC
-from selectroute.queues.message.message import NO_ID, UNLIMITED
 from selectroute.queues.message.put_validation import validate_put
-from selectroute.queues.message.record import arrived, new_id_prefix
-from selectroute.queues.message.selector_view import visible_headers, visible_properties
+from selectroute.queues.message.record import arrived, message_of, new_id_prefix
 from selectroute.queues.rest.headers import MESSAGE_ID
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.message import Message
@@ -77,13 +75,11 @@ async def publish(
 def _published(service: Service, topic: str, body: bytes, fields: dict[str, Any]) -> bytes:
     """Put a message on the queues of the subscriptions that match it; return its id."""
     msg_id: bytes = fields.get("msg_id") or new_id_prefix() + secrets.token_bytes(8)
-    given = {**_DEFAULTS, **fields, "msg_id": msg_id}
-    own = dict(given.pop("properties") or {})
-    record = arrived(
-        validate_put(_ANY_QUEUE, body, **given, properties=own), 1, False, b"", int(time.time() * 1000)
-    )
-    known = record.properties or {}
-    message = Message(visible_headers(record, known), visible_properties(record, known), topic, body)
+    given = {**fields, "msg_id": msg_id}
+    own = dict(given.pop("properties", None) or {})
+    put = validate_put(_ANY_QUEUE, body, **given, properties=own)
+    seen = message_of(arrived(put, 1, False, b"", int(time.time() * 1000)), b"").selector_message
+    message = Message(seen.headers, seen.properties, topic, body)
     snapshot = newest_snapshot(service)
     with service.metrics.match_seconds.time():
         verdict = judged(snapshot, message)
@@ -121,16 +117,3 @@ def _queues(subscriptions: Any, ordinals: Any) -> list[tuple[str, str]]:
     chosen = chosen.filter(pc.fill_null(pc.starts_with(chosen["destination"], f"{QUEUE}:"), False))
     ids, texts = (chosen[name].to_pylist() for name in ("id", "destination"))
     return [(id, text.removeprefix(f"{QUEUE}:")) for id, text in zip(ids, texts, strict=True)]
-
-
-_DEFAULTS: Final = {
-    "correl_id": NO_ID,
-    "group_id": NO_ID,
-    "msg_seq_number": 1,
-    "offset": 0,
-    "last_in_group": False,
-    "priority": None,
-    "persistence": None,
-    "expiry": UNLIMITED,
-    "properties": None,
-}

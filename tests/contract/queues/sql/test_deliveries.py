@@ -13,6 +13,7 @@ from sqlalchemy import delete
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import routed_of
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.deliveries import DONE, Delivery, Progress, QueueDeliveries, Room, TaskKey
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.tables import metadata, queue
@@ -29,7 +30,7 @@ def open_database(url, clock):
 
     def opening(*names, **settings):
         for name in names:
-            SqlQueue.create(url, name, **settings).close()
+            SqlQueue.create(url, name, QueueSettings(**settings)).close()
         opened.append(QueueDeliveries(url, clock=clock))
         return opened[-1]
 

@@ -19,6 +19,7 @@ from selectroute.queues.sql.queues import SqlQueues
 from selectroute.queues.sql.statements import ANY_EXPIRED, DEPTH, EXPIRE, HELD
 from selectroute.queues.sql.tables import held, message, metadata, queue
 from selectroute.store.engine import Store
+from tests.support.queue_calls import created
 
 
 def recount(url):
@@ -41,7 +42,7 @@ class Doings:
 
     def __init__(self, queues, clock, seed):
         self.chance = random.Random(seed)
-        self.queues = {name: queues.create(name, QueueSettings(max_depth=40)) for name in "AB"}
+        self.queues = {name: created(queues, name, QueueSettings(max_depth=40)) for name in "AB"}
         self.depths = dict.fromkeys(self.queues, 0)
         self.units = []
         self.clock = clock
@@ -140,6 +141,6 @@ def test_it_reads_no_message_that_has_not_expired(tmp_path, clock):
 
 def test_a_deleted_queue_leaves_no_counts(url, clock):
     with SqlQueues(url, clock=clock) as queues:
-        queues.create("A").put(b"x")
+        created(queues, "A").put(b"x")
         queues.delete("A", purge=True)
     assert rows_of_counts(url) == 0

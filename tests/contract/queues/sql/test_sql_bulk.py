@@ -13,13 +13,12 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import event
 
-from selectroute import MatchOptions as M
 from selectroute.queues.errors import CountChangedError, MQError
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql import bulk as bulks
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
-from tests.support.queue_calls import bodies, id_of, reason_of
+from tests.support.queue_calls import bodies, created, id_of, reason_of
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def small_chunks(monkeypatch):
 
 
 def filled(queues, name="A", count=10, **settings):
-    queue = queues.create(name, QueueSettings(**settings))
+    queue = created(queues, name, QueueSettings(**settings))
     for number in range(count):
         properties = {"number": number, "color": ("red", "green", "blue")[number % 3]}
         queue.put(str(number).encode(), correl_id=id_of(f"c{number % 2}"), properties=properties)
@@ -44,13 +43,13 @@ def filled(queues, name="A", count=10, **settings):
 
 LOOKUPS = [
     ({}, range(10)),
-    ({"match": M.CORREL_ID, "correl_id": id_of("c1")}, (1, 3, 5, 7, 9)),
-    ({"match": M.CORREL_ID, "correl_id": id_of("c2")}, ()),
+    ({"correl_id": id_of("c1")}, (1, 3, 5, 7, 9)),
+    ({"correl_id": id_of("c2")}, ()),
     ({"selector": "number >= 7"}, (7, 8, 9)),
     ({"selector": "color = 'red'"}, (0, 3, 6, 9)),
     ({"selector": "color IN ('red', 'blue') AND number < 4"}, (0, 2, 3)),
     ({"selector": "color = 'red' OR number > 5"}, (0, 3, 6, 7, 8, 9)),
-    ({"match": M.CORREL_ID, "correl_id": id_of("c0"), "selector": "color = 'red' OR number = 4"}, (0, 4, 6)),
+    ({"correl_id": id_of("c0"), "selector": "color = 'red' OR number = 4"}, (0, 4, 6)),
     ({"selector": "1 = 2"}, ()),
 ]
 
@@ -72,7 +71,7 @@ def test_a_purge_removes_what_was_counted_and_nothing_else(queues, small_chunks,
     done = queue.purge(expected=len(found), **lookup)
     assert (done.done, done.stayed.total, done.is_complete) == (len(found), 0, True)
     left = [str(number).encode() for number in range(10) if number not in found]
-    assert bodies(queue, match=M(0)) == left
+    assert bodies(queue) == left
     assert queue.count(**lookup).number == 0
     assert queue.count(selector="color = 'blue'").number == sum(int(one) % 3 == 2 for one in left)
 
@@ -82,25 +81,25 @@ def test_a_purge_removes_what_was_counted_and_nothing_else(queues, small_chunks,
 def test_a_move_takes_what_was_counted_to_the_end_of_the_other_queue(
     queues, small_chunks, lookup, found, indexed
 ):
-    queue, other = filled(queues), queues.create("B")
+    queue, other = filled(queues), created(queues, "B")
     other.put(b"before", properties={"color": "red"})
     for one in (queue, other) if indexed else ():
         one._store._indexes._make(("color",))
     done = queue.move("B", expected=len(found), **lookup)
     assert (done.done, done.stayed.total, done.is_complete) == (len(found), 0, True)
-    assert bodies(queue, match=M(0)) == [str(number).encode() for number in range(10) if number not in found]
-    assert bodies(other, match=M(0)) == [b"before", *(str(number).encode() for number in found)]
+    assert bodies(queue) == [str(number).encode() for number in range(10) if number not in found]
+    assert bodies(other) == [b"before", *(str(number).encode() for number in found)]
     # They are found there by all that they are found by: also by the keys of an index.
     reds = [number for number in found if number % 3 == 0]
     assert other.count(selector="color = 'red'").number == 1 + len(reds)
     assert [one.body for one in other.listed(20, selector="color = 'red'")] == [b""] * (1 + len(reds))
     assert other.get(selector="color = 'red'").body == b"before"
     other.put(b"after")
-    assert bodies(other, match=M(0))[-1] == b"after"
+    assert bodies(other)[-1] == b"after"
 
 
 def test_a_moved_message_is_the_same_but_for_its_place_and_backout_count(queues, clock):
-    queue, other = queues.create("A"), queues.create("B", QueueSettings(default_priority=9))
+    queue, other = created(queues, "A"), created(queues, "B", QueueSettings(default_priority=9))
     ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
     others = {"msg_seq_number": 7, "offset": 5, "last_in_group": True, "priority": 2, "persistence": True}
     properties = {"JMSType": "car", "weight": 3000, "raw": b"\1\2", "none": None}
@@ -116,28 +115,28 @@ def test_a_moved_message_is_the_same_but_for_its_place_and_backout_count(queues,
     assert after.body == before.body and after.properties == before.properties
     changed = {"msg_token": after.descriptor.msg_token, "backout_count": 0, "expiry": 500}
     assert after.descriptor == before.descriptor._replace(**changed)
-    assert other.get(M.MSG_TOKEN, msg_token=after.descriptor.msg_token).body == before.body
+    assert other.get(msg_token=after.descriptor.msg_token).body == before.body
     clock.now += 100
     assert queue.depth == other.depth == 0
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_messages_are_moved_in_the_order_of_delivery(queues, small_chunks, order):
-    queue, other = queues.create("A"), queues.create("B", QueueSettings(order=order))
+    queue, other = created(queues, "A"), created(queues, "B", QueueSettings(order=order))
     for number in range(10):
         queue.put(str(number).encode(), priority=number % 4)
-    delivered = bodies(queue, match=M(0))
+    delivered = bodies(queue)
     queue.move("B")
-    assert bodies(other, match=M(0)) == delivered
+    assert bodies(other) == delivered
     other.put(b"urgent", priority=9)
-    assert bodies(other, match=M(0))[0 if order == "priority" else -1] == b"urgent"
+    assert bodies(other)[0 if order == "priority" else -1] == b"urgent"
 
 
 def test_what_does_not_fit_stays_and_the_answer_says_why(queues, small_chunks):
-    queue = queues.create("A")
+    queue = created(queues, "A")
     for number in range(12):
         queue.put(b"x" * (9 if number == 1 else 1), properties={"number": number})
-    other = queues.create("B", QueueSettings(max_depth=7, max_message_length=8))
+    other = created(queues, "B", QueueSettings(max_depth=7, max_message_length=8))
     with other.unit() as unit:  # a message in a unit takes room
         other.put(b"own", syncpoint=unit)
         done = queue.move("B", selector="number < 11")
@@ -152,7 +151,7 @@ def test_what_does_not_fit_stays_and_the_answer_says_why(queues, small_chunks):
 
 def test_large_messages_are_moved_a_few_at_a_time(queues, monkeypatch):
     monkeypatch.setattr(bulks, "_CHUNK_BYTES", 100)
-    queue, other = queues.create("A"), queues.create("B")
+    queue, other = created(queues, "A"), created(queues, "B")
     for size in (60, 60, 200, 10, 10):
         queue.put(b"x" * size)
     bulk = queue.bulk(to="B")
@@ -165,7 +164,7 @@ def test_large_messages_are_moved_a_few_at_a_time(queues, monkeypatch):
 
 
 def test_messages_in_units_are_left_alone(queues):
-    queue, other = filled(queues, count=4), queues.create("B")
+    queue, other = filled(queues, count=4), created(queues, "B")
     with queue.unit() as unit:
         queue.get(syncpoint=unit)
         queue.put(b"new", syncpoint=unit)
@@ -182,7 +181,7 @@ def test_messages_in_units_are_left_alone(queues):
 
 @pytest.mark.parametrize("call", ["purge", "move"])
 def test_another_count_than_was_seen_changes_nothing(queues, call):
-    queue, other = filled(queues, count=4), queues.create("B")
+    queue, other = filled(queues, count=4), created(queues, "B")
     to = ("B",) if call == "move" else ()
     for expected in (3, 5):
         with pytest.raises(CountChangedError) as caught:
@@ -195,14 +194,14 @@ def test_another_count_than_was_seen_changes_nothing(queues, call):
 @pytest.mark.parametrize("to", [None, "B"], ids=["purge", "move"])
 def test_what_arrives_after_the_count_is_not_touched(queues, small_chunks, to):
     queue = filled(queues, count=4)
-    queues.create("B")
+    created(queues, "B")
     bulk = queue.bulk(to=to)
     bulk.count(4)
     queue.put(b"urgent", priority=9)
     assert bulk.step()
     queue.put(b"later")
     assert everything_done(bulk) == 4
-    assert bodies(queue, match=M(0)) == [b"urgent", b"later"]
+    assert bodies(queue) == [b"urgent", b"later"]
 
 
 def test_a_count_of_a_long_queue_by_a_selector_says_that_there_may_be_more(queues, monkeypatch):
@@ -211,7 +210,7 @@ def test_a_count_of_a_long_queue_by_a_selector_says_that_there_may_be_more(queue
     assert queue.count(selector="number >= 4")[:2] == (2, False)
     assert queue.count(selector="number < 6")[:2] == (6, False)
     assert queue.count()[:2] == (10, True)
-    assert queue.count(M.CORREL_ID, correl_id=id_of("c0"))[:2] == (5, True)
+    assert queue.count(correl_id=id_of("c0"))[:2] == (5, True)
     monkeypatch.setattr(bulks, "MOST_COMPARED", 10)
     assert queue.count(selector="number >= 4")[:2] == (6, True)
     monkeypatch.setattr(bulks, "MOST_COMPARED", 6)
@@ -246,9 +245,9 @@ class FailsAt:
 
 @pytest.mark.parametrize("to", [None, "B"], ids=["purge", "move"])
 def test_a_fault_anywhere_leaves_whole_chunks_and_the_same_call_goes_on(queues, url, clock, small_chunks, to):
-    queue, other = filled(queues), queues.create("B")
+    queue, other = filled(queues), created(queues, "B")
     other._store._indexes._make(("color",))
-    everything = bodies(queue, match=M(0))
+    everything = bodies(queue)
     number = faults = 0
     while queue.depth:
         number += 1
@@ -259,7 +258,7 @@ def test_a_fault_anywhere_leaves_whole_chunks_and_the_same_call_goes_on(queues, 
             with suppress(OSError):
                 everything_done(bulk)
             faults += fault.has_failed
-            left, moved = bodies(queue, match=M(0)), bodies(other, match=M(0))
+            left, moved = bodies(queue), bodies(other)
             assert bulk.result.done % 3 == 0 or not left
             if to is None:
                 assert (moved, left) == ([], everything[len(everything) - len(left) :])
@@ -285,7 +284,7 @@ def test_another_object_goes_on_from_the_position_of_one(queues, small_chunks):
 
 def test_a_queue_that_is_deleted_meanwhile_loses_no_message(queues, small_chunks):
     queue = filled(queues)
-    queues.create("B")
+    created(queues, "B")
     bulk = queue.bulk(to="B")
     bulk.count()
     queues.delete("B")
@@ -300,7 +299,7 @@ def test_a_queue_that_is_deleted_meanwhile_loses_no_message(queues, small_chunks
 
 
 def test_a_call_that_waits_on_the_other_queue_gets_what_is_moved(queues):
-    queue, other = filled(queues, count=3), queues.create("B")
+    queue, other = filled(queues, count=3), created(queues, "B")
     got = []
     waiting = threading.Thread(target=lambda: got.append(other.get(selector="number = 2", wait=30).body))
     waiting.start()
@@ -348,7 +347,7 @@ def test_with_consumers_and_moves_both_ways_each_message_is_got_once(queues, url
     for name in "AB":
         queue = queues.open(name)
         while queue.depth:
-            found = queue.get(M(0))
+            found = queue.get()
             got.append((found.descriptor.msg_id, found.body))
     assert len(set(got)) == len(got) == 120
     assert set(Counter(body for _, body in got).values()) == {2}

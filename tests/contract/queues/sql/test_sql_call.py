@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-import selectroute as sr
 from selectroute.queues.sql.queue import SqlQueue
 from tests.support.queue_calls import id_of, reason_of
 
@@ -21,7 +20,7 @@ def queue(url):
 
 def test_a_call_is_rung_by_the_message_that_it_waits_for_and_no_other(queue):
     rung = []
-    call = queue.call(lambda: rung.append(1), sr.MatchOptions.CORREL_ID, correl_id=id_of("c"))
+    call = queue.call(lambda: rung.append(1), correl_id=id_of("c"))
     assert call.look() is None
     queue.put(b"other", correl_id=id_of("d"))
     assert rung == []
@@ -35,7 +34,7 @@ def test_what_is_there_is_got_at_once(queue):
     queue.put(b"a")
     assert queue.call(lambda: None).look().body == b"a"
     assert queue.depth == 0
-    assert reason_of(queue.call, lambda: None, 64) == 2247
+    assert reason_of(queue.call, lambda: None, msg_id=b"x") == 2206
 
 
 def test_one_that_browses_leaves_it_there(queue):
@@ -115,14 +114,14 @@ def test_a_list_has_the_first_matches_without_their_bodies(queue):
     found = queue.listed(100, selector="even AND number < 10")
     assert [message.properties["number"].value for message in found] == [8, 6, 4, 2, 0]
     assert {message.body for message in found} == {b""}
-    one = queue.listed(1, sr.MatchOptions.MSG_ID, msg_id=found[2].descriptor.msg_id)
+    one = queue.listed(1, msg_id=found[2].descriptor.msg_id)
     assert [message.descriptor for message in one] == [found[2].descriptor]
     assert queue.listed(10, selector="number > 100") == []
     assert queue.depth == 40
 
 
 def test_messages_of_other_processes_ring_those_that_wait_for_them_only(queue, url):
-    requests = {name: {"match": sr.MatchOptions.CORREL_ID, "correl_id": id_of(name)} for name in "ab"}
+    requests = {name: {"correl_id": id_of(name)} for name in "ab"}
     requests["heavy"] = {"browses": True, "selector": "weight > 100"}
     requests["light"] = {"browses": True, "selector": "weight < 100"}
     rung = {name: threading.Event() for name in requests}
@@ -148,7 +147,7 @@ def test_messages_of_other_processes_ring_those_that_wait_for_them_only(queue, u
 def test_after_too_many_messages_to_look_at_everybody_looks(queue, url, monkeypatch):
     monkeypatch.setattr("selectroute.queues.sql.watch.MOST_ARRIVALS", 3)
     rung = threading.Event()
-    call = queue.call(rung.set, sr.MatchOptions.CORREL_ID, correl_id=id_of("a"))
+    call = queue.call(rung.set, correl_id=id_of("a"))
     assert call.look() is None
     with SqlQueue(url, "A") as other:
         # With the lock held it does not get on: it sees them in two parts at most, and one is more than 3.
@@ -164,7 +163,7 @@ def test_for_strings_that_take_long_to_compare_everybody_looks(queue, monkeypatc
     monkeypatch.setattr("selectroute.queues.sql.watch.MOST_COMPARED", 3_000)
     rung = []
     calls = [queue.call(lambda: rung.append(1), browses=True, selector=f"a LIKE '%x_{n}%'") for n in range(2)]
-    calls += [queue.call(lambda: rung.append(2), sr.MatchOptions.CORREL_ID, correl_id=id_of("a"))]
+    calls += [queue.call(lambda: rung.append(2), correl_id=id_of("a"))]
     assert [call.look() for call in calls] == [None] * 3
     queue.put(properties={"a": "x" * 1_400})  # one that waits for an id compares no strings
     assert rung == []

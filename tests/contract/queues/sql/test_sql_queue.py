@@ -15,7 +15,9 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.queues import SqlQueues
 from selectroute.store.errors import InvalidUrlError
 from tests.support.queue_calls import id_of, reason_of
 
@@ -47,7 +49,8 @@ def test_a_name_is_given_once_and_is_one_of_ibm_mq(url):
     for name in ("", "x" * 49, "a b", "a'b", "ä", None, 7, ".", "..", "a/..", "../a", "a/./b"):
         assert reason_of(SqlQueue.create, url, name) == 2152
     SqlQueue.create(url, "A").close()
-    assert SqlQueue.names(url) == ["A", "A.b/c_1%"]
+    with SqlQueues(url) as queues:
+        assert queues.names() == ["A", "A.b/c_1%"]
 
 
 def test_queues_of_a_database_do_not_see_each_others_messages(url):
@@ -72,7 +75,7 @@ VALUES = {
 
 
 def test_messages_and_settings_outlive_the_process(url, clock):
-    with SqlQueue.create(url, "A", clock=clock, **SETTINGS) as queue:
+    with SqlQueue.create(url, "A", QueueSettings(**SETTINGS), clock=clock) as queue:
         made = queue.put(b"\0\xff", properties={**VALUES, "JMSType": "car"})
     with SqlQueue(url, "A", clock=clock) as queue:
         assert queue.name == "A"

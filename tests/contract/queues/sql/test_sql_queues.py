@@ -12,7 +12,7 @@ import selectroute as sr
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
-from tests.support.queue_calls import bodies, id_of, reason_of
+from tests.support.queue_calls import bodies, created, id_of, reason_of
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_queues_are_made_beside_a_registry_whose_changes_they_survive(url):
     with sr.Registry.open(url) as registry, SqlQueues(url) as queues:
         made = registry.register(sr.SubscriptionSpec("a = 1"))
         assert queues.names() == []
-        queues.create("A").put(b"a")
+        created(queues, "A").put(b"a")
         registry.remove(made.id)
         assert queues.open("A").get().body == b"a"
     with sr.Registry.open(url) as registry:  # which verifies it
@@ -43,9 +43,9 @@ def test_queues_are_made_beside_a_registry_whose_changes_they_survive(url):
 
 def test_a_queue_has_the_settings_with_which_it_was_made(queues):
     settings = QueueSettings(order="fifo", max_depth=3, dialect="jms")
-    assert queues.create("A", settings).settings == settings
-    assert queues.settings("A") == settings
-    queues.create("B")
+    assert queues.create("A", settings) and not queues.create("A", settings)
+    assert queues.settings("A") == queues.open("A").settings == settings
+    created(queues, "B")
     assert queues.settings("B") == QueueSettings()
     assert queues.names() == ["A", "B"]
     assert reason_of(queues.create, "A") == 2100
@@ -53,11 +53,12 @@ def test_a_queue_has_the_settings_with_which_it_was_made(queues):
 
 
 def test_a_queue_is_opened_once_and_anew_when_it_was_deleted_elsewhere(queues, url):
-    first = queues.create("A")
+    first = created(queues, "A")
     assert queues.open("A") is first
-    SqlQueue.delete(url, "A")
+    with SqlQueues(url) as others:
+        others.delete("A")
     assert reason_of(queues.open, "A") == 2085
-    SqlQueue.create(url, "A", max_depth=1).close()
+    SqlQueue.create(url, "A", QueueSettings(max_depth=1)).close()
     again = queues.open("A")
     assert again.settings.max_depth == 1
     again.put()
@@ -65,22 +66,22 @@ def test_a_queue_is_opened_once_and_anew_when_it_was_deleted_elsewhere(queues, u
 
 
 def test_who_has_a_deleted_queue_open_puts_to_no_other(queues, url):
-    queues.create("A")
+    created(queues, "A")
     with SqlQueue(url, "A") as opened:
         queues.delete("A")
-        later = queues.create("B")
+        later = created(queues, "B")
         assert reason_of(opened.put, b"lost") == 2085
         assert reason_of(opened.get) == 2033
         assert later.depth == 0
 
 
 def test_a_queue_with_messages_is_deleted_only_when_they_may_go_too(queues, clock):
-    queue = queues.create("A")
+    queue = created(queues, "A")
     queue.put(b"kept", properties={"k": 1})
     assert reason_of(queues.delete, "A") == 2055
     assert queue.get().body == b"kept"
     queue.put()
-    other = queues.create("B")
+    other = created(queues, "B")
     other.put(b"of another")
     queues.delete("A", purge=True)
     assert queues.names() == ["B"]
@@ -90,14 +91,14 @@ def test_a_queue_with_messages_is_deleted_only_when_they_may_go_too(queues, cloc
 
 def test_what_has_expired_holds_no_queue(url, clock):
     with SqlQueues(url, clock=clock) as queues:
-        queues.create("A").put(expiry=1)
+        created(queues, "A").put(expiry=1)
         clock.now += 1
         queues.delete("A")
         assert queues.names() == []
 
 
 def test_messages_in_units_hold_a_queue_also_when_it_is_to_be_purged(queues):
-    queue = queues.create("A")
+    queue = created(queues, "A")
     for begun in (queue.put, queue.get):
         unit = queue.unit()
         begun(syncpoint=unit)
@@ -108,7 +109,7 @@ def test_messages_in_units_hold_a_queue_also_when_it_is_to_be_purged(queues):
 
 
 def test_what_the_dead_had_in_units_holds_no_queue(queues, url):
-    queues.create("A").put(b"a")
+    created(queues, "A").put(b"a")
     dying = SqlQueue(url, "A")
     unit = dying.unit()
     dying.get(syncpoint=unit)
@@ -118,7 +119,7 @@ def test_what_the_dead_had_in_units_holds_no_queue(queues, url):
 
 
 def test_units_of_all_queues_are_apart_though_their_owner_is_one(queues, url, tmp_path):
-    one, other = queues.create("A"), queues.create("B")
+    one, other = created(queues, "A"), created(queues, "B")
     for queue in (one, other):
         queue.put(b"1")
         queue.put(b"2")
@@ -140,7 +141,7 @@ def test_units_of_all_queues_are_apart_though_their_owner_is_one(queues, url, tm
 
 
 def test_a_queue_that_is_closed_backs_out_its_own_units_only(queues):
-    one, other = queues.create("A"), queues.create("B")
+    one, other = created(queues, "A"), created(queues, "B")
     one.put(b"a", correl_id=id_of("c"))
     other.put(b"b")
     of_one, of_other = one.unit(), other.unit()

@@ -23,7 +23,6 @@ from random import Random
 from typing import Any
 
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.programs.harness import (
     CLEAN,
@@ -62,7 +61,7 @@ def work(url: str, path: Path, name: str, started: Any) -> None:
                 for _ in range(chance.randint(1, 4)):
                     message = cursor.next()
                 journal.write(getting=message.body.decode())
-                got = queue.get(MatchOptions.CORREL_ID, correl_id=message.descriptor.correl_id)
+                got = queue.get(correl_id=message.descriptor.correl_id)
                 journal.write(got=got.body.decode())
             elif kind == "first":
                 wait = chance.choice([None, 0.05])

@@ -12,6 +12,7 @@ import pytest
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.sql.queues import SqlQueues
 from tests.support.components import after_first
+from tests.support.queue_calls import created
 from tests.support.servers.serving import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -37,7 +38,7 @@ def filled(registry):
     registry.register(SubscriptionSpec("weight > 4000 AND JMSType = 'car'"), id="heavier")
     registry.register(SubscriptionSpec("color LIKE '%x'"), id="scanned")
     with SqlQueues(registry.url) as queues:
-        orders = queues.create("orders")
+        orders = created(queues, "orders")
         orders.put(b"hello", correl_id=b"order 7".ljust(24, b"\0"), properties={"color": "red"})
         orders.put(b"\x00\xff", priority=9)
     for number in range(30):

@@ -9,12 +9,12 @@ from urllib.parse import quote
 import pytest
 
 from selectroute.index.specification import Destination, SubscriptionSpec
-from selectroute.queues.lookup.match_options import MatchOptions
 from selectroute.queues.sql import bulk as bulks
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
 from selectroute.service.limits import ServiceLimits
+from tests.support.queue_calls import created
 from tests.support.waiting import wait_until
 from tests.unit.service.conftest import Job
 from tests.unit.service.console.conftest import OWN, console_of, sent, shown
@@ -108,7 +108,7 @@ class TestSigningIn:
     def test_a_reader_is_offered_no_change_and_refused_one(self, client, filled):
         note(filled, 300)
         client.cookies.set(COOKIE, filled.tokens.add("reader")[1], path="/console")
-        queue = client.app.state.service.queues.create("orders")
+        queue = created(client.app.state.service.queues, "orders")
         token = queue.put(b"x").msg_token.hex()
         changes = {
             "subscriptions": ("Register", "Pause …", 'type="checkbox"'),
@@ -521,7 +521,7 @@ class TestPutting:
         answer = self.put(client, properties="a;1;integer")
         assert answer.headers["location"] == "/console/queues/orders?done=put"
         (message,) = [one for one in queue.listed(2) if one.properties]
-        body = queue.get(msg_token=message.descriptor.msg_token, match=MatchOptions.MSG_TOKEN).body
+        body = queue.get(msg_token=message.descriptor.msg_token).body
         assert body == WRITTEN["body"].encode()
 
     def test_a_refusal_keeps_what_was_written(self, client, filled):

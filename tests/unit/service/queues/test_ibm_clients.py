@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.support.queue_calls import id_of
+from tests.support.queue_calls import created, id_of
 from tests.unit.service.conftest import bearer, problem, service
 
 MANAGER = "/ibmmq/rest/{}/messaging/qmgr/selectroute"
@@ -152,7 +152,7 @@ def subscribe(client, id, queue, **fields):
 
 class TestTopic:
     def test_a_message_is_put_on_the_queue_of_each_subscription_that_matches(self, client):
-        queues = [client.app.state.service.queues.create(name) for name in ("Q", "R")]
+        queues = [created(client.app.state.service.queues, name) for name in ("Q", "R")]
         subscribe(client, "a", "Q", selector="weight > 1", topic="cars/#")
         subscribe(client, "b", "R", selector="JMSPriority = 7")
         subscribe(client, "c", "R", selector="weight > 9")
@@ -185,7 +185,7 @@ class TestTopic:
         ],
     )
     def test_all_or_no_queue_gets_the_message(self, client, settings, status, kind, reason):
-        queue = client.app.state.service.queues.create("Q")
+        queue = created(client.app.state.service.queues, "Q")
         for id, name in (("a", "Q"), ("b", "R")):
             subscribe(client, id, name)
         if settings is not None:
@@ -194,7 +194,7 @@ class TestTopic:
         assert problem(answer, status, kind)["mqrc"] == reason and queue.depth == 0
 
     def test_a_message_that_cannot_be_judged_and_one_for_too_many_are_not_put(self, client, monkeypatch):
-        queue = client.app.state.service.queues.create("Q")
+        queue = created(client.app.state.service.queues, "Q")
         subscribe(client, "a", "Q")
         subscribe(client, "b", "Q", selector="a == 1 ~", seltype="EXTENDED", dialect="ibm-mq")
         problem(client.post(TOPIC.format("v2"), content=b"x"), 422, "invalid-message")

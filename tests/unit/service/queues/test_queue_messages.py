@@ -124,7 +124,7 @@ def test_a_header_that_says_two_things_is_refused(client, queue):
 def test_a_text_of_an_application_is_a_correlation_id_too(client, queue):
     client.post(PATH, content=b"a", headers={"ibm-mq-md-correlationId": "order-7"})
     client.post(PATH, content=b"b", headers={"ibm-mq-md-correlationId": "it's longer than 24 bytes"})
-    assert queue.browse(sr.MatchOptions.CORREL_ID, correl_id=id_of("order-7")).body == b"a"
+    assert queue.browse(correl_id=id_of("order-7")).body == b"a"
     found = client.get(PATH, params={"correlationId": "order-7"})
     assert (found.content, found.headers["ibm-mq-md-correlationId"]) == (b"a", "order-7")
     assert client.get(PATH, params={"correlationId": hex_of(id_of("order-7"))}).content == b"a"

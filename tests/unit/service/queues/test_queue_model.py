@@ -77,7 +77,7 @@ def test_random_requests_give_what_a_queue_in_memory_does(client, steps, order):
     name = f"Q{next(_NUMBERS)}"
     assert client.put(f"/v1/queues/{name}", json={"order": order}).status_code == 201
     path = f"/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/{name}/message"
-    model = sr.MemoryQueue(order=order)
+    model = sr.MemoryQueue(sr.QueueSettings(order=order))
     for kind, what in steps:
         if kind == "put":
             fields = dict(what)

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import event
 
-from selectroute.queues.lookup.match_options import MatchOptions
+from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
 from tests.unit.service.conftest import problem, service
@@ -90,7 +90,7 @@ def test_the_oldest_message_is_the_one_that_came_first_whatever_its_priority(reg
             return None if text is None else datetime.fromisoformat(text)
 
         assert oldest() == queue.oldest == times[0] and other.oldest is None
-        queue.get(msg_token=queue.listed(2)[1].descriptor.msg_token, match=MatchOptions.MSG_TOKEN)
+        queue.get(msg_token=queue.listed(2)[1].descriptor.msg_token)
         assert oldest() == times[1]
         unit = queue.unit()
         queue.get(selector="JMSPriority = 0", syncpoint=unit)
@@ -122,21 +122,21 @@ def test_the_oldest_message_is_found_without_a_scan(registry):
 def test_queues_are_in_the_registrys_database_or_where_it_is_said(registry, tmp_path):
     with service(registry) as client:
         client.put(f"{PATH}/A")
-    assert SqlQueue.names(registry.url) == ["A"]
     other = f"sqlite:///{tmp_path}/queues.db"
     with service(registry, queues=other) as client:
         assert client.get(PATH).json() == {"items": []}
         assert not (tmp_path / "queues.db").exists()
         client.put(f"{PATH}/B")
-    with SqlQueues(other) as queues:
-        assert queues.names() == ["B"]
-    assert SqlQueue.names(registry.url) == ["A"]
+    for url, names in ((other, ["B"]), (registry.url, ["A"])):
+        with SqlQueues(url) as queues:
+            assert queues.names() == names
 
 
 def test_a_queue_that_another_process_deleted_and_made_anew_is_the_new_one(client, registry):
     client.put(f"{PATH}/A")
     assert client.get(f"{PATH}/A").json()["max_depth"] is None
-    SqlQueue.delete(registry.url, "A")
+    with SqlQueues(registry.url) as queues:
+        queues.delete("A")
     problem(client.get(f"{PATH}/A"), 404, "queue-not-found")
-    SqlQueue.create(registry.url, "A", max_depth=3).close()
+    SqlQueue.create(registry.url, "A", QueueSettings(max_depth=3)).close()
     assert client.get(f"{PATH}/A").json()["max_depth"] == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from selectroute.queues.memory import MemoryQueue
-from selectroute.queues.message.selector_view import value_reader
+from selectroute.queues.message.message import value_reader
 from selectroute.selector import DIALECTS
 from selectroute.selector.fields import DERIVED
 from tests.support.queue_calls import id_of
