@@ -23,13 +23,15 @@ from uuid import UUID
 
 import kafka.errors as codes
 from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from selectroute.kafka.client.connections import Manager, is_whole
 from selectroute.kafka.client.errors import (
     GO_ON,
     KafkaClientError,
@@ -37,8 +39,8 @@ from selectroute.kafka.client.errors import (
     TopicChangedError,
     UnreachableError,
 )
-from selectroute.kafka.client.oauth import TokenError
-from selectroute.kafka.client.settings import SECONDS
+from selectroute.kafka.client.oauth import TokenError, is_loopback
+from selectroute.kafka.client.settings import PLAINTEXT_CREDENTIALS, SECONDS
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -88,6 +90,47 @@ _RIGHTS: Final = {"Read": 3, "Write": 4}
 _DESCRIBE: Final = 8
 """Code of a topic that this client may not see; numbers of rights. A topic that is seen may be described."""
 
+_FEWEST_ITERATIONS: Final = 4096
+"""Iterations of SCRAM below which Java's client refuses, too: a false broker could ask for a proof that is
+cheap to guess the password by."""
+
+
+class _ScramClient(ScramClient):  # type: ignore[misc]  # it has no types
+    def create_salted_password(self, salt: bytes, iterations: int) -> None:
+        if iterations < _FEWEST_ITERATIONS:
+            raise codes.SaslAuthenticationFailedError(
+                f"the broker asks for {iterations} iterations of SCRAM, fewer than {_FEWEST_ITERATIONS:,}"
+            )
+        super().create_salted_password(salt, iterations)
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]  # it has no types
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._scram_client = _ScramClient(
+            config["sasl_plain_username"], config["sasl_plain_password"], config["sasl_mechanism"]
+        )
+
+
+for _mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+    register_sasl_mechanism(_mechanism, _Scram, overwrite=True)
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
+    """Connections that do not lose what comes with the end of a stream: the reason of a refused login."""
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        receive = transport._sock_recv
+
+        def received() -> tuple[bytes, Exception | None]:
+            data, error = receive()
+            return data, None if data else error
+
+        transport._sock_recv = received
+        return transport
+
+
 # What goes wrong is raised: without a handler, Python would print kafka-python's warnings of it, too.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
@@ -126,7 +169,8 @@ class Wire:
 
     Args:
         servers: ``host:port,host:port``, of any of the brokers.
-        settings: settings of kafka-python's connections, such as ``security_protocol``.
+        settings: settings of kafka-python's connections, such as ``security_protocol``. Passwords and tokens
+            go unencrypted to this machine only, unless ``allow_plaintext_credentials`` is among them.
         seconds: timeout of a call, with all retries.
         request_seconds: longest wait for the answer to a request, which is then sent again; that of a call
             unless given.
@@ -158,7 +202,13 @@ class Wire:
             **(settings or {}),
         }
         hosts = [one.strip() for one in servers.split(",") if one.strip()]
-        self._manager = Manager(self._net, bootstrap_servers=hosts, **given)
+        may_be_read = given.pop("allow_plaintext_credentials", False)
+        self._manager = _Manager(self._net, bootstrap_servers=hosts, **given)
+        self._hides_login = (
+            not may_be_read
+            and given.get("security_protocol") == "SASL_PLAINTEXT"
+            and given.get("sasl_mechanism") != "GSSAPI"  # which sends no password
+        )
         self._leaders: dict[Partition, int] = {}
         self._stale: int | str | None = None
         self._answered: int | str | None = None
@@ -590,6 +640,13 @@ class Wire:
 
     def _send(self, node: int | str, request: Any, deadline: float) -> Future:
         """Send a request as soon as the node's connection takes one."""
+        broker = self._manager.cluster.broker_metadata(node)
+        if self._hides_login and broker is not None and not is_loopback(broker.host):
+            problem = (
+                f"SASL_PLAINTEXT would send the login to {broker.host} unencrypted: use SASL_SSL, or, in a "
+                f"network that is trusted, set {PLAINTEXT_CREDENTIALS}=true"
+            )
+            return Future().failure(codes.SaslAuthenticationFailedError(problem))
         while True:
             left = deadline - time.monotonic()
             try:
@@ -614,7 +671,7 @@ class Wire:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()
         if error is None:
             answer = future.value
-            return answer if is_whole(answer, answer.version) else self._not_kafka()
+            return answer if _is_whole(answer, answer.version) else self._not_kafka()
         return self._error(error)
 
     def _not_kafka(self) -> KafkaClientError:
@@ -656,7 +713,8 @@ class Wire:
         known = [one.node_id for one in cluster.brokers()]
         random.shuffle(known)
         if time.monotonic() < self._mixed + _MIX_SECONDS:
-            known.sort(key=lambda one: not self._manager.is_connected(one))
+            connected = {one.node_id for one in self._manager.least_used_connections()}
+            known.sort(key=lambda one: one not in connected)
         else:
             self._mixed = time.monotonic()
         given = [one.node_id for one in cluster.bootstrap_brokers()]
@@ -722,3 +780,19 @@ class Wire:
 def _name(code: int) -> str:
     kind = codes.for_code(code)
     return str(getattr(kind, "message", None) or kind.__name__)
+
+
+def _is_whole(answer: Any, version: int) -> bool:
+    """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
+    any null as None, also a UUID of zeros and a set of rights that is not told.
+    """
+    for name, field in answer.fields.items():
+        value = getattr(answer, name)
+        if value is None:
+            may_lack = field.tag is not None or field.type_str in ("uuid", "bitfield")
+            may_lack |= field.nullable_for_version_q(version) or not field.for_version_q(version)
+            if not may_lack:
+                return False
+        elif field.is_struct_array() and not all(_is_whole(part, version) for part in value):
+            return False
+    return True
