@@ -20,6 +20,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "fastapi": "service",
         "fastavro": "schemas",
         "google.protobuf": "schemas",
+        "google_crc32c": "kafka",
         "h11": "client",
         "hdfs_native": "storage",
         "httptools": "service",

@@ -1,8 +1,9 @@
 """Decoder of record batches: fetched bytes of one partition to Arrow columns.
 
-A part of the bytes is read in four steps, of which only unpacking is Python, once for a compressed batch::
+A part of the bytes is read in five steps, of which two are Python, once for a batch::
 
-    scan     batch by batch: checksum, header, whether it was aborted ─→ a row of a table for each
+    scan     batch by batch: header, whether it was aborted ─→ a row of a table for each
+    check    the checksum of each batch
     unpack   compressed batches, each into a buffer of its own
     measure  record by record: all lengths are checked and added up
     fill     the columns are allocated with these sizes, and filled without further checks
@@ -24,7 +25,6 @@ import pyarrow.compute as pc
 from selectroute.kafka.batches import RecordBatchError
 from selectroute.kafka.batches import format as f
 from selectroute.kafka.batches.compression import NONE, ZSTD, UnpackError, unpack
-from selectroute.kafka.batches.crc32c import crc32c
 from selectroute.kafka.batches.format import number_at, paste, put_byte, put_int, put_word, varint_at
 from selectroute.match.compiled import compiled, compiling_alone, inlined
 from selectroute.match.memory import byte_at
@@ -174,6 +174,10 @@ def decode(
                 producers, firsts, ended, table, told,
             )  # fmt: skip
         at, following = int(told[0]), int(told[1])
+        damaged = _first_damaged(table[:rows], source)
+        if damaged is not None:
+            rows, state, told[4] = damaged, _CHECKSUM, table[damaged, _BASE]
+            at, following = table[rows - 1, [_AFTER, _NEXT]].tolist()  # not used without rows
         first, is_last = 0, rows == 0 and state in _PROBLEMS
         while not is_last:
             last, unpacked = _unpack(table, first, rows, most, part, error)
@@ -189,6 +193,18 @@ def decode(
             first = last
     if state in _PROBLEMS:
         raise error(_PROBLEMS[state].format(told[2], told[3]), int(told[4]))
+
+
+def _first_damaged(table: Numbers, source: Any) -> int | None:
+    """Return the row of the first batch whose checksum is wrong."""
+    content = memoryview(source)
+    bounds = table[:, [_START, _STOP]] - source.address
+    for row, (start, stop) in enumerate(bounds.tolist()):
+        start -= f.RECORDS
+        (expected,) = f.CRC_FIELD.unpack_from(content, start + f.CRC)
+        if f.checksum(content[start + f.ATTRIBUTES : stop]) != expected:
+            return row
+    return None
 
 
 _Error = Callable[[str, int], RecordBatchError]
@@ -345,9 +361,6 @@ def _scan(
             break
         if whole > left:
             state, told[2] = _CUT, whole
-            break
-        if crc32c(at + f.ATTRIBUTES, at + whole) != number_at(at + f.CRC, 4) & 0xFFFFFFFF:
-            state = _CHECKSUM
             break
         attributes = number_at(at + f.ATTRIBUTES, 2)
         count, last = number_at(at + f.COUNT, 4), number_at(at + f.LAST_DELTA, 4)
