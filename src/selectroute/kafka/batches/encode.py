@@ -14,6 +14,7 @@ message share is encoded for the first of them, and copied from there for those 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import pack_into
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -187,20 +188,22 @@ def encode(
     found = []
     for group, first, length, sequence, start, octets, _ in table[:batches].tolist():
         one = data[start : start + octets]
-        own_attributes = attributes
+        batch_attributes = attributes
         if codec != NONE and len(content := pack(codec, one[f.RECORDS :])) < octets - f.RECORDS:
             one = memoryview(bytearray().join((one[: f.RECORDS], content)))
-            own_attributes |= codec
-        _seal(one, own_attributes)
+            batch_attributes |= codec
+        _seal(one, batch_attributes)
         found.append(Batch(group, first, length, sequence, one))
     return found
 
 
 def _seal(batch: memoryview, attributes: int) -> None:
     """Write what depends on a batch's final bytes."""
-    f.LENGTH_FIELD.pack_into(batch, f.LENGTH, len(batch) - f.UNCOUNTED)
-    f.ATTRIBUTES_FIELD.pack_into(batch, f.ATTRIBUTES, attributes)
-    f.CRC_FIELD.pack_into(batch, f.CRC, f.checksum(batch[f.ATTRIBUTES :]))
+    from google_crc32c import value  # needs the extra `kafka`
+
+    pack_into(">i", batch, f.LENGTH, len(batch) - f.UNCOUNTED)
+    pack_into(">h", batch, f.ATTRIBUTES, attributes)
+    pack_into(">I", batch, f.CRC, value(bytes(batch[f.ATTRIBUTES :])))
 
 
 def _numbers(numbers: Any) -> Numbers:

@@ -20,7 +20,6 @@ Functions take addresses, as those in ``match/memory.py``.
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
 import numpy as np
@@ -47,8 +46,6 @@ COUNT: Final = 57
 RECORDS: Final = 61
 """Positions of a batch's fields, in bytes."""
 
-LENGTH_FIELD, ATTRIBUTES_FIELD, CRC_FIELD = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">I")
-
 UNCOUNTED: Final = 12
 """Bytes of a batch that its length does not count."""
 
@@ -73,15 +70,6 @@ reader need check only its last address.
 
 ROOM: Final = 16
 """Bytes that `paste` may write, with any content, after what it copies."""
-
-
-def checksum(content: memoryview) -> int:
-    """Return the CRC-32C (Castagnoli) of a batch's bytes from `ATTRIBUTES` on."""
-    from google_crc32c import value  # needs the extra `kafka`
-
-    found: int = value(bytes(content))
-    return found
-
 
 _BYTE, _LONG = ir.IntType(8), ir.IntType(64)
 

@@ -133,7 +133,10 @@ def _field(kind: Any, step: str | int) -> _Field | None:
         return None
     of_value, key = field, None
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        of_value, key = (field.message_type.fields_by_name[name] for name in ("value", "key"))
+        inside = field.message_type.fields_by_name
+        of_value, key = inside.get("value"), inside.get("key")
+        if of_value is None or key is None:
+            return None
     enum = of_value.enum_type
     names = {} if enum is None else {number: value.name for number, value in enum.values_by_number.items()}
     is_message = of_value.message_type is not None
