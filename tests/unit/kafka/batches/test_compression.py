@@ -38,7 +38,7 @@ def test_every_cut_is_an_error_or_less_content(codec):
 def test_the_header_of_lz4_frames_has_its_checksum():
     header = c._LZ4_HEADER
     assert header[:4] == bytes.fromhex("04224d18") and header[4] == 0b01_1_0_0_0_0_0
-    assert c._LZ4_BLOCK == 1 << 8 + 2 * (header[5] >> 4)
+    assert 1 << 8 + 2 * (header[5] >> 4) == c._LZ4_BLOCK
     assert header[6] == xxh32(header[4:6]) >> 8 & 0xFF
 
 
