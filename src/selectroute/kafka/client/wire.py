@@ -26,7 +26,6 @@ from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
@@ -41,6 +40,11 @@ from selectroute.kafka.client.errors import (
 )
 from selectroute.kafka.client.oauth import TokenError, is_loopback
 from selectroute.kafka.client.settings import PLAINTEXT_CREDENTIALS, SECONDS
+
+try:
+    from kafka.net.selector import NetworkSelector
+except ModuleNotFoundError:  # where kafka-python 3.1 has it
+    from kafka.net.backend.selector import NetworkSelector
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -117,7 +121,10 @@ for _mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
-    """Connections that do not lose what comes with the end of a stream: the reason of a refused login."""
+    """Connections that do not lose what comes with the end of a stream: the reason of a refused login.
+
+    kafka-python 3.1 does not call this method: there a wrong password is a connection that ends.
+    """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)

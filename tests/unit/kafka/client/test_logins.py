@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
 
-from kafka.errors import SaslAuthenticationFailedError
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.future import Future
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.admin import DescribeConfigsResponse
@@ -33,11 +33,11 @@ ALLOW = "selectroute.allow.plaintext.credentials"
 def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism, host, more, is_sent):
     asked = []
 
-    async def connecting(_net, to, *_given, **_named):
-        asked.append(to)
-        raise OSError("not in a test")
+    async def connecting(_manager, node, connection, **_named):
+        asked.append(node.host)
+        connection.connection_lost(KafkaConnectionError("not in a test"))
 
-    monkeypatch.setattr("kafka.net.manager.create_connection", connecting)
+    monkeypatch.setattr("kafka.net.manager.KafkaConnectionManager._connect", connecting)
     name = "sasl.oauthbearer.client.credentials.client"
     more = {
         "sasl.oauthbearer.token.endpoint.url": "https://h/t",
