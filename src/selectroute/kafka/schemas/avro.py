@@ -19,8 +19,7 @@ from fastavro.const import AVRO_TYPES
 from fastavro.schema import UnknownType
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.json_body import at_path
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
+from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, at_path
 from selectroute.kafka.schemas.values import NonFinite, Temporal, decimal_of
 
 _MAX_DEPTH: Final = 100

@@ -20,9 +20,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from selectroute.kafka.binding import Source
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.json_body import at_path
 from selectroute.kafka.schemas.avro import avro_decoder
-from selectroute.kafka.schemas.decoder import InvalidSchemaError
+from selectroute.kafka.schemas.decoder import InvalidSchemaError, at_path
 from selectroute.kafka.schemas.values import NonFinite, Temporal
 from tests.support.components import NIGHTLY
 
