@@ -70,7 +70,9 @@ another leader is looked for."""
 
 _TOPIC: Final = 2
 _TRANSACTION: Final = 1
-"""Kafka's numbers of a topic's settings and of the coordinators of transactions."""
+_BY_DEFAULT: Final = -1
+"""Kafka's numbers of a topic's settings, of the coordinators of transactions, and of the cluster's default
+number of replicas."""
 
 MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78, 100, 103))
 """Codes of errors after which the leader of a partition is asked again: unknown partition, no leader yet, not
@@ -148,14 +150,12 @@ class Fetched(NamedTuple):
     Attributes:
         records: the bytes of record batches, for `selectroute.kafka.batches.decode`.
         aborted: producer id and first offset of the aborted transactions among them.
-        first: the first offset that Kafka still has; -1 if it is not known.
         after: the offset after the last record that may be read.
         is_out_of_range: True if Kafka has not, or no longer, the wanted offset.
     """
 
     records: Any
     aborted: tuple[tuple[int, int], ...]
-    first: int
     after: int
     is_out_of_range: bool = False
 
@@ -261,11 +261,7 @@ class Wire:
 
     def topic_settings(self, topics: Iterable[str], *names: str) -> dict[str, dict[str, str]]:
         """Return these settings of each topic, without topics that are gone or not visible."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource
-        asked = [
-            resource(resource_type=_TOPIC, resource_name=one, configuration_keys=list(names))
-            for one in sorted(set(topics))
-        ]
+        asked = [(_TOPIC, topic, list(names)) for topic in sorted(set(topics))]
         if not asked:
             return {}
         found = {}
@@ -320,15 +316,7 @@ class Wire:
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
         """Create a topic with the cluster's default number of replicas; return whether it is new."""
-        kind = CreateTopicsRequest.CreatableTopic
-        config = kind.CreatableTopicConfig
-        wanted = kind(
-            name=topic,
-            num_partitions=partitions,
-            replication_factor=-1,
-            assignments=[],
-            configs=[config(name=name, value=value) for name, value in settings.items()],
-        )
+        wanted: Any = (topic, partitions, _BY_DEFAULT, [], list(settings.items()))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self.seconds * 1_000))
         (one,) = self.ask(request, self._controller()).topics
         if one.error_code == codes.TopicAlreadyExistsError.errno:
@@ -446,7 +434,6 @@ class Wire:
             return Fetched(
                 one.records or b"",
                 tuple((ended.producer_id, ended.first_offset) for ended in one.aborted_transactions or ()),
-                one.log_start_offset,
                 one.last_stable_offset if committed else one.high_watermark,
                 one.error_code == _OUT_OF_RANGE,
             )
@@ -608,19 +595,19 @@ class Wire:
             self._protocol = levels.get("transaction.version", 0) >= 2, produce
         return self._protocol
 
-    def ask(self, request: Any, node: int | str | None = None, seconds: float | None = None) -> Any:
+    def ask(self, request: Any, node: int | str | None = None) -> Any:
         """Send a request to a node, or to any; return the response."""
-        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
+        deadline = time.monotonic() + self.seconds
         if node is not None:
-            (response,) = self.ask_all([(node, request)], deadline)
+            response = self._response(node, request, deadline)
             if isinstance(response, KafkaClientError):
                 raise response
             return response
         while True:
             response = None
             for any_node in self._nodes():
-                (response,) = self.ask_all(
-                    [(any_node, request)], min(deadline, time.monotonic() + _CONNECT_SECONDS)
+                response = self._response(
+                    any_node, request, min(deadline, time.monotonic() + _CONNECT_SECONDS)
                 )
                 if not isinstance(response, KafkaClientError):
                     self._answered = any_node
@@ -629,9 +616,9 @@ class Wire:
                     raise response
             self._pause(deadline, str(response))
 
-    def ask_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Any]:
-        """Send each request to its node, all at once; return the responses, or errors in their places."""
-        return self.responses(self.send_all(requests, deadline), deadline)
+    def _response(self, node: int | str, request: Any, deadline: float) -> Any:
+        (response,) = self.responses(self.send_all([(node, request)], deadline), deadline)
+        return response
 
     def send_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Future]:
         """Send each request to its node, for `responses`; the system goes on sending and receiving."""
