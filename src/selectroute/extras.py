@@ -19,6 +19,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "deltalake": "delta",
         "fastavro": "schemas",
         "google.protobuf": "schemas",
+        "google_crc32c": "kafka",
         "h11": "client",
         "hdfs_native": "storage",
         "httptools": "service",

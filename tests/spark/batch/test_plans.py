@@ -3,7 +3,7 @@
 import pytest
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decisions import Decisions
+from selectroute.kafka.schemas.bodies import Decisions
 from selectroute.spark.batch.pins import Pin
 from selectroute.spark.batch.plans import (
     Plan,

@@ -194,7 +194,7 @@ def test_a_batch_with_an_unknown_schema_is_not_read_while_the_job_waits_and_can_
     with pytest.raises(SchemaUnavailableError):
         message_of(Record("t", 0, 1, value=b"\0\0\0\0\1"), BINDING, ("count",), schemas)
     client.register_schema("t-value", Schema(json.dumps(V1)))
-    schemas._unknown.clear()
+    schemas._failures.clear()
     messages, _ = all_of(reader, batch)
     assert messages[1]["count"] == 3
 

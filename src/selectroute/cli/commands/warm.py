@@ -23,6 +23,8 @@ def warm(output: OutputOption = Output.table) -> None:
     done = warm_kernel()
     if importlib.util.find_spec("pyspark") is not None:
         _warm_spark()
+    if importlib.util.find_spec("google_crc32c") is not None:  # of the extra `kafka`
+        _warm_kafka()
     if output is Output.table:
         print(done)
         return
@@ -38,17 +40,28 @@ def warm(output: OutputOption = Output.table) -> None:
 
 
 def _warm_spark() -> None:
-    """Compile the functions for routing in partitions, and for record batches of Kafka, in some seconds."""
+    """Compile the functions for routing in partitions, in some seconds."""
+    import numpy as np
+    import pyarrow as pa
+
+    from selectroute.match.columns.batch import Batch
+    from selectroute.match.encoding.lanes import AttributeLanes
+    from selectroute.spark.partitions.keys import MessageKeys
+    from selectroute.spark.partitions.merge import Lists, merge
+
+    MessageKeys(AttributeLanes(Batch(pa.record_batch({"name": ["value"]})))).of(("name",))
+    one, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
+    merge(2, [Lists(one, np.arange(2), ordinals, ordinals)], marked=True)
+
+
+def _warm_kafka() -> None:
+    """Compile the functions for record batches, in some seconds."""
     import numpy as np
     import pyarrow as pa
 
     from selectroute.kafka.batches.decode import HEADERS, decode
     from selectroute.kafka.batches.encode import encode
     from selectroute.kafka.batches.partitioner import key_hashes
-    from selectroute.match.columns.batch import Batch
-    from selectroute.match.encoding.lanes import AttributeLanes
-    from selectroute.spark.partitions.keys import MessageKeys
-    from selectroute.spark.partitions.merge import Lists, merge
 
     key_hashes(pa.array([b"key"]))
     record = pa.RecordBatch.from_arrays(
@@ -58,6 +71,3 @@ def _warm_spark() -> None:
     own = {"own": (b"text", pa.array([1]), pa.array(["text"]))}
     (batch,) = encode(record, np.zeros(1, np.int64), 0, own)
     list(decode(batch.data, "topic", 0, 0))
-    MessageKeys(AttributeLanes(Batch(pa.record_batch({"name": ["value"]})))).of(("name",))
-    one, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
-    merge(2, [Lists(one, np.arange(2), ordinals, ordinals)], marked=True)

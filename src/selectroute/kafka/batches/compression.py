@@ -27,14 +27,10 @@ _XERIAL_BLOCK: Final = struct.Struct(">i")
 _SNAPPY_RATIO: Final = 22
 """Snappy's densest element is three bytes for a copy of 64."""
 
-_LZ4_BLOCKS: Final = (
-    (1 << 16, bytes.fromhex("04224d18604082")),
-    (1 << 18, bytes.fromhex("04224d186050fb")),
-    (1 << 20, bytes.fromhex("04224d18606051")),
-    (1 << 22, bytes.fromhex("04224d18607073")),
-)
-"""Largest block of a frame, and the frame's header: magic number, version 1 with independent blocks and
-without checksums, the block's size, and the checksum of these two bytes."""
+_LZ4_BLOCK: Final = 1 << 16
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Largest block, as of Kafka's own producer, and the frame's header: magic number, version 1 with independent
+blocks and without checksums, the block's size, and the checksum of these two bytes."""
 _LZ4_SIZE: Final = struct.Struct("<I")
 _LZ4_PLAIN: Final = 1 << 31
 _LZ4_END: Final = bytes(4)
@@ -117,10 +113,9 @@ def pack(codec: int, plain: memoryview) -> bytes:
 
 
 def _lz4(plain: memoryview) -> bytes:
-    size, header = next((one for one in _LZ4_BLOCKS if one[0] >= len(plain)), _LZ4_BLOCKS[-1])
-    parts = [header]
-    for start in range(0, len(plain), size):
-        block: Any = plain[start : start + size]
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(plain), _LZ4_BLOCK):
+        block: Any = plain[start : start + _LZ4_BLOCK]
         packed = pa.compress(pa.py_buffer(block), "lz4_raw", asbytes=True)
         if len(packed) < len(block):
             parts += [_LZ4_SIZE.pack(len(packed)), packed]

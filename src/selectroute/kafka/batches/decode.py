@@ -1,13 +1,12 @@
 """Decoder of record batches: fetched bytes of one partition to Arrow columns.
 
-A part of the bytes is read in four steps, of which only unpacking is Python, once for a compressed batch::
+A part of the bytes is read in five steps, of which two are Python, once for a batch::
 
-    scan     batch by batch: checksum, header, whether it was aborted ─→ a row of a table for each
+    scan     batch by batch: header, whether it was aborted ─→ a row of a table for each
+    check    the checksum of each batch
     unpack   compressed batches, each into a buffer of its own
     measure  record by record: all lengths are checked and added up
     fill     the columns are allocated with these sizes, and filled without further checks
-
-The bytes must not change between the steps.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import pyarrow.compute as pc
 from selectroute.kafka.batches import RecordBatchError
 from selectroute.kafka.batches import format as f
 from selectroute.kafka.batches.compression import NONE, ZSTD, UnpackError, unpack
-from selectroute.kafka.batches.crc32c import crc32c
 from selectroute.kafka.batches.format import number_at, paste, put_byte, put_int, put_word, varint_at
 from selectroute.match.compiled import compiled, compiling_alone, inlined
 from selectroute.match.memory import byte_at
@@ -79,10 +77,11 @@ _ROWS_OF_TABLE: Final = 4_096
 """Batches that are scanned at a time."""
 
 _START, _STOP, _CODEC, _IS_VISIBLE, _BASE, _LAST, _COUNT, _TIMESTAMP, _IS_STAMPED, _AFTER, _NEXT = range(11)
-_FIELDS: Final = 11
+_CRC: Final = 11
+_FIELDS: Final = 12
 """Columns of a table of batches: the addresses between which the records are; the codec; whether some may be
 visible; base offset, last offset delta and number of records; a timestamp, of all records if the log stamped
-them, else their base; the address after the batch; and the offset after it."""
+them, else their base; the address after the batch; the offset after it; and its checksum."""
 
 _MORE, _DONE, _CUT, _OLD, _MAGIC, _LENGTH, _LARGE, _CHECKSUM, _BATCH, _ORDER, _UNKNOWN_CODEC = range(11)
 _ENDING, _RECORD, _RECORD_ORDER, _REST = range(11, 15)
@@ -136,7 +135,7 @@ def decode(
     is not UTF-8. Of a record's headers the first `MOST_HEADERS` are read.
 
     Args:
-        fetched: the bytes of one partition: ``bytes``, or another contiguous buffer.
+        fetched: the bytes of one partition: ``bytes``, or another buffer, which is copied.
         topic, partition: where they are from, for errors.
         start, end: the wanted offsets; the first batch may begin before ``start``, and there may be gaps.
         aborted: producer id and first offset of each aborted transaction in the response; none to read with
@@ -145,14 +144,14 @@ def decode(
             unpacks to 1,000 times its size is at its limit when it exceeds a part.
         most_part_bytes: a part ends with the batch by which its records, unpacked, exceed this.
 
-    At least one part is yielded, without records if there are none. Its columns are copies: the bytes may be
-    overwritten after the last part.
+    At least one part is yielded, without records if there are none. Its columns are copies.
 
     Raises:
         RecordBatchError: bytes are damaged, of an older format, or exceed a limit. Parts that were yielded
             before are valid.
     """
-    source = pa.py_buffer(fetched)
+    content = bytes(fetched)
+    source = pa.py_buffer(content)
     low, high = start, _NO_END if end is None else end
     most = min(most_batch_bytes, _MOST_COLUMN_BYTES)
     part = min(most_part_bytes, (_MOST_COLUMN_BYTES - most) // 2)
@@ -174,6 +173,10 @@ def decode(
                 producers, firsts, ended, table, told,
             )  # fmt: skip
         at, following = int(told[0]), int(told[1])
+        damaged = _first_damaged(table[:rows], content, source.address)
+        if damaged is not None:
+            rows, state, told[4] = damaged, _CHECKSUM, table[damaged, _BASE]
+            at, following = table[rows - 1, [_AFTER, _NEXT]].tolist()  # not used without rows
         first, is_last = 0, rows == 0 and state in _PROBLEMS
         while not is_last:
             last, unpacked = _unpack(table, first, rows, most, part, error)
@@ -189,6 +192,17 @@ def decode(
             first = last
     if state in _PROBLEMS:
         raise error(_PROBLEMS[state].format(told[2], told[3]), int(told[4]))
+
+
+def _first_damaged(table: Numbers, content: bytes, address: int) -> int | None:
+    """Return the row of the first batch whose checksum is wrong."""
+    from google_crc32c import value  # needs the extra `kafka`
+
+    places = table[:, [_START, _STOP, _CRC]] - (address + f.RECORDS - f.ATTRIBUTES, address, 0)
+    for row, (start, stop, expected) in enumerate(places.tolist()):
+        if value(content[start:stop]) != expected:
+            return row
+    return None
 
 
 _Error = Callable[[str, int], RecordBatchError]
@@ -346,9 +360,6 @@ def _scan(
         if whole > left:
             state, told[2] = _CUT, whole
             break
-        if crc32c(at + f.ATTRIBUTES, at + whole) != number_at(at + f.CRC, 4) & 0xFFFFFFFF:
-            state = _CHECKSUM
-            break
         attributes = number_at(at + f.ATTRIBUTES, 2)
         count, last = number_at(at + f.COUNT, 4), number_at(at + f.LAST_DELTA, 4)
         if base < following:
@@ -382,6 +393,7 @@ def _scan(
         table[rows, _TIMESTAMP] = number_at(at + (f.MAX_TIMESTAMP if is_stamped else f.BASE_TIMESTAMP), 8)
         table[rows, _IS_STAMPED] = is_stamped
         table[rows, _AFTER], table[rows, _NEXT] = at + whole, following
+        table[rows, _CRC] = number_at(at + f.CRC, 4) & 0xFFFFFFFF
         if is_visible:
             size += whole
         at += whole

@@ -14,6 +14,7 @@ message share is encoded for the first of them, and copied from there for those 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import pack_into
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +25,6 @@ import pyarrow.compute as pc
 from selectroute.kafka.batches import RecordBatchError
 from selectroute.kafka.batches import format as f
 from selectroute.kafka.batches.compression import NAMES, NONE, pack
-from selectroute.kafka.batches.crc32c import crc32c
 from selectroute.kafka.batches.format import paste, put_byte, put_number, put_varint, size_of_varint
 from selectroute.match.compiled import compiled, compiling_alone, inlined
 from selectroute.match.memory import byte_at, long_at
@@ -183,31 +183,27 @@ def encode(
                 f"record {~batches:,} needs a batch of {size:,} bytes; the limit is {most:,}"
             )
         out = pa.allocate_buffer(size + f.ROOM)
-        own_table, is_sealed = table[:batches], codec == NONE
-        _write(records, own_table, producer.id, producer.epoch, attributes, is_sealed, out.address, out.size)
+        _write(records, table[:batches], producer.id, producer.epoch, out.address, out.size)
     data = memoryview(out).cast("B")
     found = []
     for group, first, length, sequence, start, octets, _ in table[:batches].tolist():
         one = data[start : start + octets]
-        if codec != NONE:
-            one = _packed(one, codec, attributes)
+        batch_attributes = attributes
+        if codec != NONE and len(content := pack(codec, one[f.RECORDS :])) < octets - f.RECORDS:
+            one = memoryview(bytearray().join((one[: f.RECORDS], content)))
+            batch_attributes |= codec
+        _seal(one, batch_attributes)
         found.append(Batch(group, first, length, sequence, one))
     return found
 
 
-def _packed(plain: memoryview, codec: int, attributes: int) -> memoryview:
-    """Return a batch with its records compressed, if that is shorter."""
-    content = pack(codec, plain[f.RECORDS :])
-    if len(content) >= len(plain) - f.RECORDS:
-        _seal(pa.py_buffer(plain).address, len(plain), attributes)
-        return plain
-    size = f.RECORDS + len(content)
-    out = pa.allocate_buffer(size)
-    data = memoryview(out).cast("B")
-    data[: f.RECORDS] = plain[: f.RECORDS]
-    data[f.RECORDS :] = content
-    _seal(out.address, size, attributes | codec)
-    return data
+def _seal(batch: memoryview, attributes: int) -> None:
+    """Write what depends on a batch's final bytes."""
+    from google_crc32c import value  # needs the extra `kafka`
+
+    pack_into(">i", batch, f.LENGTH, len(batch) - f.UNCOUNTED)
+    pack_into(">h", batch, f.ATTRIBUTES, attributes)
+    pack_into(">I", batch, f.CRC, value(bytes(batch[f.ATTRIBUTES :])))
 
 
 def _numbers(numbers: Any) -> Numbers:
@@ -368,8 +364,6 @@ def _write(
     table: Numbers,
     producer: int,
     epoch: int,
-    attributes: int,
-    is_sealed: bool,
     out: int,
     room: int,
 ) -> None:
@@ -402,16 +396,6 @@ def _write(
                 at = _put_shared(records.messages, row, added.headers, at)
                 shared_size = at - shared
             at = _put_own(added, record, at)
-        if is_sealed:
-            _seal(out + table[batch, _START], table[batch, _SIZE], attributes)
-
-
-@compiled
-def _seal(at: int, size: int, attributes: int) -> None:
-    """Write what depends on a batch's final bytes."""
-    put_number(at + f.LENGTH, 4, size - f.UNCOUNTED)
-    put_number(at + f.ATTRIBUTES, 2, attributes)
-    put_number(at + f.CRC, 4, crc32c(at + f.ATTRIBUTES, at + size))
 
 
 # What the records of a message share: key, value, the number of all headers, and those of the message.

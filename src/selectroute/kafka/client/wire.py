@@ -23,13 +23,14 @@ from uuid import UUID
 
 import kafka.errors as codes
 from kafka.future import Future
-from kafka.net.selector import NetworkSelector
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from selectroute.kafka.client.connections import Manager, is_whole
 from selectroute.kafka.client.errors import (
     GO_ON,
     KafkaClientError,
@@ -37,8 +38,13 @@ from selectroute.kafka.client.errors import (
     TopicChangedError,
     UnreachableError,
 )
-from selectroute.kafka.client.oauth import TokenError
-from selectroute.kafka.client.settings import SECONDS
+from selectroute.kafka.client.oauth import TokenError, is_loopback
+from selectroute.kafka.client.settings import PLAINTEXT_CREDENTIALS, SECONDS
+
+try:
+    from kafka.net.selector import NetworkSelector
+except ModuleNotFoundError:  # where kafka-python 3.1 has it
+    from kafka.net.backend.selector import NetworkSelector
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -64,7 +70,9 @@ another leader is looked for."""
 
 _TOPIC: Final = 2
 _TRANSACTION: Final = 1
-"""Kafka's numbers of a topic's settings and of the coordinators of transactions."""
+_BY_DEFAULT: Final = -1
+"""Kafka's numbers of a topic's settings, of the coordinators of transactions, and of the cluster's default
+number of replicas."""
 
 MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78, 100, 103))
 """Codes of errors after which the leader of a partition is asked again: unknown partition, no leader yet, not
@@ -88,6 +96,50 @@ _RIGHTS: Final = {"Read": 3, "Write": 4}
 _DESCRIBE: Final = 8
 """Code of a topic that this client may not see; numbers of rights. A topic that is seen may be described."""
 
+_FEWEST_ITERATIONS: Final = 4096
+"""Iterations of SCRAM below which Java's client refuses, too: a false broker could ask for a proof that is
+cheap to guess the password by."""
+
+
+class _ScramClient(ScramClient):  # type: ignore[misc]  # it has no types
+    def create_salted_password(self, salt: bytes, iterations: int) -> None:
+        if iterations < _FEWEST_ITERATIONS:
+            raise codes.SaslAuthenticationFailedError(
+                f"the broker asks for {iterations} iterations of SCRAM, fewer than {_FEWEST_ITERATIONS:,}"
+            )
+        super().create_salted_password(salt, iterations)
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]  # it has no types
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._scram_client = _ScramClient(
+            config["sasl_plain_username"], config["sasl_plain_password"], config["sasl_mechanism"]
+        )
+
+
+for _mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+    register_sasl_mechanism(_mechanism, _Scram, overwrite=True)
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
+    """Connections that do not lose what comes with the end of a stream: the reason of a refused login.
+
+    kafka-python 3.1 does not call this method: there a wrong password is a connection that ends.
+    """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        receive = transport._sock_recv
+
+        def received() -> tuple[bytes, Exception | None]:
+            data, error = receive()
+            return data, None if data else error
+
+        transport._sock_recv = received
+        return transport
+
+
 # What goes wrong is raised: without a handler, Python would print kafka-python's warnings of it, too.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
@@ -98,14 +150,12 @@ class Fetched(NamedTuple):
     Attributes:
         records: the bytes of record batches, for `selectroute.kafka.batches.decode`.
         aborted: producer id and first offset of the aborted transactions among them.
-        first: the first offset that Kafka still has; -1 if it is not known.
         after: the offset after the last record that may be read.
         is_out_of_range: True if Kafka has not, or no longer, the wanted offset.
     """
 
     records: Any
     aborted: tuple[tuple[int, int], ...]
-    first: int
     after: int
     is_out_of_range: bool = False
 
@@ -126,7 +176,8 @@ class Wire:
 
     Args:
         servers: ``host:port,host:port``, of any of the brokers.
-        settings: settings of kafka-python's connections, such as ``security_protocol``.
+        settings: settings of kafka-python's connections, such as ``security_protocol``. Passwords and tokens
+            go unencrypted to this machine only, unless ``allow_plaintext_credentials`` is among them.
         seconds: timeout of a call, with all retries.
         request_seconds: longest wait for the answer to a request, which is then sent again; that of a call
             unless given.
@@ -158,7 +209,13 @@ class Wire:
             **(settings or {}),
         }
         hosts = [one.strip() for one in servers.split(",") if one.strip()]
-        self._manager = Manager(self._net, bootstrap_servers=hosts, **given)
+        may_be_read = given.pop("allow_plaintext_credentials", False)
+        self._manager = _Manager(self._net, bootstrap_servers=hosts, **given)
+        self._hides_login = (
+            not may_be_read
+            and given.get("security_protocol") == "SASL_PLAINTEXT"
+            and given.get("sasl_mechanism") != "GSSAPI"  # which sends no password
+        )
         self._leaders: dict[Partition, int] = {}
         self._stale: int | str | None = None
         self._answered: int | str | None = None
@@ -204,11 +261,7 @@ class Wire:
 
     def topic_settings(self, topics: Iterable[str], *names: str) -> dict[str, dict[str, str]]:
         """Return these settings of each topic, without topics that are gone or not visible."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource
-        asked = [
-            resource(resource_type=_TOPIC, resource_name=one, configuration_keys=list(names))
-            for one in sorted(set(topics))
-        ]
+        asked = [(_TOPIC, topic, list(names)) for topic in sorted(set(topics))]
         if not asked:
             return {}
         found = {}
@@ -263,15 +316,7 @@ class Wire:
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
         """Create a topic with the cluster's default number of replicas; return whether it is new."""
-        kind = CreateTopicsRequest.CreatableTopic
-        config = kind.CreatableTopicConfig
-        wanted = kind(
-            name=topic,
-            num_partitions=partitions,
-            replication_factor=-1,
-            assignments=[],
-            configs=[config(name=name, value=value) for name, value in settings.items()],
-        )
+        wanted: Any = (topic, partitions, _BY_DEFAULT, [], list(settings.items()))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self.seconds * 1_000))
         (one,) = self.ask(request, self._controller()).topics
         if one.error_code == codes.TopicAlreadyExistsError.errno:
@@ -389,7 +434,6 @@ class Wire:
             return Fetched(
                 one.records or b"",
                 tuple((ended.producer_id, ended.first_offset) for ended in one.aborted_transactions or ()),
-                one.log_start_offset,
                 one.last_stable_offset if committed else one.high_watermark,
                 one.error_code == _OUT_OF_RANGE,
             )
@@ -551,19 +595,19 @@ class Wire:
             self._protocol = levels.get("transaction.version", 0) >= 2, produce
         return self._protocol
 
-    def ask(self, request: Any, node: int | str | None = None, seconds: float | None = None) -> Any:
+    def ask(self, request: Any, node: int | str | None = None) -> Any:
         """Send a request to a node, or to any; return the response."""
-        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
+        deadline = time.monotonic() + self.seconds
         if node is not None:
-            (response,) = self.ask_all([(node, request)], deadline)
+            response = self._response(node, request, deadline)
             if isinstance(response, KafkaClientError):
                 raise response
             return response
         while True:
             response = None
             for any_node in self._nodes():
-                (response,) = self.ask_all(
-                    [(any_node, request)], min(deadline, time.monotonic() + _CONNECT_SECONDS)
+                response = self._response(
+                    any_node, request, min(deadline, time.monotonic() + _CONNECT_SECONDS)
                 )
                 if not isinstance(response, KafkaClientError):
                     self._answered = any_node
@@ -572,9 +616,9 @@ class Wire:
                     raise response
             self._pause(deadline, str(response))
 
-    def ask_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Any]:
-        """Send each request to its node, all at once; return the responses, or errors in their places."""
-        return self.responses(self.send_all(requests, deadline), deadline)
+    def _response(self, node: int | str, request: Any, deadline: float) -> Any:
+        (response,) = self.responses(self.send_all([(node, request)], deadline), deadline)
+        return response
 
     def send_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Future]:
         """Send each request to its node, for `responses`; the system goes on sending and receiving."""
@@ -590,6 +634,13 @@ class Wire:
 
     def _send(self, node: int | str, request: Any, deadline: float) -> Future:
         """Send a request as soon as the node's connection takes one."""
+        broker = self._manager.cluster.broker_metadata(node)
+        if self._hides_login and broker is not None and not is_loopback(broker.host):
+            problem = (
+                f"SASL_PLAINTEXT would send the login to {broker.host} unencrypted: use SASL_SSL, or, in a "
+                f"network that is trusted, set {PLAINTEXT_CREDENTIALS}=true"
+            )
+            return Future().failure(codes.SaslAuthenticationFailedError(problem))
         while True:
             left = deadline - time.monotonic()
             try:
@@ -614,7 +665,7 @@ class Wire:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()
         if error is None:
             answer = future.value
-            return answer if is_whole(answer, answer.version) else self._not_kafka()
+            return answer if _is_whole(answer, answer.version) else self._not_kafka()
         return self._error(error)
 
     def _not_kafka(self) -> KafkaClientError:
@@ -656,7 +707,8 @@ class Wire:
         known = [one.node_id for one in cluster.brokers()]
         random.shuffle(known)
         if time.monotonic() < self._mixed + _MIX_SECONDS:
-            known.sort(key=lambda one: not self._manager.is_connected(one))
+            connected = {one.node_id for one in self._manager.least_used_connections()}
+            known.sort(key=lambda one: one not in connected)
         else:
             self._mixed = time.monotonic()
         given = [one.node_id for one in cluster.bootstrap_brokers()]
@@ -722,3 +774,19 @@ class Wire:
 def _name(code: int) -> str:
     kind = codes.for_code(code)
     return str(getattr(kind, "message", None) or kind.__name__)
+
+
+def _is_whole(answer: Any, version: int) -> bool:
+    """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
+    any null as None, also a UUID of zeros and a set of rights that is not told.
+    """
+    for name, field in answer.fields.items():
+        value = getattr(answer, name)
+        if value is None:
+            may_lack = field.tag is not None or field.type_str in ("uuid", "bitfield")
+            may_lack |= field.nullable_for_version_q(version) or not field.for_version_q(version)
+            if not may_lack:
+                return False
+        elif field.is_struct_array() and not all(_is_whole(part, version) for part in value):
+            return False
+    return True

@@ -1,16 +1,8 @@
-"""Decoders of Avro: fastavro, with a reader schema of the bound paths only, so that all else is skipped.
+"""Decoder of Avro: fastavro reads a datum by the writer's schema, and the bound paths are taken from it.
 
-Two schemas are made from the registered one: the writer's, and the reader's, in which each record has only
-the fields on bound paths. In both, named types have names of their own (``t0``, ``t1``, …), so that the two
-match however the names are qualified, and the logical types that are converted have readers of their own::
-
-    registered                                            paths $.total, $.to.city
-    Order {id: string, total: double, to: Address}        t0 {total: double, to: t1}
-    Address {street: string, city: string}                t1 {city: string}
-
-A record that occurs at several places has the fields of all. Schema resolution takes the first branch of a
-reader's union to which a value can be promoted, so a schema with a union of several numbers, or of strings
-and byte strings, on a bound path is decoded as a whole.
+Two things are changed in a schema before it is parsed. Its logical types get names of this package, whose
+readers keep what Python's types can't hold: nanoseconds, years after 9999, long decimals. And it becomes the
+only field of a record, which is written in the same bytes, so that a body of any type is read in one way.
 """
 
 from __future__ import annotations
@@ -18,41 +10,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from io import BytesIO
 from typing import Any, Final
 from uuid import UUID
 
-from selectroute.kafka.binding import Path
+from fastavro import _read_py, parse_schema, read, schemaless_reader
+from fastavro.const import AVRO_TYPES
+from fastavro.schema import UnknownType
+
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.json_body import at_path
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
-from selectroute.kafka.schemas.values import MAX_SCALE, NonFinite, Temporal, decimal_of
+from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, at_path
+from selectroute.kafka.schemas.values import NonFinite, Temporal, decimal_of
 
-Trie = dict[str | int, Any]
-"""Steps of paths, each with the steps after it."""
-
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-_NUMBERS: Final = frozenset(("int", "long", "float", "double"))
 _MAX_DEPTH: Final = 100
-"""Maximum nesting of a schema, and so of the calls that decode a datum of one that is not recursive."""
+"""Maximum nesting of a schema's types, and so of the calls that decode a datum if no type contains itself."""
 
-_PYTHON: Final = "fastavro._read_py"
-"""Reader in Python, for recursive schemas: in the compiled one a deep datum ends the process."""
+_MAX_JSON_DEPTH: Final = 3 * _MAX_DEPTH
+"""Maximum nesting of the JSON of a schema, in which a record is an object, its fields and each of these."""
 
+_BODY: Final = "selectroute_body"
 _OWN: Final = "selectroute-"
-_TEMPORAL: Final[Mapping[tuple[str, str], tuple[Any, int]]] = {
-    ("int", "date"): ("date", 1),
-    ("int", "time-millis"): ("time", 1_000_000),
-    ("long", "time-micros"): ("time", 1_000),
-    ("long", "timestamp-millis"): ("instant", 1_000_000),
-    ("long", "timestamp-micros"): ("instant", 1_000),
-    ("long", "timestamp-nanos"): ("instant", 1),
-    ("long", "local-timestamp-millis"): ("local", 1_000_000),
-    ("long", "local-timestamp-micros"): ("local", 1_000),
-    ("long", "local-timestamp-nanos"): ("local", 1),
-}
-"""Kind of each logical type of time, and the nanoseconds (or days) of one."""
 
 
 def avro_decoder(text: str, references: tuple[tuple[str, str], ...], paths: Paths) -> Decoder:
@@ -66,36 +43,31 @@ def avro_decoder(text: str, references: tuple[tuple[str, str], ...], paths: Path
     Raises:
         InvalidSchemaError: it is not a valid schema, or an array's items may have no bytes.
     """
-    from fastavro import parse_schema, schemaless_reader
-
-    types = _Types()
+    named: dict[str, Any] = {}
     try:
         for _, other in references:
-            types.read(json.loads(other))
-        root = types.read(json.loads(text))
-        writer = _Written(types, None)
-        write_schema = parse_schema(writer.emit(root))
-        types.check_widths(root)
-        try:
-            read_schema = parse_schema(_Written(types, _wanted(types, root, paths)).emit(root))
-        except _PromotionError:
-            read_schema = None
+            parse_schema(_prepared(json.loads(other)), named)
+        root = _prepared(json.loads(text))
+        body = {"type": "record", "name": _BODY, "fields": [{"name": _BODY, "type": root}]}
+        schema: Any = parse_schema(body, named)
+        is_recursive = _is_recursive(schema, named)
     except RecursionError:
         raise InvalidSchemaError("it is nested too deeply") from None
     except InvalidSchemaError:
         raise
+    except UnknownType as error:
+        raise InvalidSchemaError(f"it has no type {str(error.name)[:100]!a}") from None
     except Exception as error:  # fastavro and json raise many kinds
         raise InvalidSchemaError(f"it is not valid Avro ({type(error).__name__})") from None
-    _register_logical_types()
-    reader: Callable[..., Any] = schemaless_reader
-    if writer.recursive:
-        reader = import_module(_PYTHON).schemaless_reader
-    if (root if isinstance(root, str) else root["type"] if isinstance(root, dict) else "") == "bytes":
-        return _raw_bytes(paths)
+    if (root["type"] if isinstance(root, dict) else root) == "bytes":
+        # Serializers write these without their length.
+        return lambda datum, index: [None if path else datum for path in paths]
+    # In the compiled reader a deep datum ends the process.
+    reader: Callable[..., Any] = _read_py.schemaless_reader if is_recursive else schemaless_reader
 
     def decode(datum: bytes, index: bytes | None) -> list[Any]:
         try:
-            body = reader(BytesIO(datum), write_schema, read_schema)
+            body = reader(BytesIO(datum), schema)[_BODY]
         except RecursionError:
             raise RecordError("parse", "too-deep", "the body is nested too deeply") from None
         except UnicodeDecodeError as error:
@@ -111,242 +83,105 @@ def avro_decoder(text: str, references: tuple[tuple[str, str], ...], paths: Path
     return decode
 
 
-def _raw_bytes(paths: Paths) -> Decoder:
-    """Return the decoder of a schema that is only bytes: serializers write these without their length."""
-
-    def decode(datum: bytes, index: bytes | None) -> list[Any]:
-        return [None if path else datum for path in paths]
-
-    return decode
-
-
 def _leaf(value: Any) -> Any:
     return NonFinite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class _PromotionError(Exception):
-    """Union in which schema resolution might take another branch than the writer's."""
-
-
-class _Types:
-    """Types of a schema and of its references, with named types apart.
-
-    A type is a primitive's name, a named type's new name, ``{"type": "array", "items": …}``, ``{"type":
-    "map", "values": …}``, a list for a union, or a primitive with a logical type.
+def _prepared(schema: Any, depth: int = 0) -> Any:
+    """Return a schema whose logical types have a reader of `_READERS` or none, without what does not matter
+    to a reader and may be wrong.
     """
+    if depth > _MAX_JSON_DEPTH:
+        raise InvalidSchemaError("it is nested too deeply")
+    if isinstance(schema, list):
+        return [_prepared(part, depth + 1) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    type_ = _prepared(schema["type"], depth + 1)
+    if "name" not in schema and not (isinstance(type_, str) and type_ in AVRO_TYPES):
+        return type_  # only braces around a type
+    found = {name: part for name, part in schema.items() if name not in ("default", "aliases", "logicalType")}
+    for name in ("fields", "items", "values"):
+        if name in found:
+            found[name] = _prepared(found[name], depth + 1)
+    logical = f"{_OWN}{schema.get('logicalType')}"
+    if f"{type_}-{logical}" in _READERS:
+        found["logicalType"] = logical
+    return {**found, "type": type_}
 
-    def __init__(self) -> None:
-        self.named: dict[str, dict[str, Any]] = {}
-        """Records with ``fields`` as pairs of name and type, enums and fixed types, by their new names."""
 
-        self._new: dict[str, str] = {}
+def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Return whether a record of a parsed schema contains itself.
 
-    def read(self, schema: Any, namespace: str = "", depth: int = 0) -> Any:
-        """Return the type of a parsed schema. Raises InvalidSchemaError."""
-        if depth > _MAX_DEPTH:
-            raise InvalidSchemaError("it is nested too deeply")
-        if isinstance(schema, str):
-            return schema if schema in _PRIMITIVES else self._resolved(schema, namespace)
-        if isinstance(schema, list):
-            return [self.read(one, namespace, depth + 1) for one in schema]
-        if not isinstance(schema, dict) or "type" not in schema:
-            raise InvalidSchemaError("it is not valid Avro (a type is missing)")
-        kind = schema["type"]
-        if kind in ("record", "error"):
-            name, own = self._define(schema, namespace)
-            fields = [(one["name"], self.read(one["type"], own, depth + 1)) for one in schema["fields"]]
-            self.named[name] = {"type": "record", "fields": fields}
-            return name
-        if kind == "enum":
-            return self._leaf_type(schema, namespace, {"symbols": schema["symbols"]})
-        if kind == "fixed":
-            return self._leaf_type(schema, namespace, {"size": schema["size"], **_logical("fixed", schema)})
-        if kind == "array":
-            return {"type": "array", "items": self.read(schema["items"], namespace, depth + 1)}
-        if kind == "map":
-            return {"type": "map", "values": self.read(schema["values"], namespace, depth + 1)}
-        if isinstance(kind, str) and kind in _PRIMITIVES:
-            logical = _logical(kind, schema)
-            return {"type": kind, **logical} if logical else kind
-        return self.read(kind, namespace, depth + 1)
+    Raises:
+        InvalidSchemaError: it is nested too deeply, or an array's items may have no bytes, of which a few
+            bytes of a body could claim any number.
+    """
+    records: dict[str, tuple[int, bool] | None] = {}
+    is_recursive = False
 
-    def check_widths(self, type_: Any) -> None:
-        """Raise InvalidSchemaError if an array's items may have no bytes: a few could then be any number."""
-        for one in [type_, *self.named.values()]:
-            self._check_width(one)
-
-    def _check_width(self, type_: Any) -> None:
-        if isinstance(type_, list):
-            for one in type_:
-                self._check_width(one)
-        elif isinstance(type_, dict):
-            if type_["type"] == "array" and not self._has_width(type_["items"], frozenset()):
-                raise InvalidSchemaError("an array has items without any bytes")
-            for one in (type_.get("items"), type_.get("values"), *(of for _, of in type_.get("fields", ()))):
-                self._check_width(one)
-
-    def _has_width(self, type_: Any, within: frozenset[str]) -> bool:
-        if isinstance(type_, list) or type_ in _PRIMITIVES - {"null"}:
-            return True
+    def measured(type_: Any) -> tuple[int, bool]:
+        """Return the nesting of a type, and whether each of its values has bytes."""
+        nonlocal is_recursive
+        type_ = named.get(type_, type_) if isinstance(type_, str) else type_
         if isinstance(type_, str):
-            named = self.named.get(type_)
-            if named is None or type_ in within:
-                return False
-            if named["type"] == "record":
-                return any(self._has_width(one, within | {type_}) for _, one in named["fields"])
-            return named["type"] == "enum" or bool(named["size"])
-        return isinstance(type_, dict)
-
-    def _define(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-        """Return the new name of a named type, and the namespace of names in it."""
-        own = schema.get("namespace", namespace) or ""
-        full = schema["name"] if "." in schema["name"] else _qualified(schema["name"], own)
-        name = self._new[full] = f"t{len(self._new)}"
-        return name, full.rpartition(".")[0]
-
-    def _leaf_type(self, schema: Mapping[str, Any], namespace: str, rest: Mapping[str, Any]) -> str:
-        name, _ = self._define(schema, namespace)
-        self.named[name] = {"type": schema["type"], **rest}
-        return name
-
-    def _resolved(self, name: str, namespace: str) -> str:
-        for full in (_qualified(name, namespace), name):
-            if full in self._new:
-                return self._new[full]
-        raise InvalidSchemaError(f"it has no type {name[:100]!a}")
-
-
-def _qualified(name: str, namespace: str) -> str:
-    return f"{namespace}.{name}" if namespace and "." not in name else name
-
-
-def _logical(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a logical type that is converted; any other is its underlying type."""
-    logical = schema.get("logicalType")
-    if (kind, logical) in _TEMPORAL or (kind, logical) == ("fixed", "uuid"):
-        return {"logicalType": f"{_OWN}{logical}"}
-    scale = schema.get("scale", 0)
-    if (
-        logical == "decimal"
-        and kind in ("bytes", "fixed")
-        and isinstance(scale, int)
-        and 0 <= scale <= MAX_SCALE
-    ):
-        return {"logicalType": f"{_OWN}decimal", "scale": scale}
-    return {}
-
-
-def _wanted(types: _Types, root: Any, paths: Paths) -> dict[str, Trie]:
-    """Return the fields of each record that are on a path, wherever the record occurs."""
-    found: dict[str, Trie] = {}
-
-    def visit(type_: Any, trie: Trie) -> None:
-        if not trie:
-            return
+            return 0, type_ != "null"
         if isinstance(type_, list):
-            for branch in type_:
-                visit(branch, trie)
-        elif isinstance(type_, str):
-            for name, field in types.named.get(type_, {}).get("fields", ()):
-                if name in trie:
-                    found.setdefault(type_, {})[name] = True
-                    visit(field, trie[name])
+            inner, has_bytes = [measured(branch) for branch in type_], True
         elif type_["type"] in ("array", "map"):
-            steps = int if type_["type"] == "array" else str
-            merged: Trie = {}
-            for step, rest in trie.items():
-                if isinstance(step, steps):
-                    _merge(merged, rest)
-            visit(type_.get("items", type_.get("values")), merged)
-
-    trie: Trie = {}
-    for path in paths:
-        _merge(trie, _nested(path))
-    visit(root, trie)
-    return found
-
-
-def _nested(path: Path) -> Trie:
-    trie: Trie = {}
-    for step in reversed(path):
-        trie = {step: trie}
-    return trie
-
-
-def _merge(into: Trie, other: Trie) -> None:
-    for step, rest in other.items():
-        _merge(into.setdefault(step, {}), rest)
-
-
-class _Written:
-    """Schema for fastavro from types: each named type is defined where it first occurs.
-
-    Attributes:
-        recursive: whether a record contains itself.
-    """
-
-    def __init__(self, types: _Types, fields: Mapping[str, Trie] | None) -> None:
-        """Write all fields of records, or only ``fields``."""
-        self.recursive = False
-        self._types = types
-        self._fields = fields
-        self._done: set[str] = set()
-        self._open: set[str] = set()
-
-    def emit(self, type_: Any, depth: int = 0) -> Any:
-        """Return the schema of a type. Raises InvalidSchemaError and, for chosen fields, _PromotionError."""
+            inner, has_bytes = [measured(type_.get("items", type_.get("values")))], True
+            if type_["type"] == "array" and not inner[0][1]:
+                raise InvalidSchemaError("an array has items without any bytes")
+        elif "fields" not in type_:
+            return 0, type_["type"] != "null" and type_.get("size") != 0
+        elif type_["name"] in records:
+            known = records[type_["name"]]
+            is_recursive = is_recursive or known is None
+            return known or (0, False)
+        else:
+            records[type_["name"]] = None  # while its fields are measured
+            inner = [measured(field["type"]) for field in type_["fields"]]
+            has_bytes = any(of_field for _, of_field in inner)
+        depth = 1 + max((of_inner for of_inner, _ in inner), default=0)
         if depth > _MAX_DEPTH:
             raise InvalidSchemaError("it is nested too deeply")
-        if isinstance(type_, list):
-            if self._fields is not None and _promotes(type_):
-                raise _PromotionError
-            return [self.emit(one, depth + 1) for one in type_]
-        if isinstance(type_, dict):
-            inner = "items" if "items" in type_ else "values" if "values" in type_ else None
-            return type_ if inner is None else {**type_, inner: self.emit(type_[inner], depth + 1)}
-        if type_ in _PRIMITIVES:
-            return type_
-        self.recursive = self.recursive or type_ in self._open
-        if type_ in self._done:
-            return type_
-        self._done.add(type_)
-        named = self._types.named[type_]
-        if named["type"] != "record":
-            return {**named, "name": type_}
-        self._open.add(type_)
-        chosen = None if self._fields is None else self._fields.get(type_, {})
-        fields = [
-            {"name": name, "type": self.emit(one, depth + 1)}
-            for name, one in named["fields"]
-            if chosen is None or name in chosen
-        ]
-        self._open.discard(type_)
-        return {"type": "record", "name": type_, "fields": fields}
+        if "fields" in type_:
+            records[type_["name"]] = depth, has_bytes
+        return depth, has_bytes
+
+    measured(schema)
+    return is_recursive
 
 
-def _promotes(union: list[Any]) -> bool:
-    kinds = {one["type"] if isinstance(one, dict) else one for one in union}
-    return len(kinds & _NUMBERS) > 1 or {"string", "bytes"} <= kinds
+def _temporal(kind: Any, unit: int) -> Callable[..., Temporal]:
+    return lambda count, *_: Temporal(kind, count * unit)
 
 
-def _register_logical_types() -> None:
-    """Add the readers of the logical types under names of our own, which no other user of fastavro meets."""
-    for module in ("fastavro.read", _PYTHON):
-        readers = import_module(module).LOGICAL_READERS
-        for (kind, logical), (meaning, unit) in _TEMPORAL.items():
-            readers[f"{kind}-{_OWN}{logical}"] = _temporal_reader(meaning, unit)
-        for kind in ("bytes", "fixed"):
-            readers[f"{kind}-{_OWN}decimal"] = _read_decimal
-        readers[f"fixed-{_OWN}uuid"] = _read_uuid
+def _decimal(digits: bytes, schema: Any, *_: Any) -> Any:
+    scale = schema.get("scale", 0)
+    return decimal_of(digits, scale) if isinstance(scale, int) and scale >= 0 else digits
 
 
-def _temporal_reader(kind: Any, unit: int) -> Callable[..., Temporal]:
-    return lambda count, writer_schema=None, reader_schema=None: Temporal(kind, count * unit)
+_READERS: Final[Mapping[str, Callable[..., Any]]] = {
+    f"{kind}-{_OWN}{logical}": read
+    for kind, logical, read in (
+        ("int", "date", _temporal("date", 1)),
+        ("int", "time-millis", _temporal("time", 1_000_000)),
+        ("long", "time-micros", _temporal("time", 1_000)),
+        ("long", "timestamp-millis", _temporal("instant", 1_000_000)),
+        ("long", "timestamp-micros", _temporal("instant", 1_000)),
+        ("long", "timestamp-nanos", _temporal("instant", 1)),
+        ("long", "local-timestamp-millis", _temporal("local", 1_000_000)),
+        ("long", "local-timestamp-micros", _temporal("local", 1_000)),
+        ("long", "local-timestamp-nanos", _temporal("local", 1)),
+        ("bytes", "decimal", _decimal),
+        ("fixed", "decimal", _decimal),
+        ("fixed", "uuid", lambda value, *_: str(UUID(bytes=value))),
+    )
+}
+"""Readers of the logical types that are converted; any other is its underlying type. A unit is a nanosecond,
+or a day. No other user of fastavro meets their names.
+"""
 
-
-def _read_decimal(digits: bytes, writer_schema: Any = None, reader_schema: Any = None) -> Any:
-    return decimal_of(digits, writer_schema["scale"])
-
-
-def _read_uuid(value: bytes, writer_schema: Any = None, reader_schema: Any = None) -> str:
-    return str(UUID(bytes=value))
+read.LOGICAL_READERS.update(_READERS)
+_read_py.LOGICAL_READERS.update(_READERS)  # type: ignore[attr-defined]

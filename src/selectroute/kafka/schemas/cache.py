@@ -1,10 +1,10 @@
-"""Schemas of a registry, fetched once, each with one compiled decoder; they never change under their id."""
+"""Decoders of a registry's schemas, each compiled once: schemas never change under their id."""
 
 from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final
 
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, json_decoder
@@ -21,6 +21,7 @@ MAX_SCHEMA_BYTES: Final = 4 << 20
 MAX_REFERENCES: Final = 1_000
 """Maximum number of other schemas that a schema refers to, directly or by others."""
 
+_MAX_DEPTH: Final = 100
 _MAX_DECODERS: Final = 10_000
 _PAUSE: Final = 1.0
 _CONNECTING: Final = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ReadError", "RemoteProtocolError")
@@ -49,20 +50,6 @@ class SchemaUnavailableError(SelectRouteError):
         return RecordError("read", self.reason, self.problem)
 
 
-class Schema(NamedTuple):
-    """Schema as registered.
-
-    Attributes:
-        type: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        text: the schema; of Protobuf the file's descriptor, in Base64.
-        references: names and texts of all schemas that it refers to, each after those that it refers to.
-    """
-
-    type: str
-    text: str
-    references: tuple[tuple[str, str], ...] = ()
-
-
 class Schemas:
     """Decoders of a registry's schemas.
 
@@ -74,17 +61,16 @@ class Schemas:
         """Create an empty cache.
 
         Args:
-            client: the client of the registry.
+            client: the client of the registry, which keeps the schemas.
             on_missing: the policy for schemas that are not available, see `SchemaRegistry`.
             where: the registry's address for error texts.
         """
         self.on_missing = on_missing
         self._client = client
         self._where = f"the schema registry {where}".rstrip()
-        self._schemas: dict[SchemaId, Schema | RecordError] = {}
         self._decoders: dict[tuple[SchemaId, Paths], Decoder | RecordError] = {}
-        self._unknown: dict[SchemaId, float] = {}
-        self._unreachable: tuple[float, str] = (0.0, "")
+        self._failures: dict[SchemaId | None, tuple[float, str]] = {}
+        """Until when an id counts as unknown, or (None) the registry as out of reach, and why."""
 
     def decoder(self, id: SchemaId, paths: Paths) -> Decoder:
         """Return the decoder of the values at these paths. O(1), and once an id a request.
@@ -95,93 +81,94 @@ class Schemas:
         """
         found = self._decoders.get((id, paths))
         if found is None:
-            schema = self._schema(id)
-            found = schema if isinstance(schema, RecordError) else _compiled(schema, id, paths)
             if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()
-            self._decoders[id, paths] = found
+            found = self._decoders[id, paths] = self._compiled(id, paths)
         if isinstance(found, RecordError):
             raise RecordError(found.stage, found.reason, found.problem)
         return found
 
-    def _schema(self, id: SchemaId) -> Schema | RecordError:
-        found = self._schemas.get(id)
-        if found is None:
-            now = time.monotonic()
-            if now < self._unknown.get(id, 0.0):
-                self._raise_unknown(id)
-            if now < self._unreachable[0]:
-                self._raise_unreachable(id, self._unreachable[1])
-            found = self._schemas[id] = self._fetch(id)
-        return found
+    def _compiled(self, id: SchemaId, paths: Paths) -> Decoder | RecordError:
+        try:
+            type_, text, references = self._fetched(id)
+            if type_ == "AVRO":
+                from selectroute.kafka.schemas.avro import avro_decoder
 
-    def _fetch(self, id: SchemaId) -> Schema | RecordError:
+                return avro_decoder(text, references, paths)
+            if type_ == "PROTOBUF":
+                from selectroute.kafka.schemas.protobuf import protobuf_decoder
+
+                return protobuf_decoder(text, references, paths)
+            if type_ == "JSON":
+                return json_decoder(paths)
+            raise InvalidSchemaError(f"its type is {type_[:40]!a}, not AVRO, PROTOBUF or JSON")
+        except InvalidSchemaError as error:
+            return RecordError("parse", "invalid-schema", f"{_called(id)} can't be used: {error}")
+
+    def _fetched(self, id: SchemaId) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """Return the type and text of a schema, and names and texts of the schemas that it refers to, each
+        after those that it refers to. Raises InvalidSchemaError if these are too many or large.
+        """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
+        for failed in (id, None):
+            until, cause = self._failures.get(failed, (0.0, ""))
+            if time.monotonic() < until:
+                raise self._unavailable(id, failed, cause)
         try:
             # The format concerns Protobuf only, whose text nothing here could parse.
-            if isinstance(id, int):
-                registered = self._client.get_schema(id, fmt="serialized")
-            else:
-                registered = self._client.get_schema_by_guid(id, fmt="serialized")
-            return self._with_references(registered, id)
-        except RecordError as error:
-            return error
+            fetch: Any = self._client.get_schema if isinstance(id, int) else self._client.get_schema_by_guid
+            registered = fetch(id, fmt="serialized")
+            return (str(registered.schema_type or "AVRO").upper(), *self._with_references(registered))
+        except InvalidSchemaError:
+            raise
         except SchemaRegistryError as error:
             # 40403 and its neighbours are a registry's own; a plain 404 is anybody's.
-            if error.http_status_code == 404 and 40400 <= _number(error.error_code) < 40500:
-                if len(self._unknown) >= _MAX_DECODERS:
-                    self._unknown.clear()
-                self._unknown[id] = time.monotonic() + _PAUSE
-                self._raise_unknown(id)
-            cause = f"HTTP {_number(error.http_status_code)}"
+            is_unknown = error.http_status_code == 404 and 40400 <= _number(error.error_code) < 40500
+            failed, cause = id if is_unknown else None, f"HTTP {_number(error.http_status_code)}"
         except Exception as error:
             # Texts of other errors might show a header with a password.
             named = type(error).__name__
-            cause = f"{named}: {error}" if named in _CONNECTING else named
+            failed, cause = None, f"{named}: {error}" if named in _CONNECTING else named
         cause = ascii(cause)[1:-1][:200]
-        self._unreachable = (time.monotonic() + _PAUSE, cause)
-        self._raise_unreachable(id, cause)
+        if len(self._failures) >= _MAX_DECODERS:
+            self._failures.clear()
+        self._failures[failed] = time.monotonic() + _PAUSE, cause
+        raise self._unavailable(id, failed, cause)
 
-    def _with_references(self, registered: Any, id: SchemaId) -> Schema:
-        """Return a schema with all that it refers to. Raises RecordError if these are too many or large."""
+    def _with_references(self, registered: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
         found: dict[str, str] = {}
         size = 0
 
-        def text_of(schema: Any) -> str:
+        def collect(schema: Any, depth: int) -> str:
+            """Find what a schema refers to; return its text."""
             nonlocal size
             text = str(schema.schema_str or "")
             size += len(text)
             if size > MAX_SCHEMA_BYTES:
-                raise _invalid(id, f"it is larger than {MAX_SCHEMA_BYTES:,} bytes")
-            return text
-
-        def collect(schema: Any, depth: int) -> None:
+                raise InvalidSchemaError(f"it is larger than {MAX_SCHEMA_BYTES:,} bytes")
             for one in schema.references or ():
                 if one.name in found:
                     continue
                 if depth > _MAX_DEPTH or len(found) >= MAX_REFERENCES:
-                    raise _invalid(id, f"it refers to more than {MAX_REFERENCES:,} others, or too deeply")
+                    raise InvalidSchemaError(
+                        f"it refers to more than {MAX_REFERENCES:,} others, or too deeply"
+                    )
                 found[one.name] = ""
-                other = self._client.get_version(one.subject, one.version, True, "serialized").schema
-                text = text_of(other)
-                collect(other, depth + 1)
+                other = collect(
+                    self._client.get_version(one.subject, one.version, True, "serialized").schema, depth + 1
+                )
                 del found[one.name]  # after those that it refers to
-                found[one.name] = text
+                found[one.name] = other
+            return text
 
-        text = text_of(registered)
-        collect(registered, 0)
-        return Schema(str(registered.schema_type or "AVRO").upper(), text, tuple(found.items()))
+        return collect(registered, 0), tuple(found.items())
 
-    def _raise_unknown(self, id: SchemaId) -> NoReturn:
-        raise SchemaUnavailableError(UNKNOWN, id, f"{self._where} does not know {_called(id)}")
-
-    def _raise_unreachable(self, id: SchemaId, cause: str) -> NoReturn:
+    def _unavailable(self, id: SchemaId, failed: SchemaId | None, cause: str) -> SchemaUnavailableError:
+        if failed is not None:
+            return SchemaUnavailableError(UNKNOWN, id, f"{self._where} does not know {_called(id)}")
         problem = f"{_called(id)} can't be fetched: {self._where} does not answer ({cause})"
-        raise SchemaUnavailableError(UNREACHABLE, id, problem)
-
-
-_MAX_DEPTH: Final = 100
+        return SchemaUnavailableError(UNREACHABLE, id, problem)
 
 
 @lru_cache(maxsize=16)
@@ -192,27 +179,6 @@ def open_schemas(registry: SchemaRegistry) -> Schemas:
         SchemaSettingsError: the client rejects the settings.
     """
     return Schemas(registry.client(), registry.on_missing, registry.url)
-
-
-def _compiled(schema: Schema, id: SchemaId, paths: Paths) -> Decoder | RecordError:
-    try:
-        if schema.type == "AVRO":
-            from selectroute.kafka.schemas.avro import avro_decoder
-
-            return avro_decoder(schema.text, schema.references, paths)
-        if schema.type == "PROTOBUF":
-            from selectroute.kafka.schemas.protobuf import protobuf_decoder
-
-            return protobuf_decoder(schema.text, schema.references, paths)
-        if schema.type == "JSON":
-            return json_decoder(paths)
-    except InvalidSchemaError as error:
-        return _invalid(id, str(error))
-    return _invalid(id, f"its type is {schema.type[:40]!a}, not AVRO, PROTOBUF or JSON")
-
-
-def _invalid(id: SchemaId, problem: str) -> RecordError:
-    return RecordError("parse", "invalid-schema", f"{_called(id)} can't be used: {problem}")
 
 
 def _called(id: SchemaId) -> str:

@@ -1,4 +1,4 @@
-"""Decoders: functions from the datum of a schema to its values at paths."""
+"""Decoders: functions from the datum of a schema to its values at paths; that of JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from selectroute.kafka.binding import Path
-from selectroute.kafka.json_body import at_path, parsed
+from selectroute.kafka.errors import RecordError
+from selectroute.kafka.texts import NOT_UTF_8
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.strict_json import JsonError, parse_json
 
 Paths = tuple[Path, ...]
 
@@ -21,6 +23,27 @@ not valid.
 
 class InvalidSchemaError(SelectRouteError):
     """Schema that can't be compiled."""
+
+
+def parsed(value: bytes) -> Any:
+    """Return a record's value as parsed JSON. Raises RecordError."""
+    try:
+        return parse_json(value)
+    except JsonError as error:
+        stage = "read" if error.kind == NOT_UTF_8 else "parse"
+        raise RecordError(stage, error.kind, f"the body is {error}") from None
+
+
+def at_path(body: Any, path: Path) -> Any:
+    """Return the value at a path of parsed JSON, None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            body = body[step] if isinstance(body, list) and step < len(body) else None
+        else:
+            body = body.get(step) if isinstance(body, dict) else None
+        if body is None:
+            return None
+    return body
 
 
 def json_decoder(paths: Paths) -> Decoder:

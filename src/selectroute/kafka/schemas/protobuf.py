@@ -1,4 +1,4 @@
-"""Decoders of Protobuf: a message is parsed as a whole, and only the fields on bound paths are taken from it.
+"""Decoder of Protobuf: a message is parsed as a whole, and the values at the bound paths are taken from it.
 
 Paths name fields as in the schema, or by their JSON names. An enum is its value's name, a wrapper what it
 wraps, a ``Struct`` an object, ``Timestamp`` and ``Duration`` are times. A field that knows whether it is set
@@ -12,9 +12,15 @@ import math
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
@@ -22,17 +28,13 @@ from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
 from selectroute.kafka.schemas.values import NonFinite, Temporal, decimal_of
 from selectroute.kafka.schemas.wire import message_index
 
-Getter = Callable[[Any], Any]
-"""Function from a message, or another value of Protobuf, to the value at a path."""
-
 _SHIPPED: Final = re.compile(r"(google/protobuf|google/type|confluent|confluent/types?)/[a-z_]+\.proto")
 """Files that schemas import without a reference, because every client has them."""
 
-_WRAPPERS: Final = re.compile(
-    r"google\.protobuf\.(Double|Float|Int64|UInt64|Int32|UInt32|Bool|String|Bytes)Value"
-)
-_TYPE_BYTES, _TYPE_ENUM, _TYPE_MESSAGE, _TYPE_GROUP = 12, 14, 11, 10
-"""Numbers of types in ``descriptor.proto``."""
+_BOOL, _STRING = 7, 9
+"""Numbers of types in C++, which keys of maps may have; all others are integers."""
+
+_BOOLEANS: Final[Mapping[str | int, bool]] = {"true": True, "false": False}
 
 
 def protobuf_decoder(text: str, references: tuple[tuple[str, str], ...], paths: Paths) -> Decoder:
@@ -46,240 +48,160 @@ def protobuf_decoder(text: str, references: tuple[tuple[str, str], ...], paths: 
     Raises:
         InvalidSchemaError: a descriptor is not valid.
     """
-    from google.protobuf.message import DecodeError
-    from google.protobuf.message_factory import GetMessageClass
-
-    pool, root = _pool(text, references)
-    found: dict[tuple[int, ...], tuple[Any, list[Getter]] | RecordError] = {}
-
-    def message_type(index: tuple[int, ...]) -> tuple[Any, list[Getter]] | RecordError:
-        name = _message_name(root, index)
-        if name is None:
-            return RecordError("parse", "not-protobuf", f"its schema has no message with index {list(index)}")
-        descriptor = pool.FindMessageTypeByName(name)
-        return GetMessageClass(descriptor), [_of_message(descriptor, path) for path in paths]
+    file = _file(text, references)
+    kinds: dict[tuple[int, ...], Any] = {}
 
     def decode(datum: bytes, index: bytes | None) -> list[Any]:
         steps, length = message_index(datum if index is None else index)
-        known = found.get(steps)
-        if known is None:
-            known = found[steps] = message_type(steps)
-            if isinstance(known, RecordError):
-                del found[steps]  # there are too many wrong ones to keep
-        if isinstance(known, RecordError):
-            raise known
-        kind, getters = known
+        kind = kinds.get(steps)
+        if kind is None:
+            kind = kinds[steps] = GetMessageClass(_message_type(file, steps))
         try:
             message = kind.FromString(datum[length:] if index is None else datum)
         except DecodeError:
             raise RecordError("parse", "not-protobuf", "the body is not Protobuf of its schema") from None
-        return [get(message) for get in getters]
+        return [_at_path(message, path) for path in paths]
 
     return decode
 
 
-def _pool(text: str, references: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
-    """Return a pool with the file and all that it imports, and the file's descriptor."""
-    from google.protobuf.descriptor_pool import DescriptorPool
-
+def _file(text: str, references: tuple[tuple[str, str], ...]) -> Any:
+    """Return the descriptor of a file, in a pool with all that it imports."""
     pool = DescriptorPool()
-    added: set[str] = set()
-    referenced = {name for name, _ in references}
+    shipped: set[str] = set()
 
-    def add_shipped(name: str) -> None:
-        if name in added or name in referenced or not _SHIPPED.fullmatch(name):
-            return
-        added.add(name)
-        module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-        if module.startswith("confluent."):
-            module = f"confluent_kafka.schema_registry.{module}"
-        try:
-            descriptor = import_module(module).DESCRIPTOR
-        except ImportError:
-            return  # the pool names the missing file
-        for other in descriptor.dependencies:
-            add_shipped(other.name)
-        pool.AddSerializedFile(descriptor.serialized_pb)
+    def add(name: str, content: bytes) -> None:
+        file = FileDescriptorProto.FromString(content)
+        file.name = name
+        for other in file.dependency:
+            if other not in shipped and _SHIPPED.fullmatch(other):
+                shipped.add(other)
+                module = other.removesuffix(".proto").replace("/", ".") + "_pb2"
+                package = "confluent_kafka.schema_registry." if module.startswith("confluent.") else ""
+                add(other, import_module(package + module).DESCRIPTOR.serialized_pb)
+        pool.Add(file)
 
     try:
         for name, other in references:
             if not _SHIPPED.fullmatch(name):
-                referenced_file = _file(name, other)
-                for dependency in referenced_file.dependency:
-                    add_shipped(dependency)
-                pool.Add(referenced_file)
-            else:
-                referenced.discard(name)
-        root = _file("the body's schema", text)
-        for dependency in root.dependency:
-            add_shipped(dependency)
-        pool.Add(root)
-        pool.FindFileByName(root.name)  # where missing imports are found
-    except InvalidSchemaError:
-        raise
-    except Exception as error:  # the pool raises TypeError, KeyError and others
-        raise InvalidSchemaError(f"its descriptor is not valid ({type(error).__name__})") from None
-    return pool, root
-
-
-def _file(name: str, text: str) -> Any:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
-    try:
-        file = FileDescriptorProto.FromString(b64decode(text, validate=True))
-    except (Base64Error, ValueError, DecodeError):
+                add(name, b64decode(other.encode(), validate=True))
+        add("the body's schema", b64decode(text.encode(), validate=True))
+        return pool.FindFileByName("the body's schema")  # where missing imports are found
+    except (Base64Error, DecodeError):
         raise InvalidSchemaError(
             "the registry did not return the descriptor of its file (format=serialized)"
         ) from None
-    file.name = name
-    return file
+    except Exception as error:  # the pool raises TypeError, KeyError and others
+        raise InvalidSchemaError(f"its descriptor is not valid ({type(error).__name__})") from None
 
 
-def _message_name(file: Any, index: tuple[int, ...]) -> str | None:
-    """Return the full name of the message with this index; None if there is none."""
-    names = [file.package] if file.package else []
-    inside = file.message_type
+def _message_type(file: Any, index: tuple[int, ...]) -> Any:
+    """Return the descriptor of the message with this index in a file. Raises RecordError."""
+    found, inside = None, list(file.message_types_by_name.values())
     for step in index:
         if not 0 <= step < len(inside):
+            raise RecordError("parse", "not-protobuf", f"its schema has no message with index {list(index)}")
+        found = inside[step]
+        inside = found.nested_types
+    return found
+
+
+class _Field(NamedTuple):
+    """Field of a message: what its descriptor says, which is slow to ask.
+
+    Attributes:
+        name: its name in the schema.
+        has_presence, is_repeated: whether it knows that it is set; whether it has any number of values.
+        key: the field of a map's keys; None if it is not a map.
+        is_message: whether its values, or those of the map, are messages.
+        enum: names of an enum's numbers.
+    """
+
+    name: str
+    has_presence: bool
+    is_repeated: bool
+    key: Any
+    is_message: bool
+    enum: Mapping[int, str]
+
+
+@lru_cache(maxsize=10_000)
+def _field(kind: Any, step: str | int) -> _Field | None:
+    """Return the field of a message type with this name; None if there is none."""
+    field = kind.fields_by_name.get(step) or kind.fields_by_camelcase_name.get(step)
+    if field is None:
+        return None
+    of_value, key = field, None
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        inside = field.message_type.fields_by_name
+        of_value, key = inside.get("value"), inside.get("key")
+        if of_value is None or key is None:
             return None
-        names.append(inside[step].name)
-        inside = inside[step].nested_type
-    return ".".join(names)
+    enum = of_value.enum_type
+    names = {} if enum is None else {number: value.name for number, value in enum.values_by_number.items()}
+    is_message = of_value.message_type is not None
+    return _Field(field.name, field.has_presence, field.is_repeated, key, is_message, names)
 
 
-def _of_message(descriptor: Any, path: Path) -> Getter:
-    """Return the function from a message of this type to the value at the path."""
-    if _WRAPPERS.fullmatch(descriptor.full_name):
-        wrapped = _of_scalar(descriptor.fields_by_name["value"])
-        return _constant(None) if path else lambda message: wrapped(message.value)
-    if descriptor.full_name in _DYNAMIC:
-        return lambda message: _at_dynamic(message, path)
-    if not path:
-        # Any other message is an object, like one of JSON, which is of no bound type.
-        return _WHOLE.get(descriptor.full_name, _constant({}))
-    step, rest = path[0], path[1:]
-    field = None
-    if isinstance(step, str):
-        field = descriptor.fields_by_name.get(step) or descriptor.fields_by_camelcase_name.get(step)
-    return _constant(None) if field is None else _of_field(field, rest)
-
-
-def _of_field(field: Any, path: Path) -> Getter:
-    name = field.name
-    of_message = field.message_type
-    if of_message is not None and of_message.GetOptions().map_entry:
-        return _of_map(name, of_message, path)
-    value = _of_single(field, path)
-    if _is_repeated(field):
+def _at_path(message: Any, path: Path) -> Any:
+    """Return the value at a path of a message, None if there is none. An array is [], an object {}."""
+    kind = message.DESCRIPTOR
+    name = kind.full_name
+    if name == "google.protobuf.Value":
+        path = (message.WhichOneof("kind") or "null_value", *path)
+    elif not path:
+        return _WHOLE[name](message) if name in _WHOLE else {}
+    elif name in _CONTENT:
+        path = (_CONTENT[name], *path)
+    field = _field(kind, path[0])
+    if field is None or (field.has_presence and not message.HasField(field.name)):
+        return None
+    value, path = getattr(message, field.name), path[1:]
+    if field.is_repeated:
         if not path:
-            return _constant([])  # an array, like that of JSON
-        step = path[0]
-        if not isinstance(step, int):
-            return _constant(None)
-        item = _of_single(field, path[1:])
-
-        def of_item(message: Any) -> Any:
-            items = getattr(message, name)
-            return item(items[step]) if step < len(items) else None
-
-        return of_item
-    if field.has_presence:
-        return lambda message: value(getattr(message, name)) if message.HasField(name) else None
-    return lambda message: value(getattr(message, name))
-
-
-def _of_single(field: Any, path: Path) -> Getter:
-    """Return the function for one value of a field."""
-    if field.message_type is not None:
-        return _of_message(field.message_type, path)
-    return _constant(None) if path else _of_scalar(field)
+            return [] if field.key is None else {}
+        if field.key is not None:
+            value = _of_key(value, field.key.cpp_type, path[0])
+        else:
+            value = value[path[0]] if isinstance(path[0], int) and path[0] < len(value) else None
+        if value is None:
+            return None
+        path = path[1:]
+    if field.is_message:
+        return _at_path(value, path)
+    if path or (name == "google.protobuf.Value" and field.enum):
+        return None
+    if field.enum:
+        return field.enum.get(value, value)  # a number of a later schema is not a string
+    return NonFinite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _of_map(name: str, entry: Any, path: Path) -> Getter:
-    if not path:
-        return _constant({})
-    key = _map_key(entry.fields_by_name["key"], path[0])
-    if key is None:
-        return _constant(None)
-    value = _of_single(entry.fields_by_name["value"], path[1:])
-
-    def of_key(message: Any) -> Any:
-        entries = getattr(message, name)
-        return value(entries[key]) if key in entries else None
-
-    return of_key
-
-
-def _map_key(field: Any, step: str | int) -> Any:
-    """Return the key of a map, written as in JSON; None if there can't be such a key."""
-    if not isinstance(step, str) or field.type == 9:
-        return step if isinstance(step, str) else None
-    if field.type == 8:
-        return {"true": True, "false": False}.get(step)
-    return int(step) if re.fullmatch(r"-?[0-9]{1,20}", step) and _fits(int(step), field.cpp_type) else None
-
-
-def _fits(number: int, cpp_type: int) -> bool:
-    low, high = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32)}.get(cpp_type, (0, 2**64))
-    return low <= number < high
-
-
-def _of_scalar(field: Any) -> Getter:
-    if field.enum_type is not None:
-        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return lambda number: names.get(number, number)  # of a later schema: then it is not a string
-    if field.cpp_type in (5, 6):
-        return _finite
-    return lambda value: value
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else NonFinite(value)
-
-
-def _is_repeated(field: Any) -> bool:
-    # Protobuf 7 has the property, and no label any more.
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == 3)
-
-
-def _constant(value: Any) -> Getter:
-    return lambda message: value
+def _of_key(entries: Any, kind: int, step: str | int) -> Any:
+    """Return the value of a map's key of this kind, written as in JSON; None if there is none."""
+    try:
+        key = step if kind == _STRING else _BOOLEANS[step] if kind == _BOOL else int(step)
+        return entries[key] if isinstance(step, str) and key in entries else None
+    except (KeyError, ValueError):
+        return None  # there can't be such a key
 
 
 def _nanos(message: Any) -> int:
     return int(message.seconds) * 1_000_000_000 + int(message.nanos)
 
 
-_WHOLE: Final[dict[str, Getter]] = {
+def _wrapped(message: Any) -> Any:
+    return _at_path(message, ("value",))
+
+
+_WRAPPERS: Final = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+_WHOLE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "google.protobuf.Timestamp": lambda message: Temporal("instant", _nanos(message)),
     "google.protobuf.Duration": lambda message: Temporal("duration", _nanos(message)),
+    "google.protobuf.ListValue": lambda message: [],
     "confluent.type.Decimal": lambda message: decimal_of(message.value, message.scale),
+    **{f"google.protobuf.{kind}Value": _wrapped for kind in _WRAPPERS},
 }
-"""Messages that are one value."""
+"""Messages that are one value, as a whole. Any other is an object, like one of JSON."""
 
-_DYNAMIC: Final = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
-
-
-def _at_dynamic(value: Any, path: Path) -> Any:
-    """Return the value at a path of JSON in Protobuf."""
-    for step in (*path, None):
-        if value.DESCRIPTOR.full_name == _DYNAMIC[1]:
-            kind = value.WhichOneof("kind")
-            value = None if kind in (None, "null_value") else getattr(value, kind)
-        if not hasattr(value, "DESCRIPTOR"):
-            if step is not None or value is None:
-                return None
-            return _finite(value) if isinstance(value, float) else value
-        is_list = value.DESCRIPTOR.full_name == _DYNAMIC[2]
-        if step is None:
-            return [] if is_list else {}
-        if is_list:
-            if not isinstance(step, int) or step >= len(value.values):
-                return None
-            value = value.values[step]
-        elif isinstance(step, str) and step in value.fields:
-            value = value.fields[step]
-        else:
-            return None
-    raise AssertionError("the last step returns")
+_CONTENT: Final = {"google.protobuf.Struct": "fields", "google.protobuf.ListValue": "values"}
+"""JSON in Protobuf: the field that has the content of an object or array."""

@@ -23,8 +23,8 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.client.errors import FencedError, UnreachableError
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.schemas.bodies import Decisions
 from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
-from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.match.columns.batch import leaves
 from selectroute.match.columns.columns import ColumnTypeError

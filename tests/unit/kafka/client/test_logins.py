@@ -4,14 +4,12 @@ import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
 
-from kafka.errors import SaslAuthenticationFailedError
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.future import Future
 from kafka.net.sasl import get_sasl_mechanism
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeConfigsResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from selectroute.kafka.client import connections
 from selectroute.kafka.client.errors import RefusedError, UnreachableError
 from selectroute.kafka.client.settings import client_settings
 from selectroute.kafka.client.wire import Wire
@@ -35,11 +33,11 @@ ALLOW = "selectroute.allow.plaintext.credentials"
 def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism, host, more, is_sent):
     asked = []
 
-    async def connecting(_net, to, *_given, **_named):
-        asked.append(to)
-        raise OSError("not in a test")
+    async def connecting(_manager, node, connection, **_named):
+        asked.append(node.host)
+        connection.connection_lost(KafkaConnectionError("not in a test"))
 
-    monkeypatch.setattr("kafka.net.manager.create_connection", connecting)
+    monkeypatch.setattr("kafka.net.manager.KafkaConnectionManager._connect", connecting)
     name = "sasl.oauthbearer.client.credentials.client"
     more = {
         "sasl.oauthbearer.token.endpoint.url": "https://h/t",
@@ -60,10 +58,9 @@ def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism,
 
 
 def test_a_ticket_of_kerberos_needs_no_encryption():
-    manager = connections.Manager(
-        NetworkSelector(), security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI"
-    )
-    assert manager._allows_plaintext
+    options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    with Wire("192.0.2.1:9", options, 0.1) as wire, pytest.raises(UnreachableError, match="does not answer"):
+        wire.topics()
 
 
 @pytest.mark.parametrize(("iterations", "is_enough"), [(1, False), (4095, False), (4096, True)])

@@ -26,7 +26,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import client_settings
-from selectroute.kafka.client.wire import Manager
+from selectroute.kafka.client.wire import _Manager
 from selectroute.spark import JavaError
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
@@ -118,7 +118,7 @@ def topics(address, options):
     """Ask a broker for its topics over a new connection; return their names."""
     net = NetworkSelector(slow_task_threshold_secs=0)
     given = client_settings(options).connection_options()
-    manager = Manager(net, bootstrap_servers=address, **given)
+    manager = _Manager(net, bootstrap_servers=address, **given)
     try:
         node = manager.cluster.bootstrap_brokers()[0].node_id
         connection = manager.get_connection(node, refresh_metadata_on_err=False)

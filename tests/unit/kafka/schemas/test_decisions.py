@@ -5,9 +5,8 @@ import pytest
 pytest.importorskip("confluent_kafka.schema_registry", reason="the extra `schemas` is not installed")
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.bodies import Bodies
+from selectroute.kafka.schemas.bodies import Bodies, Decisions
 from selectroute.kafka.schemas.cache import UNKNOWN, SchemaUnavailableError
-from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.storage import Location
 
 BODY = b"\0\0\0\0\7{}"

@@ -24,9 +24,8 @@ from selectroute.kafka.binding import ID, Bound, KafkaBinding, Kind
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
-from selectroute.kafka.schemas.bodies import Bodies
+from selectroute.kafka.schemas.bodies import Bodies, Decisions
 from selectroute.kafka.schemas.cache import Schemas
-from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
 from selectroute.match.columns.columns import bounded_topics
