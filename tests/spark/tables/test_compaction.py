@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
 from selectroute.spark.sinks.parquet_file import ParquetFile
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, REPEATING, WITH_BATCH
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, Merge, merge, plan_merge
 from selectroute.storage import Location
 
@@ -80,7 +80,7 @@ def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
     files, wanted = [], []
     for batch in range(5):
         path = Location.of(tmp_path / f"part-{batch}-{batch:032x}.parquet")
-        file = ParquetFile(path, sink, WITH_BATCH[sink], REPEATING[sink])
+        file = ParquetFile(path, sink, WITH_BATCH[sink])
         for _ in range(2):
             file.write_table(table(sink, batch, 4))
             wanted += table(sink, batch, 4).to_pylist()
@@ -94,7 +94,7 @@ def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
 
 
 def test_a_merge_that_is_stopped_leaves_no_file(tmp_path):
-    file = ParquetFile(Location.of(tmp_path) / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES], [])
+    file = ParquetFile(Location.of(tmp_path) / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES])
     file.write_table(table(DELIVERIES, 0, 4))
     file.close()
     plan = Merge((LiveFile("part-0-0.parquet", 1, 0, 0),), 1)

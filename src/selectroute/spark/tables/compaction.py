@@ -35,8 +35,7 @@ _MOST_BYTES: Final = 256 << 20
 _ROW_GROUP: Final = 1 << 18
 _GROUP_BYTES: Final = 64 << 20
 
-_OF_BATCH = re.compile(r"part-(-?\d+)-[0-9a-f]{32}\.parquet")
-_MERGED = re.compile(r"merged-(\d+)-[0-9a-f]{32}\.parquet")
+_NAME = re.compile(r"(?:part-(-?\d+)|merged-(\d+))-[0-9a-f]{32}\.parquet")
 
 
 class LiveFile(NamedTuple):
@@ -52,14 +51,19 @@ class LiveFile(NamedTuple):
     @property
     def level(self) -> int | None:
         """Level of the file; None for one that another writer merged."""
-        merged = _MERGED.fullmatch(self.path)
-        return 0 if batch_of(self.path) is not None else None if merged is None else int(merged[1])
+        return level_of(self.path)
 
 
 def batch_of(name: str) -> int | None:
     """Return the batch whose task wrote the file of this name; None for any other file."""
-    named = _OF_BATCH.fullmatch(name)
-    return None if named is None else int(named[1])
+    named = _NAME.fullmatch(name)
+    return int(named[1]) if named and named[1] else None
+
+
+def level_of(name: str) -> int | None:
+    """Return the level of the file of this name; None if this package did not write it."""
+    named = _NAME.fullmatch(name)
+    return int(named[2] or 0) if named else None
 
 
 def small_batches(live: Iterable[LiveFile]) -> int:
@@ -106,10 +110,10 @@ def merge(folder: Location, sink: str, plan: Merge, should_stop: Callable[[], bo
     """
     schema = WITH_BATCH[sink]
     target = folder / f"merged-{plan.level}-{uuid.uuid4().hex}.parquet"
-    written = ParquetFile(target, sink, schema, REPEATING[sink])
+    written = ParquetFile(target, sink, schema)
     group: list[pa.Table] = []
     try:
-        for rows in _row_groups(folder, plan.files, schema):
+        for rows in _row_groups(folder, sink, plan.files):
             if should_stop():
                 written.discard()
                 return None
@@ -125,11 +129,11 @@ def merge(folder: Location, sink: str, plan: Merge, should_stop: Callable[[], bo
         raise
 
 
-def _row_groups(folder: Location, files: Iterable[LiveFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    repeating = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+def _row_groups(folder: Location, sink: str, files: Iterable[LiveFile]) -> Iterator[pa.Table]:
+    schema = WITH_BATCH[sink]
     for file in files:
         with opened_by_arrow(folder / file.path) as data:
-            parquet = pq.ParquetFile(data, read_dictionary=repeating)
+            parquet = pq.ParquetFile(data, read_dictionary=REPEATING[sink])
             for number in range(parquet.num_row_groups):
                 yield parquet.read_row_group(number).select(schema.names).cast(schema)
 

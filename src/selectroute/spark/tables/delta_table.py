@@ -35,8 +35,16 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from selectroute.durable import disk
 from selectroute.spark.job.job import CommitError, JobError, OtherJobError
-from selectroute.spark.sinks.schemas import WITH_BATCH
-from selectroute.spark.tables.compaction import LARGE, LiveFile, Merge, merge, plan_merge, small_batches
+from selectroute.spark.sinks.schemas import WITH_BATCH, decoded
+from selectroute.spark.tables.compaction import (
+    LARGE,
+    LiveFile,
+    Merge,
+    level_of,
+    merge,
+    plan_merge,
+    small_batches,
+)
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.objects import delta_options, known_error
 
@@ -101,7 +109,7 @@ class OutcomeTable:
         self.folder = folder
         self.sink = sink
         self.log = folder / "_delta_log"
-        self._schema = schema_of(sink)
+        self._schema = Schema.from_arrow(decoded(WITH_BATCH[sink]))
         self._id: str | None = None
         self._table: DeltaTable | None = None
         self._lock = threading.Lock()  # of the table object, and of transactions
@@ -279,14 +287,15 @@ class OutcomeTable:
         """
         if self._small < every or (self._small < _PATIENCE * every and is_busy()):
             return
-        while not should_stop() and (plan := plan_merge(self.live(), every)) is not None:
-            self._merge(plan, should_stop)
+        while (plan := plan_merge(self.live(), every)) is not None:
+            report = merge(self.folder, self.sink, plan, should_stop)
+            if report is None:
+                return
+            self._replace(plan, report)
         self._small = small_batches(self.live())
 
-    def _merge(self, plan: Merge, should_stop: Callable[[], bool]) -> None:
-        report = merge(self.folder, self.sink, plan, should_stop)
-        if report is None:
-            return
+    def _replace(self, plan: Merge, report: Mapping[str, Any]) -> None:
+        """Replace the files of a merge by the merged file, of which this is the report."""
         if self.folder.is_local:
             disk.sync_folder(self.folder.path)
         now = _milliseconds()
@@ -326,6 +335,7 @@ class OutcomeTable:
                     enforce_retention_duration=False,
                     post_commithook_properties=_NO_HOOKS,
                 )
+                self._flush_from(other.version())
                 self._looked = time.monotonic()
                 other.update_incremental()
             other.create_checkpoint()
@@ -333,16 +343,15 @@ class OutcomeTable:
         self._flush([self.log / f"{self._checkpoint:020d}.checkpoint.parquet", self.log / _LAST])
         self._cut()
         with self._lock:
-            self._table = (
-                None  # it keeps the files of each transaction that it has seen, and goes through all
-            )
+            # It keeps the files of each transaction that it has seen, and goes through all.
+            self._table = None
 
     def _cut(self) -> None:
         """Remove the entries and checkpoints before the newest checkpoint that is old enough."""
         old = (version for version in self.checkpoints() if version <= self._checkpoint - _KEPT_VERSIONS)
         first = max(old, default=0)
-        for pattern in (_ENTRY, _CHECKPOINT):
-            for version, file in self._files(pattern):
+        for kind in (_ENTRY, _CHECKPOINT):
+            for version, file in self._files(kind).items():
                 if version < first:
                     file.delete()
 
@@ -353,11 +362,7 @@ class OutcomeTable:
             removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         kept |= {os.path.basename(path) for path in removed}
         for file in self.folder.files():
-            if (
-                file.name.endswith(".parquet")
-                and not file.name.startswith(("_", "."))
-                and file.name not in kept
-            ):
+            if level_of(file.name) is not None and file.name not in kept:
                 file.delete()
 
     # ---- its log on a local disk
@@ -368,15 +373,15 @@ class OutcomeTable:
 
     def entries(self) -> list[int]:
         """Return the versions whose entry is there, ascending."""
-        return [version for version, _ in self._files(_ENTRY)]
+        return list(self._files(_ENTRY))
 
     def checkpoints(self) -> list[int]:
         """Return the versions with a checkpoint in one file, ascending."""
-        return [version for version, _ in self._files(_CHECKPOINT)]
+        return list(self._files(_CHECKPOINT))
 
-    def _files(self, pattern: re.Pattern[str]) -> list[tuple[int, Location]]:
-        named = ((pattern.fullmatch(file.name), file) for file in self.log.files())
-        return sorted(((int(name[1]), file) for name, file in named if name), key=lambda one: one[0])
+    def _files(self, kind: re.Pattern[str]) -> dict[int, Location]:
+        named = ((kind.fullmatch(file.name), file) for file in self.log.files())
+        return dict(sorted((int(version[1]), file) for version, file in named if version))
 
     def _is_missing(self) -> bool:
         return not self.entries() and not self.checkpoints()
@@ -385,11 +390,8 @@ class OutcomeTable:
         """Return what a loss of power has torn at the end of the log, and what it makes useless."""
         if not self.folder.is_local or not self.log.is_folder():
             return []
-        entries, checkpoints = (
-            [file for _, file in reversed(self._files(kind))] for kind in (_ENTRY, _CHECKPOINT)
-        )
-        bad = list(itertools.takewhile(_is_unreadable, checkpoints))
-        torn = [*itertools.takewhile(_is_torn, entries), *bad]
+        bad = list(itertools.takewhile(_is_unreadable, reversed(self._files(_CHECKPOINT).values())))
+        torn = [*itertools.takewhile(_is_torn, reversed(self._files(_ENTRY).values())), *bad]
         last = self.log / _LAST
         if last.exists() and (bad or not self._is_there(last.read())):
             torn.append(last)
@@ -477,16 +479,6 @@ class OutcomeTable:
 def table_options(folder: Location) -> dict[str, str] | None:
     """Return what the library needs to be told of a storage; None for what it finds by itself."""
     return None if folder.is_local else delta_options(str(folder))
-
-
-def schema_of(sink: str) -> Schema:
-    """Return the columns of a table: those of its files, with dictionaries as plain strings."""
-    return Schema.from_arrow(
-        pa.schema(
-            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
-            for field in WITH_BATCH[sink]
-        )
-    )
 
 
 def _of_commit(
