@@ -131,9 +131,9 @@ class DeltaTables:
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files of failed attempts from the folders of the tables."""
-        for sink, table in self._tables.items():
-            prefix = f"{sink}/"
-            table.remove_strays({path.removeprefix(prefix) for path in named if path.startswith(prefix)})
+        names = {path.partition("/")[2] for path in named}
+        for table in self._tables.values():
+            table.remove_strays(names)
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""
@@ -174,10 +174,9 @@ class DeltaTables:
         lost: list[str] = []
         for sink in SINKS:
             of_sink = files_of_sink(files, sink)
-            if of_sink:
-                rows = sum(len(rows) for rows in self.rows(sink, batch, ["revision"]))
-                if rows < sum(file["rows"] for file in of_sink):
-                    lost += [file["path"] for file in of_sink]
+            rows = sum(len(rows) for rows in self.rows(sink, batch, ["revision"])) if of_sink else 0
+            if rows < sum(file["rows"] for file in of_sink):
+                lost += [file["path"] for file in of_sink]
         return lost
 
     def checker(self, digests: bool) -> DeltaChecker:
