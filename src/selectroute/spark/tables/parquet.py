@@ -57,11 +57,9 @@ class ParquetTables:
         """
         collected: list[dict[str, Any]] = []
         numbers: Counter[str] = Counter()
-        folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            folder = staging.path / "publish" / sink / f"batch={batch}"
-            folders[sink] = folder
+            folder = _staged(staging, sink, batch)
             disk.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
             numbers[sink] += 1
@@ -69,15 +67,15 @@ class ParquetTables:
             check_size(Location.of(work), file["size"])
             disk.move(work, folder / name)
             collected.append(in_commit(file, f"{sink}/batch={batch}/{name}"))
-        for folder in folders.values():
-            disk.sync_folder(folder)
+        for sink in numbers:
+            disk.sync_folder(_staged(staging, sink, batch))
         return collected
 
     def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Rename the folders of a committed batch into place."""
         batch = commit["batch"]
         for sink in SINKS:
-            staged = staging.path / "publish" / sink / f"batch={batch}"
+            staged = _staged(staging, sink, batch)
             target = self._output / sink / f"batch={batch}"
             if staged.is_dir():
                 if target.exists():
@@ -224,6 +222,11 @@ def check_file(path: Location, file: Mapping[str, Any], digests: bool, checked: 
     else:
         checked.files += 1
         checked.bytes += size
+
+
+def _staged(staging: Location, sink: str, batch: int) -> Path:
+    """Return the folder of a sink that will be renamed."""
+    return staging.path / "publish" / sink / f"batch={batch}"
 
 
 def _batch_of(folder: Path) -> int | None:
