@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
 from selectroute.spark.sinks.parquet_file import ParquetFile
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, REPEATING, WITH_BATCH
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, Merge, merge, plan_merge
 from selectroute.storage import Location
 
 
 def part(batch, size=100, number=0):
-    return LiveFile(f"part-{batch}-{number:032x}.parquet", size, 1, batch, batch)
+    return LiveFile(f"part-{batch}-{number:032x}.parquet", size, batch, batch)
 
 
 def merged(level, number, size=100):
-    return LiveFile(f"merged-{level}-{number:032x}.parquet", size, 1, 0, 9)
+    return LiveFile(f"merged-{level}-{number:032x}.parquet", size, 0, 9)
 
 
 def test_files_are_merged_when_enough_batches_have_small_ones():
@@ -30,7 +30,7 @@ def test_files_are_merged_when_enough_batches_have_small_ones():
 
 
 def test_large_files_and_those_of_other_writers_are_left_alone():
-    others = [LiveFile(f"part-0000{n}-0a1b-c000.snappy.parquet", 100, None, None, None) for n in range(40)]
+    others = [LiveFile(f"part-0000{n}-0a1b-c000.snappy.parquet", 100, n, n) for n in range(40)]
     assert plan_merge([*others, *(part(batch, LARGE) for batch in range(40))], 2) is None
 
 
@@ -80,13 +80,13 @@ def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
     files, wanted = [], []
     for batch in range(5):
         path = Location.of(tmp_path / f"part-{batch}-{batch:032x}.parquet")
-        file = ParquetFile(path, sink, WITH_BATCH[sink], REPEATING[sink])
+        file = ParquetFile(path, sink, WITH_BATCH[sink])
         for _ in range(2):
             file.write_table(table(sink, batch, 4))
             wanted += table(sink, batch, 4).to_pylist()
         report = file.close()
-        files.append(LiveFile(report["path"], report["size"], report["rows"], batch, batch))
-    report = merge(Location.of(tmp_path), sink, Merge(tuple(files), 1))
+        files.append(LiveFile(report["path"], report["size"], batch, batch))
+    report = merge(Location.of(tmp_path), sink, Merge(tuple(files), 1), lambda: False)
     assert (report["rows"], report["offsets"]) == (40, (0, 3))
     read = pq.ParquetFile(Location.of(tmp_path) / report["path"]).read()
     assert read.to_pylist() == wanted
@@ -94,9 +94,9 @@ def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
 
 
 def test_a_merge_that_is_stopped_leaves_no_file(tmp_path):
-    file = ParquetFile(Location.of(tmp_path) / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES], [])
+    file = ParquetFile(Location.of(tmp_path) / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES])
     file.write_table(table(DELIVERIES, 0, 4))
     file.close()
-    plan = Merge((LiveFile("part-0-0.parquet", 1, 4, 0, 0),), 1)
+    plan = Merge((LiveFile("part-0-0.parquet", 1, 0, 0),), 1)
     assert merge(Location.of(tmp_path), DELIVERIES, plan, lambda: True) is None
     assert [path.name for path in tmp_path.iterdir()] == ["part-0-0.parquet"]

@@ -25,7 +25,6 @@ from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import dead_letters
 from selectroute.spark.sinks.schemas import SINKS
 from selectroute.spark.tables import delta_table
-from selectroute.spark.tables.delta_log import DeltaLog
 from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.sink_writer import Sinks
@@ -90,7 +89,7 @@ def test_each_batch_is_a_transaction_that_names_it_with_statistics_by_which_read
     id = json.loads((delta.output / "_job.json").read_text())["id"]
     assert made.transaction_version(id) == 2
     newest = made.history(1)[0]["selectroute"]
-    assert (newest["batch"], newest["revision"], newest["adds"]) == (2, 1, 1)
+    assert (newest["batch"], newest["revision"], newest["actions"]) == (2, 1, 2)
     assert newest["counts"]["messages"] == 4
     inputs = router.commits.read(2)["inputs"]
     assert newest["inputs"] == {name: inputs[name] for name in ("count", "sha256")}
@@ -173,10 +172,10 @@ def test_a_batch_that_is_in_one_of_its_tables_only_comes_to_the_others(delta, mo
     router = filled(delta, 2)
     append = OutcomeTable.append
 
-    def failing(self, one):
+    def failing(self, *arguments):
         if self.sink == "unrouted":
             raise OSError(28, "No space left on device")
-        append(self, one)
+        append(self, *arguments)
 
     monkeypatch.setattr(OutcomeTable, "append", failing)
     with pytest.raises(OSError, match="No space left"):
@@ -249,7 +248,7 @@ def test_a_batch_that_was_committed_and_not_published_is_published_by_the_next_s
 
 
 def log_files(world, sink):
-    return DeltaLog(Location.of(world.output / sink))
+    return OutcomeTable(Location.of(world.output / sink), sink)
 
 
 @pytest.mark.parametrize("sink", SINKS)
@@ -291,8 +290,8 @@ def test_a_torn_checkpoint_or_pointer_is_removed(delta):
     router.commits.tables.maintain(lambda: False)
     log = log_files(delta, "deliveries")
     (version,) = log.checkpoints()
-    checkpoint = log.folder.path / f"{version:020d}.checkpoint.parquet"
-    pointer = log.folder.path / "_last_checkpoint"
+    checkpoint = log.log.path / f"{version:020d}.checkpoint.parquet"
+    pointer = log.log.path / "_last_checkpoint"
     whole = {path: path.read_bytes() for path in (checkpoint, pointer)}
     for path, data in whole.items():
         for torn in (b"", data[:10], data[: len(data) // 2], data[:-2]):
@@ -331,7 +330,7 @@ def test_what_a_batch_needs_is_flushed_before_it_is_done(delta, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", noting)
     add(delta, router, 1)
-    named = f"deliveries/_delta_log/.{log_files(delta, 'deliveries').entries()[-1]:020d}"
+    named = f"deliveries/_delta_log/{log_files(delta, 'deliveries').entries()[-1]:020d}"
     (data,) = (name for name in synced if name.startswith("deliveries/part-1-"))
     commit = next(n for n, name in enumerate(synced) if name.startswith("_commits/.1.json"))
     (entry,) = (name for name in synced if name.startswith(named))
@@ -385,7 +384,7 @@ def test_tables_of_others_and_such_as_are_gone_or_damaged_are_refused(delta):
     refused(delta, r"has other columns than this job writes \(the column price\)")
     path = log_files(delta, "deliveries").entry(1).path
     path.write_bytes(path.read_bytes()[:100])
-    refused(delta, "deliveries can't be read: ", JobError)
+    refused(delta, "deliveries cannot be read: ", JobError)
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a\\b"])
@@ -485,7 +484,7 @@ def test_checkpoints_are_made_and_the_log_is_cut(delta, monkeypatch):
     log = log_files(delta, "deliveries")
     assert len(log.entries()) < 60 and log.entries()[0] in log.checkpoints()
     assert len(delta.rows("deliveries")) == 95 * 3
-    with of_deliveries._current() as now:  # it has begun with the newest checkpoint
+    with of_deliveries._current("be read") as now:  # it has begun with the newest checkpoint
         assert now is not first and now.version() == table(delta).version()
         assert sorted(now.file_uris()) == sorted(table(delta).file_uris())
     assert restarted(delta) == []
@@ -591,7 +590,7 @@ def test_of_two_drivers_one_appends_a_batch(delta, monkeypatch, at_once):
     one, other = OutcomeTable(folder, "deliveries"), OutcomeTable(folder, "deliveries")
     appended = []
     with monkeypatch.context() as patched:
-        patched.setattr(OutcomeTable, "append", lambda self, append: appended.append((self.sink, append)))
+        patched.setattr(OutcomeTable, "append", lambda self, *append: appended.append((self.sink, append)))
         add(delta, router, 2)
     (append,) = (append for sink, append in appended if sink == "deliveries")
     for driver in (one, other):
@@ -599,10 +598,10 @@ def test_of_two_drivers_one_appends_a_batch(delta, monkeypatch, at_once):
     if at_once:  # between the look of one and its commit the other commits
         table(delta).alter.set_table_properties({"some.note": "1"}, raise_if_not_exists=False)
         check = one._check
-        monkeypatch.setattr(one, "_check", lambda *given: (other.append(append), check(*given)))
+        monkeypatch.setattr(one, "_check", lambda *given: (other.append(*append), check(*given)))
     else:
-        other.append(append)
-    one.append(append)
+        other.append(*append)
+    one.append(*append)
     assert table(delta).count() == 3 * 3
     assert len([row for row in table(delta).history() if row.get("selectroute", {}).get("batch") == 2]) == 1
 

@@ -4,7 +4,9 @@ import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
 
-from selectroute.spark.tables.delta_table import Append, OutcomeTable
+from deltalake import Transaction
+
+from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.storage import DeniedError, Location
 from selectroute.storage.local import LocalStorage
 
@@ -25,10 +27,7 @@ class Remote(LocalStorage):
 class Refusing:
     """The library's table, whose log can't be read."""
 
-    def version(self):
-        return -1
-
-    def transaction_version(self, _):
+    def update_incremental(self):
         raise OSError(EXPIRED)
 
 
@@ -36,7 +35,10 @@ def test_a_log_that_can_not_be_read_before_a_transaction(tmp_path):
     table = OutcomeTable(Location(Remote(), str(tmp_path)), "deliveries")
     table._table = Refusing()
     with pytest.raises(
-        DeniedError, match=f"the Delta table {tmp_path} cannot be read: the credentials have expired$"
+        DeniedError, match=f"the Delta table {tmp_path} cannot take batch 0: the credentials have expired$"
     ):
-        table.append(Append("job", 0, [], 1, 0, {}))
-    assert table._is_stale
+        commit = dict.fromkeys(("revision", "digest", "counts", "committed"))
+        table.append(
+            Transaction("job", 0), [], {**commit, "batch": 0, "inputs": {"count": 0, "sha256": ""}}, False
+        )
+    assert table._table is None

@@ -28,7 +28,7 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import PARQUET, Job, JobError, job_record
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -180,10 +180,7 @@ def _rows_of(commits: Commits, commit: Mapping[str, Any]) -> dict[str, pa.Table]
     """Return all rows of a batch by sink, sorted, with dictionaries decoded."""
     found = {}
     for sink in SINKS:
-        plain = pa.schema(
-            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
-            for field in SCHEMAS[sink]
-        )
+        plain = decoded(SCHEMAS[sink])
         rows = commits.tables.rows(sink, commit["batch"], plain.names, commit["files"])
         parts = [pa.Table.from_batches([one]).cast(plain) for one in rows]
         table = pa.concat_tables([plain.empty_table(), *parts])

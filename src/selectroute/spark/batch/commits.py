@@ -27,7 +27,6 @@ from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.sinks.counts import NUMBERS
-from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.tables.tables import OutcomeTables
 from selectroute.storage import Location
@@ -134,20 +133,6 @@ class Commits:
         staging = self._staging / f"{batch}-{uuid.uuid4().hex}"
         (staging / "attempts").make_folder()
         return staging
-
-    def files_of(self, batch: int, staging: Location) -> OutputFiles:
-        """Return where the tasks of a batch write."""
-        return self.tables.files_of(batch, staging)
-
-    def collect(
-        self, batch: int, staging: Location, files: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Make the reported files of a batch durable; return them in the format of the commit.
-
-        Raises:
-            CommitError: a file is not as its task reported it.
-        """
-        return self.tables.collect(batch, staging, files)
 
     def commit(self, commit: Mapping[str, Any]) -> None:
         """Write the commit, with which the batch is done.

@@ -259,7 +259,7 @@ class Router:
         policy = self.job.policy if side_batch is None else side_batch.unrouted
         settings = TaskSettings(
             snapshot,
-            self.commits.files_of(batch, staging),
+            self.commits.tables.files_of(batch, staging),
             policy,
             self.job.max_message_bytes,
             replay_list=None
@@ -301,7 +301,7 @@ class Router:
         clock.lap("match")
         self._check_policy(batch, outcome)
         counts = outcome.counts
-        files = self.commits.collect(batch, staging, outcome.files)
+        files = self.commits.tables.collect(batch, staging, outcome.files)
         commit = {
             "batch": batch,
             "revision": pinned.revision,

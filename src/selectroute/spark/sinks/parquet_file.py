@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.durable.disk import DigestingFile
+from selectroute.spark.sinks.schemas import REPEATING
 from selectroute.storage import Location, StorageError
 
 
@@ -24,10 +25,9 @@ class ParquetFile:
         target: the file, which does not exist.
         sink: the sink that the file belongs to.
         schema: the file's columns.
-        repeating: the columns whose values repeat.
     """
 
-    def __init__(self, target: Location, sink: str, schema: pa.Schema, repeating: Sequence[str]) -> None:
+    def __init__(self, target: Location, sink: str, schema: pa.Schema) -> None:
         self.sink = sink
         self.target = target
         self._path = (
@@ -37,7 +37,6 @@ class ParquetFile:
         )
         self.rows = 0
         self._schema = schema
-        self._repeating = list(repeating)
         self._file: DigestingFile | None = None
         self._parquet: Any = None
         self._offsets: tuple[int, int] | None = None
@@ -56,7 +55,7 @@ class ParquetFile:
                 self._schema,
                 compression="zstd",
                 compression_level=1,
-                use_dictionary=self._repeating,
+                use_dictionary=REPEATING[self.sink],
                 # The differences of constant or rising numbers take almost no space.
                 column_encoding={
                     field.name: "DELTA_BINARY_PACKED"

@@ -50,6 +50,11 @@ REPEATING = {sink: [field.name for field in schema if field.type == TEXT] for si
 """Columns of each sink whose values repeat."""
 
 
+def decoded(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with plain strings in the place of dictionaries."""
+    return pa.schema(field.with_type(pa.string()) if field.type == TEXT else field for field in schema)
+
+
 def as_written(text: str) -> str:
     """Return a file's name as text for the outputs; undecodable bytes become question marks."""
     return text.encode("utf-8", "replace").decode()

@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import Transaction
 
 from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
@@ -33,13 +35,12 @@ from selectroute.spark.job.output_folder import identity
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sinks.schemas import SCHEMAS, SINKS
 from selectroute.spark.tables.compaction import LiveFile, batch_of
-from selectroute.spark.tables.delta_table import Append, OutcomeTable
-from selectroute.spark.tables.parquet import check_file, check_size, read_file, rows_at_once
+from selectroute.spark.tables.delta_table import OutcomeTable
+from selectroute.spark.tables.parquet import check_file, check_size, files_of_sink, in_commit, read_file
 from selectroute.spark.tables.tables import Files, FilesChecked
 from selectroute.storage import Location
-
-_opened: dict[str, tuple[tuple[str, float], list[LiveFile]]] = {}
-"""Files of the tables that were read last, by sink, with the log entry that is their newest."""
+from selectroute.storage.patient import waiting
+from selectroute.storage.protocol import Entry
 
 
 class DeltaTables:
@@ -73,32 +74,27 @@ class DeltaTables:
         record = (self._output / "_job.json").read_json() or {}
         may_create = not any(one.name.endswith(".json") for one in (self._output / "_commits").files())
         for table in self._tables.values():
-            table.check(self._id or record.get("id"), may_create)
+            waiting(self._output, partial(table.check, self._id or record.get("id"), may_create))
 
     def prepare(self) -> list[str]:
         """Repair, create and open the tables."""
         self.check()
-        self._id = self._id or identity(self._output)
-        torn = [
-            path for table in self._tables.values() for path in table.prepare(self._id, self._retention_hours)
-        ]
+        id = self._id = self._id or identity(self._output)
         return [
             f"{path}, of a Delta table's log, was torn: it was removed, and its batch is published again"
-            for path in torn
+            for table in self._tables.values()
+            for path in waiting(self._output, partial(table.prepare, id, self._retention_hours))
         ]
 
     def unpublished(self, batches: Sequence[int], side_batches: Sequence[int]) -> list[int]:
         """Return the batches from the newest in any table on."""
-        newest = self._newest(0)
-        side = self._newest(-1)
-        return [batch for batch in batches if batch >= newest] + [
-            batch for batch in side_batches if -batch >= side
-        ]
+        newest, side = self._newest(0), self._newest(-1)
+        return [one for one in batches if one >= newest] + [one for one in side_batches if -one >= side]
 
     def _newest(self, batch: int) -> int:
         """Return the newest version for the app id of such batches; -1 if there is none."""
-        app, _ = self._transaction(batch)
-        versions = (table.version_of(app) for table in self._tables.values())
+        app = self._transaction(batch).app_id
+        versions = (waiting(self._output, partial(table.version_of, app)) for table in self._tables.values())
         return max((version for version in versions if version is not None), default=-1)
 
     def files_of(self, batch: int, staging: Location) -> OutputFiles:
@@ -108,65 +104,48 @@ class DeltaTables:
     def collect(self, batch: int, staging: Location, files: Files) -> list[dict[str, Any]]:
         """Flush the names of the files, which stay where they are."""
         self._collected = batch
-        collected: list[dict[str, Any]] = []
-        folders: set[Location] = set()
-        for file in files:
-            folder = self._output / file["sink"]
-            folders.add(folder)
-            if folder.is_local:  # elsewhere it was there, whole, when its task reported it
-                check_size(folder / file["path"], file["size"])
-            of_file = {key: file[key] for key in ("rows", "size", "sha256", "offsets")}
-            collected.append({"path": f"{file['sink']}/{file['path']}"} | of_file)
-        for folder in folders:
-            if folder.is_local:
-                disk.sync_folder(folder.path)
-        return collected
+        files = list(files)
+        if self._output.is_local:  # elsewhere a file was there, whole, when its task reported it
+            for file in files:
+                check_size(self._output / file["sink"] / file["path"], file["size"])
+            for sink in {file["sink"] for file in files}:
+                disk.sync_folder((self._output / sink).path)
+        return [
+            in_commit(file, f"{file['sink']}/{file['path']}") | {"offsets": file["offsets"]} for file in files
+        ]
 
     def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Append the files of a batch to each table, in a transaction of each, side by side."""
         batch = commit["batch"]
-        app, version = self._transaction(batch)
-        inputs = {name: commit["inputs"][name] for name in ("count", "sha256")}
-        metadata = {
-            "revision": commit["revision"],
-            "digest": commit["digest"],
-            "inputs": inputs,
-            "counts": commit["counts"],
-            "committed": commit["committed"],
-        }
-        waiting = []
+        appends = []
         for sink, table in self._tables.items():
-            files = [
-                {**file, "path": file["path"].partition("/")[2]}
-                for file in commit["files"]
-                if file["path"].startswith(f"{sink}/")
-            ]
+            names = files_of_sink(commit["files"], sink)
+            files = [{**file, "path": file["path"].partition("/")[2]} for file in names]
             if files:
                 is_checked = batch == self._collected
-                append = Append(app, version, files, commit["revision"], batch, metadata, is_checked)
-                waiting.append(self._threads.submit(table.append, append))
-        errors = [error for one in waiting if (error := one.exception()) is not None]
+                append = partial(table.append, self._transaction(batch), files, commit, is_checked)
+                appends.append(self._threads.submit(waiting, self._output, append))
+        errors = [error for append in appends if (error := append.exception()) is not None]
         if errors:
             raise errors[0]
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files of failed attempts from the folders of the tables."""
-        for sink, table in self._tables.items():
-            prefix = f"{sink}/"
-            table.remove_strays({path.removeprefix(prefix) for path in named if path.startswith(prefix)})
+        names = {path.partition("/")[2] for path in named}
+        for table in self._tables.values():
+            table.remove_strays(names)
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""
         for table in self._tables.values():
-            while self._every and not should_stop() and table.compact(self._every, should_stop, is_busy):
-                pass
-            if not should_stop():
-                table.clean(self._retention_hours, should_stop, is_busy)
+            if self._every:
+                table.compact(self._every, should_stop, is_busy)
+            table.clean(self._retention_hours, should_stop, is_busy)
 
-    def _transaction(self, batch: int) -> tuple[str, int]:
+    def _transaction(self, batch: int) -> Transaction:
         """Return the app id and the version of a batch."""
         assert self._id is not None, "the tables are not prepared"
-        return (self._id, batch) if batch >= 0 else (f"{self._id}-side", -batch)
+        return Transaction(self._id, batch) if batch >= 0 else Transaction(f"{self._id}-side", -batch)
 
     # ---- read
 
@@ -174,25 +153,16 @@ class DeltaTables:
         """Return the batches with rows in a table."""
         found: set[int] = set()
         for file in self.live(sink):
-            if file.first is not None and file.first == file.last:
-                found.add(file.first)
-            else:
-                found |= set(self.counted(sink, file))
+            found |= {file.first} if file.first == file.last else set(self.counted(sink, file))
         return found
 
     def rows(
         self, sink: str, batch: int, columns: Sequence[str] | None = None, files: Files | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch from the table as it is now, in whatever files they are."""
-        wanted = SCHEMAS[sink].names if columns is None else list(columns)
         for file in self.live(sink):
-            if not _may_have(file, batch):
-                continue
-            read = ["batch", *(name for name in wanted if name != "batch")]
-            for rows in self._read(sink, file, read, batch):
-                of_batch = rows.filter(pc.equal(rows.column("batch"), batch))
-                if len(of_batch):
-                    yield of_batch.select(wanted)
+            if file.first <= batch <= file.last:
+                yield from self._read(sink, file, columns or SCHEMAS[sink].names, batch)
 
     def scan(self, sink: str, columns: Sequence[str], files: Files) -> Iterator[pa.RecordBatch | None]:
         """Yield all rows of a table as it is now."""
@@ -203,10 +173,8 @@ class DeltaTables:
         """Return the paths of the files of a batch whose table has fewer rows than they had."""
         lost: list[str] = []
         for sink in SINKS:
-            of_sink = [file for file in files if file["path"].startswith(f"{sink}/")]
-            if not of_sink:
-                continue
-            rows = sum(len(one) for one in self.rows(sink, batch, ["revision"]))
+            of_sink = files_of_sink(files, sink)
+            rows = sum(len(rows) for rows in self.rows(sink, batch, ["revision"])) if of_sink else 0
             if rows < sum(file["rows"] for file in of_sink):
                 lost += [file["path"] for file in of_sink]
         return lost
@@ -220,26 +188,14 @@ class DeltaTables:
         yet.
         """
         table = self._tables[sink]
-        entries = table.log.entries()
-        if not entries:
-            return []
-        # Readers come once for each batch; to open the table takes longer than to see that it is the same.
-        newest = table.log.entry(entries[-1])
-        entry = newest.entry()
-        key = str(newest), 0.0 if entry is None else entry.modified
-        if (known := _opened.get(sink)) is not None and known[0] == key:
-            return known[1]
-        live = sorted(
-            table.reopen().live(), key=lambda file: (file.first is None, file.first or 0, file.path)
-        )
-        _opened[sink] = key, live
-        return live
+        entries = table.entries()
+        return _live(table.folder, sink, table.entry(entries[-1]).entry()) if entries else []
 
     def _read(
-        self, sink: str, file: LiveFile, columns: Sequence[str] | None, batch: int | None = None
+        self, sink: str, file: LiveFile, columns: Sequence[str], batch: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         path = self._output / sink / file.path
-        for rows in read_file(path, columns, rows_at_once(sink), batch):
+        for rows in read_file(path, sink, columns, batch):
             if rows is None:
                 raise JobError(f"{path} is gone, and the Delta table needs it: restore the file")
             yield rows
@@ -251,6 +207,14 @@ class DeltaTables:
             for one in pc.value_counts(rows.column(0)).to_pylist():
                 found[one["values"]] += one["counts"]
         return found
+
+
+@lru_cache(len(SINKS))
+def _live(folder: Location, sink: str, newest: Entry | None) -> list[LiveFile]:
+    """Return the files of a table with this newest log entry. Readers come once for each batch, and to open
+    the table takes longer than to see that it is the same.
+    """
+    return sorted(OutcomeTable(folder, sink).live(), key=lambda file: (file.first, file.path))
 
 
 class DeltaChecker:
@@ -283,7 +247,7 @@ class DeltaChecker:
         self._named |= {file["path"] for file in files}
         checked = FilesChecked()
         for sink in SINKS:
-            of_sink = [file for file in files if file["path"].startswith(f"{sink}/")]
+            of_sink = files_of_sink(files, sink)
             live = [file for file in of_sink if file["path"] in self._live]
             for file in live:
                 check_file(self._output / file["path"], file, self._digests, checked)
@@ -307,7 +271,3 @@ class DeltaChecker:
             for batch in sorted(set(merged) - self._batches):
                 if not is_committed(batch):
                     yield batch, f"the table {sink} has {counted(merged[batch], 'row')} of it, and no commit"
-
-
-def _may_have(file: LiveFile, batch: int) -> bool:
-    return file.first is None or file.last is None or file.first <= batch <= file.last

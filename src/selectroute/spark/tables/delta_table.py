@@ -1,38 +1,60 @@
 """Delta table of a job: opened, appended to batch by batch, and kept small.
 
-Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the
-number of the batch, so that a repeat is recognised. It is written as the next entry of the log, if there is
-none yet; if another writer was faster, the library finds out whether that is in the way, and appends. The
-library also merges, makes checkpoints and reads; its table object is brought up to date when it is used.
+::
+
+    _delta_log/<version>.json                 one transaction
+    _delta_log/<version>.checkpoint.parquet   the state of the table at a version
+    _delta_log/_last_checkpoint               the newest of these
+
+Each append is one transaction of the library with ``txn(app id, version)``: the app id is the job's, the
+version the number of the batch, so that a repeat is recognised.
+
+The library does not flush. On a local disk an entry of the log is flushed before the next one is begun, so
+that a loss of power can tear only the last one; and a checkpoint before anything is removed that it replaces.
+Remote storage has files whole or not at all.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from contextlib import contextmanager
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from selectroute.durable import disk
 from selectroute.spark.job.job import CommitError, JobError, OtherJobError
-from selectroute.spark.sinks.schemas import WITH_BATCH
-from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
-from selectroute.spark.tables.delta_log import OURS, DeltaLog, of_entry
+from selectroute.spark.sinks.schemas import WITH_BATCH, decoded
+from selectroute.spark.tables.compaction import (
+    LARGE,
+    LiveFile,
+    Merge,
+    level_of,
+    merge,
+    plan_merge,
+    small_batches,
+)
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.objects import delta_options, known_error
-from selectroute.storage.patient import waiting
 
 OWNER: Final = "selectroute.job"
 """Property of a table with the id of its job."""
+
+OURS: Final = "selectroute"
+"""Key of what this package writes to ``commitInfo``: ``actions`` is the number of the entry's other lines,
+``batch`` the batch of an append.
+"""
 
 _REMOVED = "delta.deletedFileRetentionDuration"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -42,7 +64,9 @@ _CHECKPOINT_EVERY: Final = 10
 """Transactions between two checkpoints: readers read the entries after the last one."""
 
 _KEPT_VERSIONS: Final = 1_000
-"""Versions whose log entries stay: the library lists the log, 1 ms longer for each 600 entries."""
+"""Versions whose log entries stay. The library cuts a log by age alone; and it lists the log, 4 ms of a
+processor longer for each 1,000 entries.
+"""
 
 _PATIENCE: Final = 4
 """How many times as many batches are waited for while batches follow each other without a pause: merges and
@@ -54,6 +78,11 @@ _LOOKS: Final = 24
 look lists all of them.
 """
 
+_LAST = "_last_checkpoint"
+_ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_POINTER = re.compile(rb'\{.*"version":\s*(\d+).*\}\s*', re.DOTALL)
+_TEMPORARY = re.compile(r".*#\d+")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_ERROR = re.compile(
     r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore|denied"
@@ -68,20 +97,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = re.compile(r"\d+: ")
 
 
-class Append(NamedTuple):
-    """Files of a batch to be appended: as in its commit, with paths below the table's folder; ``checked`` if
-    they were there a moment ago.
-    """
-
-    app: str
-    version: int
-    files: Sequence[Mapping[str, Any]]
-    revision: int
-    batch: int
-    metadata: Mapping[str, Any]
-    checked: bool = False
-
-
 class OutcomeTable:
     """Delta table of one sink of a job.
 
@@ -93,20 +108,17 @@ class OutcomeTable:
     def __init__(self, folder: Location, sink: str) -> None:
         self.folder = folder
         self.sink = sink
-        self.log = DeltaLog(folder)
-        self._schema = schema_of(sink)
+        self.log = folder / "_delta_log"
+        self._schema = Schema.from_arrow(decoded(WITH_BATCH[sink]))
         self._id: str | None = None
         self._table: DeltaTable | None = None
         self._lock = threading.Lock()  # of the table object, and of transactions
         self._version = -1
-        """Newest version that this process knows; the table object may be of an earlier one."""
-        self._appended: dict[str, int | None] = {}
-        """Newest version of each app id, as in that version of the table."""
+        """Version of the newest transaction of this process; that of another writer may be newer."""
         self._checkpoint = -1
         self._looked = float("-inf")
-        self._small: set[int] = set()
-        self._may_merge = True
-        self._is_stale = False
+        self._small = 0
+        """Number of batches with a small file."""
 
     # ---- whose it is
 
@@ -121,17 +133,14 @@ class OutcomeTable:
             OtherJobError: it is another's, or has other columns.
             JobError: it is missing, damaged, or of a version of Delta that is not supported.
         """
-        entries = self.log.entries()
-        if not entries and not self.log.checkpoints():
+        if self._is_missing():
             if not may_create:
                 raise JobError(
                     f"the Delta table {self.folder} is gone, and batches were committed to it: restore it, "
                     "or choose a new output folder"
                 )
-            return
-        if self.log.torn():
-            return  # which `prepare` repairs, and then checks
-        self._check(waiting(self.folder, self._opened), id)
+        elif not self.torn():  # which `prepare` repairs, and then checks
+            self._check(self._opened(), id)
 
     def _check(self, table: DeltaTable, id: str | None) -> None:
         owner = table.metadata().configuration.get(OWNER)
@@ -166,15 +175,12 @@ class OutcomeTable:
         Raises:
             JobError, OtherJobError: as `check`.
         """
-        return waiting(self.folder, lambda: self._prepare(id, retention_hours))
-
-    def _prepare(self, id: str, retention_hours: int) -> list[Location]:
-        self.log.folder.make_folder()
-        torn = self.log.repair()
+        self.log.make_folder()
+        torn = self._repair()
         # Files are listed by writers for an hour longer than they stay, so that none is forgotten.
         removed = f"interval {retention_hours + 1} hours"
         with self._errors("be opened"):
-            if not self.log.entries() and not self.log.checkpoints():
+            if self._is_missing():
                 DeltaTable.create(
                     str(self.folder),
                     self._schema,
@@ -183,6 +189,7 @@ class OutcomeTable:
                     configuration={OWNER: id, _REMOVED: removed},
                     raise_if_key_not_exists=False,
                     storage_options=table_options(self.folder),
+                    commit_properties=_of_commit(2, {}),
                     post_commithook_properties=_NO_HOOKS,
                 )
             table = self._opened()
@@ -190,162 +197,122 @@ class OutcomeTable:
             if table.metadata().configuration.get(_REMOVED) != removed:
                 table.alter.set_table_properties({_REMOVED: removed})
                 table.update_incremental()
-        newest = self.log.entries()
-        if newest:
-            self.log.flush_from(newest[-1])
+        self._flush_from(table.version())
         self._id, self._table, self._version = id, table, table.version()
-        self._checkpoint = max(self.log.checkpoints(), default=-1)
-        self._small = {file.batch for file in self.live() if file.batch is not None and file.size < LARGE}
+        self._checkpoint = max(self.checkpoints(), default=-1)
+        self._small = small_batches(self.live())
         return torn
 
     def version_of(self, app: str) -> int | None:
         """Return the newest version that was appended for an app id; None if there is none."""
-        return waiting(self.folder, lambda: self._version_of(app))
-
-    def _version_of(self, app: str) -> int | None:
-        with self._current() as table, self._errors("be read"):
+        with self._current("be read") as table:
             return table.transaction_version(app)
 
-    def append(self, append: Append) -> None:
+    def append(
+        self,
+        transaction: Transaction,
+        files: Sequence[Mapping[str, Any]],
+        commit: Mapping[str, Any],
+        is_checked: bool,
+    ) -> None:
         """Append the files of a batch in one durable transaction. A repeat is recognised and skipped.
+
+        Args:
+            transaction: app id and version of the batch.
+            files: its files as in its commit, with paths below the table's folder.
+            commit: its commit.
+            is_checked: whether the files were there a moment ago.
 
         Raises:
             CommitError: the table cannot take them.
             OSError: the disk cannot.
         """
-        waiting(self.folder, lambda: self._append(append))
+        batch, revision = commit["batch"], commit["revision"]
+        adds = [_add(file, batch=(batch, batch), revision=(revision, revision)) for file in files]
+        ours = {name: commit[name] for name in ("batch", "revision", "digest", "counts", "committed")}
+        ours["inputs"] = {name: commit["inputs"][name] for name in ("count", "sha256")}
 
-    def _append(self, append: Append) -> None:
-        adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
-        with self._lock:
-            if append.app not in self._appended:
-                with self._errors("be read"):
-                    self._appended[append.app] = self._now().transaction_version(append.app)
-            if not _is_after(append.version, self._appended[append.app]):
+        def is_new(table: DeltaTable) -> bool:
+            version = table.transaction_version(transaction.app_id)
+            return version is None or version < transaction.version
+
+        with self._current(f"take batch {batch}") as table:
+            if not is_new(table):
                 return  # its files may have been merged since
-            for file in append.files if not append.checked else ():
-                self._check_file(file, append.batch)
-            ours = {"batch": append.batch, **append.metadata}
-            transaction = Transaction(append.app, append.version)
+            if table.version() != self._version:
+                self._check(table, self._id)  # which another writer has changed
+            for file in files if not is_checked else ():
+                self._check_file(file, batch)
             try:
-                self.log.append(self._version + 1, adds, transaction, ours)
-                self._version += 1
-            except FileExistsError:
-                self._append_after_others(append, adds, transaction, ours)
-            self._appended[append.app] = append.version
-        self._small |= {append.batch for file in append.files if file["size"] < LARGE}
-
-    def _append_after_others(
-        self, append: Append, adds: Sequence[AddAction], transaction: Transaction, ours: Mapping[str, Any]
-    ) -> None:
-        """Append to a table that another writer has changed, by the library, unless that was this append."""
-        with self._errors("be read"):
-            self._version += 1  # at least
-            table = self._now()
-            self._appended.clear()
-            known = table.transaction_version(append.app)
-        if not _is_after(append.version, known):
-            return
-        self._check(table, self._id)
-        with self._errors(f"take batch {append.batch}"):
-            try:
-                self._commit(table, adds, (), ours, [transaction])
+                self._commit(table, adds, ours, [transaction])
             except CommitFailedError:
                 # Another process that ran this job may have been faster.
-                if _is_after(append.version, table.transaction_version(append.app)):
+                table.update_incremental()
+                if is_new(table):
                     raise
-
-    def _commit(
-        self,
-        table: DeltaTable,
-        adds: Sequence[AddAction],
-        removes: Sequence[RemoveAction],
-        ours: Mapping[str, Any],
-        transactions: list[Transaction] | None = None,
-    ) -> None:
-        """Commit a transaction durably by the library, and bring the table up to date."""
-        before = table.version()
-        try:
-            table.create_write_transaction(
-                [*adds, *removes],
-                "append",
-                self._schema,
-                commit_properties=CommitProperties(
-                    custom_metadata={OURS: of_entry(ours, adds, removes)}, app_transactions=transactions
-                ),
-                post_commithook_properties=_NO_HOOKS,
-            )
-        except BaseException:
-            with suppress(DeltaError, OSError):
-                self._update(table)
-            raise
-        self.log.flush_from(before + 1)
-        self._update(table)
+        self._small += any(file["size"] < LARGE for file in files)
 
     def _check_file(self, file: Mapping[str, Any], batch: int) -> None:
         path = self.folder / file["path"]
         entry = path.entry()
-        size = -1 if entry is None else entry.size
-        if size != file["size"]:
-            now = "is gone" if size < 0 else f"has {size} bytes, and had {file['size']}"
+        if entry is None or entry.size != file["size"]:
+            now = "is gone" if entry is None else f"has {entry.size} bytes, and had {file['size']}"
             raise CommitError(f"batch {batch} is committed, but its file {path} {now}: restore the file")
 
-    def _add(self, path: str, size: int, statistics: Mapping[str, Any], is_new: bool = True) -> AddAction:
-        return AddAction(path, size, {}, _milliseconds(), is_new, json.dumps(statistics))
+    def _commit(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        ours: Mapping[str, Any],
+        transactions: list[Transaction] | None = None,
+    ) -> None:
+        """Commit a transaction, durably."""
+        table.create_write_transaction(
+            list(actions),
+            "append",
+            self._schema,
+            commit_properties=_of_commit(len(actions) + len(transactions or ()), ours, transactions),
+            post_commithook_properties=_NO_HOOKS,
+        )
+        self._version = table.version() + 1
+        self._flush_from(self._version)
 
     # ---- behind the stream
 
-    def compact(
-        self,
-        every: int,
-        should_stop: Callable[[], bool] = lambda: False,
-        is_busy: Callable[[], bool] = lambda: False,
-    ) -> bool:
+    def compact(self, every: int, should_stop: Callable[[], bool], is_busy: Callable[[], bool]) -> None:
         """Merge the small files of batches, if those of ``every`` batches are there, or of some times as many
-        while ``is_busy``; return whether there may be more to merge. The stream only waits for the
-        transaction at the end.
+        while ``is_busy``. The stream only waits for the transactions at the end of merges.
 
         Raises OSError, DeltaError, pyarrow.ArrowException; the table is as before.
         """
-        if len(self._small) < every and not self._may_merge:
-            return False
-        if len(self._small) < _PATIENCE * every and is_busy():
-            return False
-        live = self.live()
-        plan = plan_merge(live, every)
-        self._may_merge = plan is not None
-        if plan is None:
-            self._small = {file.batch for file in live if file.batch is not None and file.size < LARGE}
-            return False
-        report = merge(self.folder, self.sink, plan, should_stop)
-        if report is None:
-            return False
+        if self._small < every or (self._small < _PATIENCE * every and is_busy()):
+            return
+        while (plan := plan_merge(self.live(), every)) is not None:
+            report = merge(self.folder, self.sink, plan, should_stop)
+            if report is None:
+                return
+            self._replace(plan, report)
+        self._small = small_batches(self.live())
+
+    def _replace(self, plan: Merge, report: Mapping[str, Any]) -> None:
+        """Replace the files of a merge by the merged file, of which this is the report."""
         if self.folder.is_local:
             disk.sync_folder(self.folder.path)
         now = _milliseconds()
+        firsts, lasts = [file.first for file in plan.files], [file.last for file in plan.files]
+        add = _add(report, is_new=False, batch=(min(firsts), max(lasts)))
         removes = [RemoveAction(file.path, False, now, file.size, {}) for file in plan.files]
-        statistics = _merged(plan.files, report)
-        adds = [self._add(report["path"], report["size"], statistics, is_new=False)]
-        ours = {"merged": plan.level, "sha256": report["sha256"]}
         try:
-            with self._current() as table, self._errors("be compacted"):
-                self._commit(table, adds, removes, ours)
+            with self._current("be compacted") as table:
+                self._commit(table, [add, *removes], {"merged": plan.level, "sha256": report["sha256"]})
         except BaseException:
-            self._discard(report["path"])
+            # What failed may be the flush of a transaction.
+            if report["path"] not in {file.path for file in self.live()}:
+                (self.folder / report["path"]).delete()
             raise
-        self._small -= {file.batch for file in plan.files if file.batch is not None}
-        return True
-
-    def _discard(self, name: str) -> None:
-        """Remove a merged file, unless the table has it: what failed may be the flush of a transaction."""
-        if name not in {file.path for file in self.reopen().live()}:
-            (self.folder / name).delete()
 
     def clean(
-        self,
-        retention_hours: int,
-        should_stop: Callable[[], bool] = lambda: False,
-        is_busy: Callable[[], bool] = lambda: False,
+        self, retention_hours: int, should_stop: Callable[[], bool], is_busy: Callable[[], bool]
     ) -> None:
         """Make a checkpoint if enough transactions came since the last one, or some times as many while
         ``is_busy``; before it now and then remove the files that were merged long ago, after it the oldest
@@ -354,129 +321,159 @@ class OutcomeTable:
         Raises OSError, DeltaError; the table is as before.
         """
         passed = self._version - self._checkpoint
-        if passed < _CHECKPOINT_EVERY or should_stop():
+        if should_stop() or passed < _CHECKPOINT_EVERY:
             return
         if passed < _PATIENCE * _CHECKPOINT_EVERY and is_busy():
             return
         with self._errors("be cleaned"):
-            # Another object: the stream does not wait for this one. It then replaces the first: an object
-            # keeps the files of each transaction that it has seen as a part of its own, and goes through all.
+            # Another object, since the stream does not wait for this one.
             other = self._opened()
             if time.monotonic() - self._looked >= retention_hours * 3_600 / _LOOKS:
-                for path in other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False):
-                    if should_stop():
-                        return
-                    self._remove(path)
+                other.vacuum(
+                    retention_hours,
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+                self._flush_from(other.version())
                 self._looked = time.monotonic()
+                other.update_incremental()
             other.create_checkpoint()
-        self.log.flush_checkpoint(other.version())
         self._checkpoint = other.version()
-        self.log.cut(_KEPT_VERSIONS)
+        self._flush([self.log / f"{self._checkpoint:020d}.checkpoint.parquet", self.log / _LAST])
+        self._cut()
         with self._lock:
-            self._table = other
-            self._version = max(self._version, self._checkpoint)
+            # It keeps the files of each transaction that it has seen, and goes through all.
+            self._table = None
+
+    def _cut(self) -> None:
+        """Remove the entries and checkpoints before the newest checkpoint that is old enough."""
+        old = (version for version in self.checkpoints() if version <= self._checkpoint - _KEPT_VERSIONS)
+        first = max(old, default=0)
+        for kind in (_ENTRY, _CHECKPOINT):
+            for version, file in self._files(kind).items():
+                if version < first:
+                    file.delete()
 
     def remove_strays(self, named: Collection[str]) -> None:
         """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
         kept = {file.path for file in self.live()} | set(named)
-        with self._current() as table, self._errors("be cleaned"):
-            kept |= {
-                os.path.basename(path)
-                for path in table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-            }
+        with self._current("be cleaned") as table:
+            removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+        kept |= {os.path.basename(path) for path in removed}
         for file in self.folder.files():
-            if file.name not in kept and _is_data(file.name):
+            if level_of(file.name) is not None and file.name not in kept:
                 file.delete()
 
-    def _remove(self, path: str) -> None:
-        name = os.path.basename(path)
-        if _is_data(name):
-            (self.folder / name).delete()
+    # ---- its log on a local disk
+
+    def entry(self, version: int) -> Location:
+        """Return the location of an entry."""
+        return self.log / f"{version:020d}.json"
+
+    def entries(self) -> list[int]:
+        """Return the versions whose entry is there, ascending."""
+        return list(self._files(_ENTRY))
+
+    def checkpoints(self) -> list[int]:
+        """Return the versions with a checkpoint in one file, ascending."""
+        return list(self._files(_CHECKPOINT))
+
+    def _files(self, kind: re.Pattern[str]) -> dict[int, Location]:
+        named = ((kind.fullmatch(file.name), file) for file in self.log.files())
+        return dict(sorted((int(version[1]), file) for version, file in named if version))
+
+    def _is_missing(self) -> bool:
+        return not self.entries() and not self.checkpoints()
+
+    def torn(self) -> list[Location]:
+        """Return what a loss of power has torn at the end of the log, and what it makes useless."""
+        if not self.folder.is_local or not self.log.is_folder():
+            return []
+        bad = list(itertools.takewhile(_is_unreadable, reversed(self._files(_CHECKPOINT).values())))
+        torn = [*itertools.takewhile(_is_torn, reversed(self._files(_ENTRY).values())), *bad]
+        last = self.log / _LAST
+        if last.exists() and (bad or not self._is_there(last.read())):
+            torn.append(last)
+        return torn
+
+    def _is_there(self, pointer: bytes) -> bool:
+        """Return whether the checkpoint of a pointer is there. Those of other writers have several files."""
+        named = _POINTER.fullmatch(pointer)
+        prefix = f"{int(named[1]):020d}.checkpoint" if named else "/"
+        return any(file.name.startswith(prefix) for file in self.log.files())
+
+    def _repair(self) -> list[Location]:
+        """Remove what is torn, and files of writes that did not end; return the former."""
+        torn = self.torn()
+        if self.folder.is_local:
+            for file in (*torn, *(file for file in self.log.files() if _TEMPORARY.fullmatch(file.name))):
+                file.delete()
+            disk.sync_folder(self.log.path)
+        return torn
+
+    def _flush_from(self, version: int) -> None:
+        """Flush the entry of this version, and those that follow it."""
+        entries = (self.entry(number) for number in itertools.count(version))
+        self._flush(itertools.takewhile(Location.exists, entries))
+
+    def _flush(self, files: Iterable[Location]) -> None:
+        if self.folder.is_local:
+            for file in files:
+                disk.sync(file.path)
+            disk.sync_folder(self.log.path)
 
     # ---- read
 
     def live(self) -> list[LiveFile]:
-        """Return the files of the table, as it is now, or as it was last written by this process."""
-        with self._current() as table, self._errors("be read"):
+        """Return the files of the table, as it is now. Raises JobError if there is none, or it is damaged."""
+        with self._current("be read") as table:
             actions = pa.table(table.get_add_actions(flatten=True))
-        names = {"path": "path", "size": "size_bytes", "rows": "num_records", "first": "min.batch"}
-        names["last"] = "max.batch"
-        columns = [
-            actions[name].to_pylist() if name in actions.column_names else [None] * len(actions)
-            for name in names.values()
+        known = [
+            name for name in ("path", "size_bytes", "min.batch", "max.batch") if name in actions.schema.names
         ]
-        return [LiveFile(*values) for values in zip(*columns, strict=True)]
-
-    def reopen(self) -> OutcomeTable:
-        """Return the table as it is now, to be read. Raises JobError if there is none, or it is damaged."""
-        other = OutcomeTable(self.folder, self.sink)
-        other._table = other._opened()
-        other._version = other._table.version()
-        return other
+        return [
+            LiveFile(file["path"], file["size_bytes"], *_bounds(file.get("min.batch"), file.get("max.batch")))
+            for file in actions.select(known).to_pylist()
+        ]
 
     def _opened(self) -> DeltaTable:
         try:
-            return DeltaTable(str(self.folder), storage_options=table_options(self.folder))
+            with self._errors("be read", JobError):
+                return DeltaTable(str(self.folder), storage_options=table_options(self.folder))
         except TableNotFoundError:
             raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
-        except (DeltaError, OSError) as error:
-            if (of_storage := self._storage_error(error, "be read")) is not None:
-                raise of_storage from error
-            raise JobError(f"the Delta table {self.folder} can't be read: {_one_line(error)}") from error
 
     @contextmanager
-    def _current(self) -> Iterator[DeltaTable]:
-        """Hold the table object, up to date."""
-        with self._lock:
-            with self._errors("be read"):
-                table = self._now()
-            yield table
-
-    def _now(self) -> DeltaTable:
-        """Return the table object, up to date. The caller holds the lock."""
-        assert self._table is not None, "the table is not open"
-        if self._is_stale:
-            self._table = self._opened()
-            self._version = max(self._version, self._table.version())
-            self._is_stale = False
-        if self._table.version() < self._version:
-            self._update(self._table)
-        return self._table
-
-    def _update(self, table: DeltaTable) -> None:
-        table.update_incremental()
-        self._version = max(self._version, table.version())
-
-    def _storage_error(self, error: BaseException, action: str) -> StorageError | None:
-        """Return the error of remote storage that the library met; None for any other."""
-        text = str(error)
-        if self.folder.is_local or not _STORAGE_ERROR.search(text):
-            return None
-        failed = f"the Delta table {self.folder} cannot {action}"
-        if (known := known_error(text, failed)) is not None:
-            return known
-        kind = DeniedError if _DENIED.search(text) else UnreachableError
-        cause = "the credentials do not allow it" if _REFUSED.search(text) else _one_line(error)[:200]
-        return kind(f"{failed}: {cause}")
+    def _current(self, action: str) -> Iterator[DeltaTable]:
+        """Hold the table object, as the table is now, for an action."""
+        with self._lock, self._errors(action):
+            try:
+                if self._table is None:
+                    self._table = self._opened()
+                else:
+                    self._table.update_incremental()
+                yield self._table
+            except BaseException:
+                self._table = None  # nobody knows how far it came
+                raise
 
     @contextmanager
-    def _errors(self, action: str) -> Iterator[None]:
-        """Raise the library's errors as OSError, if the disk failed, or as CommitError, in one sentence."""
+    def _errors(self, action: str, kind: type[Exception] = CommitError) -> Iterator[None]:
+        """Raise the library's errors as OSError, if the disk failed, or as ``kind``, in one sentence."""
         try:
             yield
-        except StorageError:
+        except (StorageError, TableNotFoundError):
             raise
         except (DeltaError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            if (of_storage := self._storage_error(error, action)) is not None:
-                self._is_stale = True  # nobody knows how far it came
-                raise of_storage from error
-            failed = _OS_ERROR.search(str(error))
-            if failed is not None:
-                number = int(failed[1])
-                raise OSError(number, os.strerror(number), str(self.folder)) from error
-            raise CommitError(f"the Delta table {self.folder} cannot {action}: {_one_line(error)}") from error
+            failed, text = f"the Delta table {self.folder} cannot {action}", str(error)
+            if not self.folder.is_local and _STORAGE_ERROR.search(text):
+                raise _storage_error(error, failed) from error
+            if (number := _OS_ERROR.search(text)) is not None:
+                raise OSError(int(number[1]), os.strerror(int(number[1])), str(self.folder)) from error
+            raise kind(f"{failed}: {_one_line(error)}") from error
 
 
 def table_options(folder: Location) -> dict[str, str] | None:
@@ -484,58 +481,65 @@ def table_options(folder: Location) -> dict[str, str] | None:
     return None if folder.is_local else delta_options(str(folder))
 
 
-def schema_of(sink: str) -> Schema:
-    """Return the columns of a table: those of its files, with dictionaries as plain strings."""
-    return Schema.from_arrow(
-        pa.schema(
-            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
-            for field in WITH_BATCH[sink]
-        )
+def _of_commit(
+    actions: int, ours: Mapping[str, Any], transactions: list[Transaction] | None = None
+) -> CommitProperties:
+    """Return what a transaction of so many actions has beside them."""
+    return CommitProperties(
+        custom_metadata={OURS: {**ours, "actions": actions}}, app_transactions=transactions
     )
 
 
-def _statistics(file: Mapping[str, Any], append: Append) -> dict[str, Any]:
-    """Return the statistics of a file of a batch, with which readers skip it."""
-    return _statistics_of(
-        file["rows"], (append.batch, append.batch), {"revision": [append.revision] * 2}, file["offsets"]
-    )
-
-
-def _merged(files: Iterable[LiveFile], report: Mapping[str, Any]) -> dict[str, Any]:
-    firsts = [file.first for file in files]
-    lasts = [file.last for file in files]
-    batches = None
-    if all(one is not None for one in (*firsts, *lasts)):
-        batches = min(one for one in firsts if one is not None), max(one for one in lasts if one is not None)
-    return _statistics_of(report["rows"], batches, {}, report["offsets"])
-
-
-def _statistics_of(
-    rows: int,
-    batches: tuple[int, int] | None,
-    others: Mapping[str, Sequence[int]],
-    offsets: Sequence[int] | None,
-) -> dict[str, Any]:
-    known = {"batch": batches, **others, "offset": offsets}
-    bounds = {name: two for name, two in known.items() if two is not None}
-    return {
-        "numRecords": rows,
-        "minValues": {name: two[0] for name, two in bounds.items()},
-        "maxValues": {name: two[1] for name, two in bounds.items()},
+def _add(file: Mapping[str, Any], is_new: bool = True, **bounds: tuple[int, int]) -> AddAction:
+    """Return the action that adds a file, with statistics by which readers skip it."""
+    if file["offsets"] is not None:
+        bounds["offset"] = file["offsets"]
+    statistics = {
+        "numRecords": file["rows"],
+        "minValues": {name: least for name, (least, _) in bounds.items()},
+        "maxValues": {name: most for name, (_, most) in bounds.items()},
         "nullCount": {"batch": 0, "revision": 0},
     }
+    return AddAction(file["path"], file["size"], {}, _milliseconds(), is_new, json.dumps(statistics))
 
 
-def _is_after(version: int, known: int | None) -> bool:
-    return known is None or version > known
+def _bounds(first: int | None, last: int | None) -> tuple[int, int]:
+    """Return the smallest and largest number of a batch in a file; another writer may not say them."""
+    return (-sys.maxsize, sys.maxsize) if first is None or last is None else (first, last)
 
 
-def _is_data(name: str) -> bool:
-    return name.endswith(".parquet") and not name.startswith(("_", "."))
+def _is_torn(entry: Location) -> bool:
+    """Return whether a part of an entry is missing. Entries of other writers do not say how long they are: of
+    these only a line that was cut can be seen.
+    """
+    try:
+        actions = [dict(json.loads(line)) for line in entry.read().splitlines()]
+    except (ValueError, TypeError):
+        return True
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return not actions or (OURS in info and len(actions) != info[OURS]["actions"] + 1)
+
+
+def _is_unreadable(checkpoint: Location) -> bool:
+    try:
+        pq.read_table(checkpoint.path, partitioning=None)
+    except (pa.ArrowException, OSError):
+        return True
+    return False
 
 
 def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _storage_error(error: BaseException, failed: str) -> StorageError:
+    """Return the error of remote storage that the library met, after what ``failed``."""
+    text = str(error)
+    if (known := known_error(text, failed)) is not None:
+        return known
+    kind = DeniedError if _DENIED.search(text) else UnreachableError
+    cause = "the credentials do not allow it" if _REFUSED.search(text) else _one_line(error)[:200]
+    return kind(f"{failed}: {cause}")
 
 
 def _one_line(error: BaseException) -> str:

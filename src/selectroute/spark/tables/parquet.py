@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.sinks.output_files import OutputFiles
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, SINKS
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, SCHEMAS, SINKS
 from selectroute.spark.tables.tables import Files, FilesChecked
 from selectroute.storage import Location
 
@@ -56,29 +57,25 @@ class ParquetTables:
         """
         collected: list[dict[str, Any]] = []
         numbers: Counter[str] = Counter()
-        folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            folder = staging.path / "publish" / sink / f"batch={batch}"
-            folders[sink] = folder
+            folder = _staged(staging, sink, batch)
             disk.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
             numbers[sink] += 1
             work = staging.path / "attempts" / file["path"]
             check_size(Location.of(work), file["size"])
             disk.move(work, folder / name)
-            path = f"{sink}/batch={batch}/{name}"
-            of_file = {key: file[key] for key in ("rows", "size", "sha256")}
-            collected.append({"path": path} | of_file)
-        for folder in folders.values():
-            disk.sync_folder(folder)
+            collected.append(in_commit(file, f"{sink}/batch={batch}/{name}"))
+        for sink in numbers:
+            disk.sync_folder(_staged(staging, sink, batch))
         return collected
 
     def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Rename the folders of a committed batch into place."""
         batch = commit["batch"]
         for sink in SINKS:
-            staged = staging.path / "publish" / sink / f"batch={batch}"
+            staged = _staged(staging, sink, batch)
             target = self._output / sink / f"batch={batch}"
             if staged.is_dir():
                 if target.exists():
@@ -103,17 +100,15 @@ class ParquetTables:
         self, sink: str, batch: int, columns: Sequence[str] | None = None, files: Files | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of a batch, or of all files in its folder."""
-        folder = self._output / sink / f"batch={batch}"
-        paths = sorted(folder.glob("*.parquet")) if files is None else self._paths(sink, files)
-        for path in paths:
-            for rows in read_file(Location.of(path), columns, rows_at_once(sink)):
-                if rows is not None:
-                    yield rows
+        if files is None:
+            paths = sorted((self._output / sink / f"batch={batch}").glob("*.parquet"))
+            files = [{"path": path.relative_to(self._output).as_posix()} for path in paths]
+        yield from filter(None, self.scan(sink, columns or SCHEMAS[sink].names, files))
 
     def scan(self, sink: str, columns: Sequence[str], files: Files) -> Iterator[pa.RecordBatch | None]:
         """Yield the rows of these files; None for one that was moved away."""
-        for path in self._paths(sink, files):
-            yield from read_file(Location.of(path), columns, rows_at_once(sink))
+        for file in files_of_sink(files, sink):
+            yield from read_file(Location.of(self._output / file["path"]), sink, columns)
 
     def lost(self, batch: int, files: Files) -> list[str]:
         """Return the paths of the files that were moved away."""
@@ -122,9 +117,6 @@ class ParquetTables:
     def checker(self, digests: bool) -> ParquetChecker:
         """Return a check of the published files."""
         return ParquetChecker(self._output, digests)
-
-    def _paths(self, sink: str, files: Files) -> Iterable[Path]:
-        return (self._output / file["path"] for file in files if file["path"].startswith(f"{sink}/"))
 
 
 class ParquetChecker:
@@ -167,42 +159,38 @@ def opened_by_arrow(file: Location) -> Any:
     return pa.OSFile(str(file), "rb") if file.is_local else pa.PythonFile(file.open(), "r")
 
 
-def rows_at_once(sink: str) -> int:
-    """Return the number of rows to read at a time."""
-    return _FEW if sink == DEAD_LETTERS else _MANY
+def files_of_sink(files: Files, sink: str) -> list[Mapping[str, Any]]:
+    """Return the files of a commit that are of one sink."""
+    return [file for file in files if file["path"].startswith(f"{sink}/")]
+
+
+def in_commit(file: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return a reported file in the format of a commit, with its path below the output folder."""
+    return {"path": path} | {key: file[key] for key in ("rows", "size", "sha256")}
 
 
 def read_file(
-    path: Location, columns: Sequence[str] | None, most: int, batch: int | None = None
+    path: Location, sink: str, columns: Sequence[str], batch: int | None = None
 ) -> Iterator[pa.RecordBatch | None]:
-    """Yield the rows of a file, at most so many at a time; None for a file that does not exist. With
-    ``batch``, row groups without rows of it are skipped.
+    """Yield the rows of a file of a sink, some thousands at a time; None for a file that does not exist. With
+    ``batch`` only its rows, by the column of this name.
 
     Raises:
         JobError: the file can't be read.
     """
     try:
         # Opened as a file: from a path, Arrow would make a column of the folder's name.
-        with opened_by_arrow(path) as file:
-            opened = pq.ParquetFile(file)
-            groups = None if batch is None else _groups_with(opened.metadata, batch)
-            yield from opened.iter_batches(most, row_groups=groups, columns=columns)
+        file = ds.ParquetFileFormat().make_fragment(opened_by_arrow(path))
+        wanted = None if batch is None else ds.field("batch") == batch
+        most = _FEW if sink == DEAD_LETTERS else _MANY
+        rows = file.to_batches(
+            columns=list(columns), filter=wanted, batch_size=most, batch_readahead=1, use_threads=False
+        )
+        yield from filter(len, rows)
     except FileNotFoundError:
         yield None
     except (pa.ArrowException, OSError) as error:
         raise JobError(f"{path} can't be read: {error}") from error
-
-
-def _groups_with(metadata: pq.FileMetaData, batch: int) -> list[int]:
-    """Return the row groups that may have rows of a batch, by the statistics of the column `batch`."""
-    found = []
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        columns = (group.column(index) for index in range(group.num_columns))
-        known = [one.statistics for one in columns if one.path_in_schema == "batch" and one.is_stats_set]
-        if not known or not known[0].has_min_max or known[0].min <= batch <= known[0].max:
-            found.append(number)
-    return found
 
 
 def check_size(path: Location, size: int) -> None:
@@ -210,9 +198,8 @@ def check_size(path: Location, size: int) -> None:
     entry = path.entry()
     if entry is None:
         raise FileNotFoundError(2, "no such file", str(path))
-    found = entry.size
-    if found != size:
-        raise CommitError(f"{path} has {found} bytes, but its task reported {size}")
+    if entry.size != size:
+        raise CommitError(f"{path} has {entry.size} bytes, but its task reported {size}")
 
 
 def check_file(path: Location, file: Mapping[str, Any], digests: bool, checked: FilesChecked) -> None:
@@ -237,6 +224,11 @@ def check_file(path: Location, file: Mapping[str, Any], digests: bool, checked: 
         checked.bytes += size
 
 
+def _staged(staging: Location, sink: str, batch: int) -> Path:
+    """Return the folder of a sink that will be renamed."""
+    return staging.path / "publish" / sink / f"batch={batch}"
+
+
 def _batch_of(folder: Path) -> int | None:
     text = folder.name.removeprefix("batch=")
     return int(text) if text.removeprefix("-").isdecimal() else None
@@ -244,10 +236,7 @@ def _batch_of(folder: Path) -> int | None:
 
 def _sha256(path: Location) -> str:
     with path.open() as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto
 
 
 def _rows(path: Location) -> int | None:

@@ -23,7 +23,6 @@ from selectroute.spark.sinks.schemas import (
     DEAD_LETTERS,
     DELIVERIES,
     RAW,
-    REPEATING,
     SCHEMAS,
     SINKS,
     UNROUTED,
@@ -59,9 +58,7 @@ class Sinks:
         self._policy = policy
         self._batch = files.batch
         schemas = SCHEMAS if files.batch is None else WITH_BATCH
-        self._writers = {
-            sink: ParquetFile(files.file(sink), sink, schemas[sink], REPEATING[sink]) for sink in SINKS
-        }
+        self._writers = {sink: ParquetFile(files.file(sink), sink, schemas[sink]) for sink in SINKS}
         self._pending: dict[str, list[dict[str, Any]]] = {sink: [] for sink in SINKS}
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
