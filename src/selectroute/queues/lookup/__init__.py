@@ -1,1 +1,1 @@
-"""Lookups: match options, requests, selectors and groups, and rules common to all stores."""
+"""Lookups: match options, selectors and groups, and rules common to all stores."""
