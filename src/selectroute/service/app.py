@@ -91,6 +91,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Application) -> AsyncIterator[None]:
+        for call in chain.from_iterable(CALLS.values()):
+            call.prepare()  # so that no first request waits for it
         service.publishing.start()
         service.watch.start()
         yield

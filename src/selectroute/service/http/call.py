@@ -133,6 +133,10 @@ class Call:
         """What the function takes, read when it is first needed."""
         return Parameters(self.function, re.findall(r"{(\w+)", self.path))
 
+    def prepare(self) -> None:
+        """Read what the function takes."""
+        self.takes  # noqa: B018  # kept by the property
+
     async def answer(self, request: Request, steps: Mapping[str, str], service: Service) -> Response:
         """Answer a request, whose path has these ``steps``. The role is checked before the body is read: a
         caller without it need not send the body. Raises a problem.

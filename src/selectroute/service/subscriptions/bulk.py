@@ -40,8 +40,7 @@ from selectroute.service.http.streamed import Streamed
 from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.messages import newest_snapshot
 from selectroute.service.subscriptions.search import Search, SearchField
-from selectroute.service.subscriptions.selector_warnings import with_warnings
-from selectroute.service.subscriptions.subscriptions import PATH
+from selectroute.service.subscriptions.subscriptions import PATH, with_warnings
 
 NDJSON: Final = "application/x-ndjson"
 _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from selectroute.clauses.analysis import registered_warnings
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import EffectiveFrom
@@ -19,6 +21,7 @@ from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription, plain
 from selectroute.registry.specification import Checks
+from selectroute.selector.limits import Limits
 from selectroute.service.context import Service
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
@@ -50,7 +53,6 @@ from selectroute.service.subscriptions.conditional import (
     matching,
     visible,
 )
-from selectroute.service.subscriptions.selector_warnings import warnings_of
 
 PATH: Final = "/v1/subscriptions"
 
@@ -59,6 +61,9 @@ SHORT_SELECTOR: Final = 512
 
 _MULTIPLIES: Final = re.compile(r"\b(?:or|not|in)\b|<>|!=", re.IGNORECASE)
 """Parts of a selector that can multiply out to hundreds of conditions."""
+
+CHECKED_SECONDS: Final = 1.0
+"""Longest time of the checks of one batch, which may have ten thousand selectors."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -252,3 +257,23 @@ def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:
     if is_minimal(prefer):
         return Response(status_code=204, headers={**headers, "Preference-Applied": "return=minimal"})
     return JsonAnswer({**now.to_json(), "effective_from": [], **more}, headers=headers)
+
+
+def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
+    """Return the warnings about probable mistakes in a subscription's selector."""
+    warnings = registered_warnings(one.selector, one.dialect, one.seltype, limits)
+    return [warning.to_dict(one.selector) for warning in warnings]
+
+
+def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:
+    """Return subscriptions as responses of a batch. Those with a given selector have its warnings, or None
+    after the time limit.
+    """
+    until = time.monotonic() + CHECKED_SECONDS
+    found = []
+    for one, is_given in changed:
+        warnings: list[dict[str, Any]] | None = []
+        if is_given:
+            warnings = warnings_of(one, limits) if time.monotonic() < until else None
+        found.append({**one.to_json(), "effective_from": [], "warnings": warnings})
+    return found

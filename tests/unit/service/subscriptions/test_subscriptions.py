@@ -6,7 +6,7 @@ import time
 import pytest
 
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.subscriptions import selector_warnings
+from selectroute.service.subscriptions import subscriptions
 from selectroute.service.subscriptions.publication.batch_waiting import LOOK_SECONDS
 from tests.support.waiting import wait_until
 from tests.unit.service.conftest import meanwhile, problem, service
@@ -283,7 +283,7 @@ class TestWarnings:
         assert found[0] and found[1] == []
         found = warnings({"op": "pause", "id": "a"}, {"op": "replace", "id": "b", **mistaken})
         assert found[0] == [] and found[1]
-        monkeypatch.setattr(selector_warnings, "CHECKED_SECONDS", 0)
+        monkeypatch.setattr(subscriptions, "CHECKED_SECONDS", 0)
         assert warnings({"op": "add", **mistaken}, {"op": "resume", "id": "a"}) == [None, []]
 
     def test_what_was_answered_may_be_put_again(self, client):

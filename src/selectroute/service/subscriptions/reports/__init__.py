@@ -4,5 +4,5 @@
 has the last deliveries and rates of subscriptions, from the same reports. ``samples`` takes and lists recent
 messages, and tries a change on them; ``recent_messages`` keeps them parsed.
 
-The application serves the three routers; the service's context owns the one `RecentMessages`.
+The calls are in ``service.calls``; the service's context owns the one `RecentMessages`.
 """
