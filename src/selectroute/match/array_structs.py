@@ -23,7 +23,7 @@ from numba.np.numpy_support import from_dtype
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
-from selectroute.match.encoding.short_strings import ShortStrings, short_strings
+from selectroute.match.short_strings import ShortStrings, short_strings
 
 READONLY: Final = "only read"
 """Annotation of an array, or of a struct in a struct: its arrays are only read."""
@@ -84,7 +84,6 @@ def new_columns(
     """
     count = len(segment.attributes)
     bits = np.zeros((count, rows), np.int64)
-    prefixing = np.count_nonzero(np.diff(segment.tables.prefix_first))
     return Columns(
         tags=np.zeros((count, rows), np.int8),
         codes=np.zeros((count, rows), np.int32),
@@ -93,7 +92,7 @@ def new_columns(
         sizes=np.zeros((count, rows), np.int32),
         text=text,
         invalid_names=invalid_names,
-        prefixed=np.full((prefixing, rows), -1, np.int32),
+        prefixed=np.full((len(segment.prefixing), rows), -1, np.int32),
         verdicts=verdicts,
     )
 
@@ -187,20 +186,24 @@ class Description:
 
     def __init__(self, struct: ArrayStruct, arrays: tuple[Any, ...]) -> None:
         self._struct = struct
-        self._words = np.zeros(struct.words, np.int64)
-        self._kept: dict[str, t.Array] = {}
+        self._kept = dict(zip(struct.arrays, _flat(arrays), strict=True))  # the words have their addresses
+        words: list[int] = []
+        for name, array in self._kept.items():
+            words += self._described(name, array)
+        self._words = np.array(words, np.int64)
         self.address = int(self._words.ctypes.data)
-        for name, array in zip(struct.arrays, _flat(arrays), strict=True):
-            self.place(name, array)
 
     def place(self, name: str, array: t.Array) -> None:
-        """Describe an array, in place of an earlier one. Raises TypeError if it is of another type."""
-        if (array.dtype, array.ndim) != self._struct.arrays[name] or not array.flags.c_contiguous:
-            dtype, dimensions = self._struct.arrays[name]
+        """Describe an array in place of an earlier one. Raises TypeError if it is of another type."""
+        words, first = self._described(name, array), self._struct.places[name]
+        self._kept[name] = array
+        self._words[first : first + len(words)] = words
+
+    def _described(self, name: str, array: t.Array) -> tuple[int, ...]:
+        dtype, dimensions = self._struct.arrays[name]
+        if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
             raise TypeError(f"{name} is {array.dtype}[{array.ndim}]: expected {dtype}[{dimensions}]")
-        self._kept[name] = array  # the words have only its address
-        first = self._struct.places[name]
-        self._words[first : first + 1 + array.ndim] = array.ctypes.data, *array.shape
+        return array.ctypes.data, *array.shape
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("addresses of this process can't be pickled")
@@ -231,5 +234,6 @@ def address_of_segment(segment: Segment) -> int:
             segment.tables, short_strings(segment), segment.leaf_groups, terms,
             np.array([shared]), *segment.single_terms,
         )  # fmt: skip
-        made = segment.__dict__[_DESCRIBED] = Description(_SEGMENT, arrays)
+        # Of several threads the first one's stays: the others' addresses would be of freed memory.
+        made = segment.__dict__.setdefault(_DESCRIBED, Description(_SEGMENT, arrays))
     return made.address

@@ -162,7 +162,7 @@ class Lanes:
         """Return the columns that a segment reads, encoded by its constants."""
         columns = new_columns(segment, self.rows, self.text, invalid_names, self._verdicts(segment))
         address = address_of_segment(segment)
-        prefixing = np.flatnonzero(np.diff(segment.tables.prefix_first)).tolist()
+        prefixing = segment.prefixing.tolist()
         for number, attribute in enumerate(segment.attributes):
             found = self._lane(attribute.name)
             if found is None:

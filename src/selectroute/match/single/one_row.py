@@ -131,7 +131,7 @@ class Prepared:
             places=np.array([numbers.get(one.name, -1) for one in snapshot.attributes], np.int32),
             coded=np.array([one.codes for one in segment.attributes], np.bool_),
             null_keyed=np.flatnonzero(keyed & (tables.code_low == t.CODE_NULL)),
-            prefixing=np.flatnonzero(np.diff(tables.prefix_first)),
+            prefixing=segment.prefixing,
             anchors=np.zeros(count, np.int64),
             hashes=np.zeros(1, np.uint64),
             sources=np.zeros((0, WORDS), np.int64),
