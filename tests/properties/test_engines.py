@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
 from tests.support.components import NIGHTLY

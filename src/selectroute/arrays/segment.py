@@ -131,6 +131,11 @@ class Segment:
         return mask
 
     @cached_property
+    def prefixing(self) -> Array:
+        """Attributes with prefixes, int64[n]. O(attributes), once."""
+        return np.flatnonzero(np.diff(self.tables.prefix_first))
+
+    @cached_property
     def like_patterns(self) -> tuple[Array, Array]:
         """Patterns of LIKE, numbered for each attribute: int32[steps], -1 for steps other than LIKE; and the
         number of patterns of each attribute, int64[attributes]. O(steps), once.

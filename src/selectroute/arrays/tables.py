@@ -47,6 +47,9 @@ UInt16 = Annotated[Array, np.uint16]
 UInt64 = Annotated[Array, np.uint64]
 Float64 = Annotated[Array, np.float64]
 
+MATRIX: Final = -1
+"""Width of an array of two dimensions, after its type: ``Annotated[Int64, MATRIX]`` if it varies."""
+
 # -- type tags of a lane; the `tag` of a mixed-type column
 NULL: Final = 0
 BOOLEAN: Final = 1
@@ -147,78 +150,95 @@ MOST_STRINGS: Final = 2**32 - 1
 """The lower half of a `string_slot`, which has the number of the string."""
 
 
+class Offsets(NamedTuple):
+    """Offsets of slices: one for ``each`` of some things, and together they are all ``of`` another kind."""
+
+    each: str
+    of: str | None = None
+
+
 class Tables(NamedTuple):
-    """Arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""
+    """Arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i.
+
+    After the type of its elements comes what an array has an element for, or its `Offsets`, and its width if
+    it has two dimensions. ``index.invariants`` checks all of these.
+    """
 
     # access keys: tuples of one attribute or two, and their leaves. The codes of an attribute that is alone
     # or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an open-addressing
     # table of a power of two slots, at most half full, for the codes of its attribute.
-    tuple_attributes: Int32  # [tuples, 2]
-    tuple_above: Int32  # [tuples], the tuple whose leaves lead here if the second one is BENEATH, else -1
-    tuple_leaf: Int32  # [tuples + 1], then come the divided leaves
-    divided_tuple: Int32  # [divided leaves], the tuple that each belongs to
-    code_low: Int32  # [attributes]
-    code_first: Int64  # [attributes + 1], into code_leaf
-    code_leaf: Int32  # [codes]
-    code_posting: Int32  # [codes + divided leaves + 1], into posting_attribute
-    posting_attribute: Int32  # [postings]
-    posting_filter: UInt64  # [postings], bit ``code & 63`` is set for each code that has a slot
-    slot_first: Int64  # [postings + 1]
-    slot: Int64  # [slots], leaf << 32 | code, or -1
+    tuple_attributes: Annotated[Int32, "tuple", 2]
+    tuple_above: Annotated[Int32, "tuple"]  # whose leaves lead here if the second one is BENEATH, else -1
+    tuple_leaf: Annotated[Int32, Offsets("tuple")]  # then come the divided leaves
+    divided_tuple: Annotated[Int32, "divided leaf"]  # the tuple that each belongs to
+    code_low: Annotated[Int32, "attribute"]
+    code_first: Annotated[Int64, Offsets("attribute", "code")]
+    code_leaf: Annotated[Int32, "code"]
+    code_posting: Annotated[Int32, Offsets("code and divided leaf", "posting")]
+    posting_attribute: Annotated[Int32, "posting"]
+    posting_filter: Annotated[UInt64, "posting"]  # bit ``code & 63`` is set for each code that has a slot
+    slot_first: Annotated[Int64, Offsets("posting", "slot")]
+    slot: Annotated[Int64, "slot"]  # leaf << 32 | code, or -1
 
     # prefixes of strings, for each attribute ascending by their bytes, see ``prefixes``
-    prefix_first: Int64  # [attributes + 1]
-    prefix_parent: Int32  # [prefixes], the longest other prefix of this prefix, or -1
-    prefix_leaf: Int32  # [prefixes]
-    prefix_key: Int64  # [prefixes], the first eight bytes as a number, ascending for each attribute
-    prefix_byte_first: Int64  # [prefixes + 1], into prefix_bytes
-    prefix_bytes: UInt8  # [bytes], UTF-8
+    prefix_first: Annotated[Int64, Offsets("attribute", "prefix")]
+    prefix_parent: Annotated[Int32, "prefix"]  # the longest other prefix of this prefix, or -1
+    prefix_leaf: Annotated[Int32, "prefix"]
+    prefix_key: Annotated[Int64, "prefix"]  # the first eight bytes as a number, ascending for each attribute
+    prefix_byte_first: Annotated[Int64, Offsets("prefix", "byte of a prefix")]
+    prefix_bytes: Annotated[UInt8, "byte of a prefix"]  # UTF-8
 
     # leaves have groups, groups have entries; invariant: every entry belongs to one group of one leaf
-    group_first: Int32  # [leaves + 1]
-    group_flags: UInt16  # [groups]
-    group_attribute: Int32  # [groups], of a SORTED group
-    entry_first: Int64  # [groups + 1]
-    entry_bound: Int64  # [entries], a long, or the bits of a double; ascending within a SORTED group
-    entry_residual: Int32  # [entries], in a RESIDUAL group, else -1
+    group_first: Annotated[Int32, Offsets("leaf", "group")]
+    group_flags: Annotated[UInt16, "group"]
+    group_attribute: Annotated[Int32, "group"]  # of a SORTED group
+    entry_first: Annotated[Int64, Offsets("group", "entry")]
+    entry_bound: Annotated[Int64, "entry"]  # a long, or the bits of a double; ascend within a SORTED group
+    entry_residual: Annotated[Int32, "entry"]  # in a RESIDUAL group, else -1
     entry_ordinal: Int32  # [entries], the subscription; [places] if entries are shared
     ordinal_first: Int64  # [entries + 1], into entry_ordinal: who shares an entry; empty if each has one
-    group_high: Int32  # [groups], of an INTERVAL group where its upper ends begin in `high`, else -1
+    group_high: Annotated[Int32, "group"]  # of an INTERVAL group where its ends begin in `high`, else -1
     high: Int64  # […], longs, or doubles in the order of their values; then their maxima, see above
 
     # a residual is a conjunction of terms: programs with their wanted truth
-    term_first: Int32  # [residuals + 1]
-    term_program: Int32  # [terms]
-    term_wanted: UInt8  # [terms], 0 or 1; plus 2 where several residuals have the program
-    step_first: Int32  # [programs + 1]
-    step: Int64  # [steps, 3]: operation, attribute, argument
-    item_first: Int32  # [sets and patterns + 1]
-    item: Int32  # [items]: codes, ascending within a set, or the symbols of a pattern
-    level_first: Int32  # [level strings + 1], into level_bytes
-    level_bytes: UInt8  # [bytes]
+    term_first: Annotated[Int32, Offsets("residual", "term")]
+    term_program: Annotated[Int32, "term"]
+    term_wanted: Annotated[UInt8, "term"]  # 0 or 1; plus 2 where several residuals have the program
+    step_first: Annotated[Int32, Offsets("program", "step")]
+    step: Annotated[Int64, "step", 3]  # operation, attribute, argument
+    item_first: Annotated[Int32, Offsets("set or pattern", "item")]
+    item: Annotated[Int32, "item"]  # codes, ascending within a set, or the symbols of a pattern
+    level_first: Annotated[Int32, Offsets("level string", "byte of a level")]
+    level_bytes: Annotated[UInt8, "byte of a level"]
 
     # the constants: for each attribute a hash table of strings, and sorted numbers
-    string_slot_first: Int64  # [attributes + 1]
-    string_slot: UInt64  # [slots], the upper half of the string's hash, and the string; or EMPTY_SLOT
-    string_code: Int32  # [strings]
-    string_tag: UInt8  # [strings], STRING or BYTES
-    string_first: Int64  # [strings + 1], into string_bytes
-    string_bytes: UInt8  # [bytes], UTF-8 or a byte string's own
-    number_first: Int64  # [attributes + 1]
-    number: Float64  # [numbers], ascending for each attribute
-    number_code: Int32  # [numbers]
-    large_float_first: Int64  # [attributes + 1]
-    large_float: Float64  # [large floats], ascending for each attribute
-    large_float_code: Int32  # [large floats]
+    string_slot_first: Annotated[Int64, Offsets("attribute", "string slot")]
+    string_slot: Annotated[UInt64, "string slot"]  # upper half of the string's hash, string; or EMPTY_SLOT
+    string_code: Annotated[Int32, "string"]
+    string_tag: Annotated[UInt8, "string"]  # STRING or BYTES
+    string_first: Annotated[Int64, Offsets("string", "byte of a string")]
+    string_bytes: Annotated[UInt8, "byte of a string"]  # UTF-8 or a byte string's own
+    number_first: Annotated[Int64, Offsets("attribute", "number")]
+    number: Annotated[Float64, "number"]  # ascending for each attribute
+    number_code: Annotated[Int32, "number"]
+    large_float_first: Annotated[Int64, Offsets("attribute", "large float")]
+    large_float: Annotated[Float64, "large float"]  # ascending for each attribute
+    large_float_code: Annotated[Int32, "large float"]
 
 
-DTYPES: Final[dict[str, np.dtype[Any]]] = {
-    name: np.dtype(hint.__metadata__[0]) for name, hint in get_type_hints(Tables, include_extras=True).items()
+_NOTES: Final = {
+    name: hint.__metadata__ for name, hint in get_type_hints(Tables, include_extras=True).items()
 }
+DTYPES: Final[dict[str, np.dtype[Any]]] = {name: np.dtype(notes[0]) for name, notes in _NOTES.items()}
 """Element type of each array."""
 
-SHAPES: Final = {"tuple_attributes": (-1, 2), "step": (-1, 3)}
-"""Shapes of the arrays that have more than one dimension."""
+COUNTED: Final[dict[str, str | Offsets]] = {name: notes[1] for name, notes in _NOTES.items() if notes[1:]}
+"""What an array has an element for, or the offsets that it has; the others are checked one by one."""
+
+SHAPES: Final[dict[str, tuple[int, int]]] = {
+    name: (-1, notes[2]) for name, notes in _NOTES.items() if notes[2:]
+}
+"""Shapes of the arrays that have two dimensions."""
 
 
 def as_array(name: str, values: object) -> Array:

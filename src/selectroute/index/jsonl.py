@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from selectroute.arrays import tables as t
-from selectroute.index.build.build import COLUMNS
 from selectroute.index.destination import NOWHERE, is_destination
 from selectroute.index.errors import (
     MAX_REPORTED,
@@ -36,6 +35,7 @@ from selectroute.index.specification import (
     given_of,
     parse_line,
 )
+from selectroute.index.subscription import COLUMNS
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
@@ -93,7 +93,7 @@ def stored_subscriptions(lines: Iterable[str], progress: Callable[[int], None] =
         tables.append(table.select(_SCHEMA.names))
         count += len(block)
         progress(count)
-    return pa.concat_tables(tables).select(list(COLUMNS))
+    return pa.concat_tables(tables).select(COLUMNS)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -27,6 +27,9 @@ ID: Final = "[A-Za-z0-9._-]{1,128}"
 
 _ID = re.compile(ID)
 
+COLUMNS: Final = ("id", "destination", "topic", "selector", "dialect", "seltype")
+"""Columns of a table of subscriptions, all strings: of ``Snapshot.subscriptions``, too."""
+
 
 class Keep:
     """Type of `KEEP`."""

@@ -15,17 +15,11 @@ from selectroute.kafka.schemas.values import NonFinite, Temporal
 from selectroute.selector.message import DELIVERY_MODES, octets_of
 from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values.numbers import decimal_float32
-from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
+from selectroute.selector.values.values import FLOATS, INTEGERS, Value
 
 NOT_UTF_8: Final = "not-utf-8"
 NOT_OF_TYPE: Final = "not-of-its-type"
 
-_INTEGERS: Final[Mapping[str, type[Byte | Short | Int | Long]]] = {
-    "byte": Byte,
-    "short": Short,
-    "int": Int,
-    "long": Long,
-}
 _INTEGER: Final = re.compile("[+-]?0*([0-9]{1,19})")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NAMED: Final = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
@@ -63,7 +57,7 @@ def value_of(text: bytes, type_: str, name: str = "") -> Value:
     found: Value | None
     if type_ == "boolean":
         found = _BOOLEANS.get(characters.lower())
-    elif type_ in _INTEGERS:
+    elif type_ in INTEGERS:
         found = _integer(characters, type_)
     else:
         found = _number(characters, type_)
@@ -143,7 +137,7 @@ def _integer(text: str, type_: str) -> Value | None:
 
 def _fitting(number: int, type_: str) -> Value | None:
     try:
-        return _INTEGERS[type_](number)
+        return INTEGERS[type_](number)
     except ValueError:
         return None
 
@@ -151,7 +145,7 @@ def _fitting(number: int, type_: str) -> Value | None:
 def _number(text: str, type_: str) -> Value | None:
     named = _NAMED.get(text)
     if named is not None:
-        return Float(named) if type_ == "float" else Double(named)
+        return FLOATS[type_](named)
     if not _DECIMAL.fullmatch(text):
         return None
     number = float(text)
@@ -159,7 +153,7 @@ def _number(text: str, type_: str) -> Value | None:
         number = math.copysign(decimal_float32(text.lstrip("+-"), abs(number)), number)
     if not math.isfinite(number):
         return None  # a number beyond its type's range is invalid, not infinity
-    return Float(number) if type_ == "float" else Double(number)
+    return FLOATS[type_](number)
 
 
 def _of_schema(plain: bytes | Decimal | Temporal, type_: str) -> Value | None:
@@ -173,16 +167,16 @@ def _of_schema(plain: bytes | Decimal | Temporal, type_: str) -> Value | None:
     digits = format(plain, "f")
     if type_ == "string":
         return digits
-    return _integer(digits, type_) if type_ in _INTEGERS else _number(digits, type_)
+    return _integer(digits, type_) if type_ in INTEGERS else _number(digits, type_)
 
 
 def _plain_number(plain: int | float, type_: str) -> Value | None:
-    if type_ in _INTEGERS:
+    if type_ in INTEGERS:
         return _fitting(plain, type_) if isinstance(plain, int) else None
     if isinstance(plain, NonFinite):
-        return Float(float(plain)) if type_ == "float" else Double(float(plain))
+        return FLOATS[type_](float(plain))
     try:
-        found: Float | Double = Float(plain) if type_ == "float" else Double(plain)
+        found = FLOATS[type_](plain)
     except OverflowError:
         return None
     return found if math.isfinite(found.value) else None

@@ -13,6 +13,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
+from selectroute.match.array_structs import COLUMNS, Description, address_of_segment, stack_of
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import ColumnTypeError, check_column, is_bytes
 from selectroute.match.columns.from_messages import BODY
@@ -27,7 +28,6 @@ from selectroute.match.columns.missing import (
 )
 from selectroute.match.compiled import compiling_alone
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes, SomeLanes
-from selectroute.match.encoding.short_strings import short_strings
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
@@ -200,15 +200,12 @@ def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.
     """Return the runs of matching entries, the rows' offsets, and the counters."""
     sources = lanes.sources(segment)
     columns = lanes.block(segment, invalid) if len(sources) else lanes.columns(segment, invalid)
-    depth = max(segment.depth, 2)
-    bits = np.zeros(depth, np.int64)
+    described = Description(COLUMNS, columns)
     seen = np.zeros(segment.rows if segment.repeats else 0, np.int64)
-    memo = np.zeros(len(segment.tables.step_first), np.int64)
-    stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32), memo)
     counters = np.zeros(3, np.int64)
     runs, offsets = collect(
-        lanes.rows, sources, short_strings(segment), segment.leaf_groups, segment.tables, columns,
-        *segment.scan_terms, segment.single_terms, stack, seen, 1, counters,
+        lanes.rows, sources, lanes.anchors(segment), address_of_segment(segment), described.address,
+        stack_of(segment), seen, 1, counters,
     )  # fmt: skip
     return runs, offsets, counters
 

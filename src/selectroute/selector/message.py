@@ -20,10 +20,11 @@ from selectroute.selector.names import INVALID_NAMES, check_property_names, mess
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values.values import (
+    FLOATS,
+    INTEGERS,
     UNSUPPORTED,
     Byte,
     Double,
-    Float,
     Int,
     Long,
     Short,
@@ -69,16 +70,9 @@ ONE_MESSAGE: Final = "a Message: sr.Message(properties={'weight': 3000})"
 
 DELIVERY_MODES = ("PERSISTENT", "NON_PERSISTENT")
 
-_INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {
-    "byte": Byte,
-    "short": Short,
-    "int": Int,
-    "long": Long,
-}
-_FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Double}
 _NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OUT_OF_RANGE: Final = "the number is outside the range of a Java {}"
-_TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string", "bytes")
+_TYPES: Final = ("boolean", *INTEGERS, *FLOATS, "string", "bytes")
 _TYPED: Final = ("type", "value")
 _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
@@ -295,13 +289,13 @@ def _check_typed(place: str, data: Mapping[str, object]) -> None:
 
 
 def _typed(name: str, plain: Any) -> Value:
-    if name in _INTEGERS:
-        return _INTEGERS[name](plain)
-    if name in _FLOATS:
+    if name in INTEGERS:
+        return INTEGERS[name](plain)
+    if name in FLOATS:
         if isinstance(plain, str):
             named: Any = _NON_FINITE.get(plain)
-            return _FLOATS[name](named)
-        number = _FLOATS[name](plain)
+            return FLOATS[name](named)
+        number = FLOATS[name](plain)
         if math.isinf(number.value):
             raise OverflowError  # JSON has no infinite numbers
         return number

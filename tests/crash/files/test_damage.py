@@ -55,7 +55,7 @@ def test_a_hostile_folder_is_refused_with_a_sentence_or_gives_matches(tmp_path):
 
 @pytest.mark.nightly
 def test_a_fault_of_the_kernel_would_be_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_format, "check_memory_safety", lambda segment: None)
+    monkeypatch.setattr(file_format, "check_safety", lambda segment: None)
     with pytest.raises(AssertionError, match="ended by signal"):
         hostile.run(tmp_path, seed=7, copies=100)
 

@@ -23,8 +23,8 @@ import selectroute as sr
 from selectroute.index.change.delta import Add, Change, Remove, Replace
 from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
+from selectroute.index.invariants import verify_snapshot
 from selectroute.index.subscription import KEEP
-from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter

@@ -24,7 +24,7 @@ from typing import Final
 
 import selectroute as sr
 from selectroute.index.build import build, hot_keys
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.match import match
 from selectroute.match.single.one_message import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector

@@ -13,8 +13,9 @@ pytest.importorskip("pyspark")
 
 from selectroute.kafka.binding import TYPES
 from selectroute.kafka.texts import TextError, value_of
+from selectroute.match.columns.from_messages import ARROW_TYPES
 from selectroute.selector.values.values import Double, Float
-from selectroute.spark.sources.kafka.columns import ARROW_TYPES, column_of_texts
+from selectroute.spark.sources.kafka.columns import column_of_texts
 
 PIECES = [
     *"0123456789+-.eExXnNaA _tT\t",

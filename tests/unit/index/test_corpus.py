@@ -3,7 +3,7 @@
 import pytest
 
 import selectroute as sr
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS, dialect
 from tests.support.corpus_rows import rows

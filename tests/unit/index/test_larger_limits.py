@@ -8,7 +8,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.build.build import check_subscriptions
 from selectroute.index.errors import BuildError
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector.message import MAX_NAME_LENGTH, MessageError
 

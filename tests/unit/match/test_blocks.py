@@ -11,7 +11,7 @@ from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.plain import PlainColumn
 from selectroute.match.encoding.blocks import BLOCK
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes
-from selectroute.match.encoding.short_strings import fill, short_strings
+from selectroute.match.short_strings import fill, short_strings
 
 ROWS = 2 * BLOCK + 7
 STRINGS = ["", "a", "a\0", "\0", "b", "seven..", "eight...", "eight..\0", "nine.....", "é"]

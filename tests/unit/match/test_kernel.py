@@ -8,7 +8,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.arrays import segment
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.kernel.kernel import BLOCK, WAITING, emit
 

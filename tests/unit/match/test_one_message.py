@@ -146,23 +146,26 @@ def test_subscriptions_that_share_entries_are_matched():
     agree(index_of(rows), MESSAGES, sr.build_snapshot(rows))
 
 
-def test_threads_match_at_once():
+@pytest.mark.parametrize("rounds", [1, 200])
+def test_threads_match_at_once(rounds):
     index = index_of([*REGISTRY, *TOPICS])
-    snapshot = index.freeze()
     expected = [set(index.match(message)) for message in MESSAGES]
     wrong = []
 
-    def work():
-        for _ in range(200):
+    def work(snapshot, start):
+        start.wait()
+        for _ in range(rounds):
             for message, ids in zip(MESSAGES, expected, strict=True):
                 if matched(snapshot, message) != ids:
                     wrong.append(message)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for _ in range(max(1, 40 // rounds)):  # a new snapshot is prepared by all threads at once
+        arguments = index.freeze(), threading.Barrier(4)
+        threads = [threading.Thread(target=work, args=arguments) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert not wrong
 
 

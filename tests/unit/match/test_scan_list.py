@@ -136,7 +136,7 @@ def asked(snapshot, values):
     batch = Batch(pa.record_batch({"s": values}))
     [segment] = snapshot.segments
     columns = Lanes(snapshot, AttributeLanes(batch)).columns(segment, [False] * batch.rows)
-    return columns.cells, int(columns.patterns[:, 2].sum())
+    return columns.verdicts.cells, int(columns.verdicts.patterns[:, 2].sum())
 
 
 def test_verdicts_are_kept_where_strings_come_again_and_in_bounded_memory(monkeypatch):

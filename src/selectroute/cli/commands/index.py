@@ -145,8 +145,8 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
 @app.command()
 def verify(folder: Folder, revision: RevisionOption = None) -> None:
     """Check a snapshot: every SHA-256, and every invariant of its arrays."""
+    from selectroute.index.invariants import verify_snapshot
     from selectroute.index.snapshot import Snapshot
-    from selectroute.index.verify.verify import verify_snapshot
 
     with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)

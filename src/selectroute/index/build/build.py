@@ -36,7 +36,7 @@ from selectroute.index.errors import (
 )
 from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
 from selectroute.index.shapes.template import Group, literals, template_of
-from selectroute.index.subscription import ID, Subscription, literal_count, prepare
+from selectroute.index.subscription import COLUMNS, ID, Subscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.errors import SelectRouteError
@@ -45,11 +45,6 @@ from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.selector.suggestion import did_you_mean, shown, unknown_field
 from selectroute.topics.filter import MAX_LENGTH
-
-COLUMNS: Final = {
-    name: pa.string() for name in ("id", "destination", "topic", "selector", "dialect", "seltype")
-}
-"""Columns of subscriptions, and of ``Snapshot.subscriptions``."""
 
 SEGMENT_ROWS: Final = 1 << 24
 """Maximum subscriptions of a segment that is built: a table of more becomes several segments, each built when
@@ -60,7 +55,7 @@ FEW: Final = 24
 """Minimum selectors of one shape that are read as a group (measured: a shape costs as much as 20)."""
 
 _NO_TOPIC: Final = "\x05"
-_EMPTY: Final = {name: pa.array([], type_) for name, type_ in COLUMNS.items()}
+_EMPTY: Final = {name: pa.array([], pa.string()) for name in COLUMNS}
 
 Row: TypeAlias = (
     tuple[str, Selector | str | None]
@@ -114,7 +109,7 @@ def build(
     for name in subscriptions.column_names:
         if name not in COLUMNS:
             sentence = f"a table of subscriptions has no column `{shown(name)}`"
-            raise RegistrationError(f"{sentence}: {did_you_mean(name, tuple(COLUMNS), 'its columns are')}")
+            raise RegistrationError(f"{sentence}: {did_you_mean(name, COLUMNS, 'its columns are')}")
     if "id" not in subscriptions.column_names:
         raise RegistrationError("a table of subscriptions has the column `id`, and this one does not")
     if "destination" in subscriptions.column_names:
@@ -243,11 +238,11 @@ def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
 
 def _table_of_dicts(rows: list[dict[str, Any]]) -> tuple[pa.Table, Parsed]:
     names = set().union(*rows)
-    if not names <= COLUMNS.keys() or any("id" not in row for row in rows):
+    if not names <= set(COLUMNS) or any("id" not in row for row in rows):
         for number, row in enumerate(rows):
             unknown = [name for name in row if name not in COLUMNS]
             if unknown:
-                sentence = unknown_field("a subscription", unknown[0], tuple(COLUMNS))
+                sentence = unknown_field("a subscription", unknown[0], COLUMNS)
                 raise RegistrationError(f"subscription {number:,}: {sentence}")
             if "id" not in row:
                 raise ValueError(f"subscription {number:,} is {_shown(row)}: give it an 'id'")
@@ -290,15 +285,15 @@ def _normal(given: pa.Table) -> pa.Table:
     Raises TypeError for a column that does not hold strings.
     """
     columns: dict[str, pa.Array] = {}
-    for name, type_ in COLUMNS.items():
+    for name in COLUMNS:
         if name in given.column_names:
             try:
-                column = given[name].cast(type_)
+                column = given[name].cast(pa.string())
             except pa.ArrowException:
                 raise TypeError(f"column {name!r} has type {given[name].type}: give strings") from None
             columns[name] = column.combine_chunks()
         else:
-            columns[name] = pa.nulls(given.num_rows, type_)
+            columns[name] = pa.nulls(given.num_rows, pa.string())
     columns["selector"] = pc.fill_null(columns["selector"], "")
     columns["dialect"] = pc.fill_null(columns["dialect"], DEFAULT_DIALECT)
     return pa.table(columns)

@@ -45,19 +45,7 @@ _COMPARISONS = {
     ">": t.GREATER,
     ">=": t.GREATER_EQUAL,
 }
-_PUSHES = {
-    t.LOAD,
-    t.CONSTANT,
-    t.IS_NULL,
-    t.IS_KEY,
-    t.IS_NOT_KEY,
-    t.IN,
-    t.NOT_IN,
-    t.LIKE,
-    t.NOT_LIKE,
-    t.LEVELS,
-    t.HAS_TYPE,
-}
+_PUSHES = {t.LOAD, t.CONSTANT, *range(t.IS_NULL, t.LEVELS + 1), t.HAS_TYPE}
 _REPLACES = {t.NEGATE, t.PLUS, t.AS_TRUTH, t.NOT, t.CHECK_TYPE, t.IS_SOUND}
 _REDUCE_THREE = {t.BETWEEN, t.NOT_BETWEEN}
 _TYPE_BITS = {

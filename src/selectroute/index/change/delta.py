@@ -25,9 +25,9 @@ import pyarrow as pa
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
-from selectroute.index.build.build import COLUMNS, built, freeze, paused_collector
+from selectroute.index.build.build import built, freeze, paused_collector
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
+from selectroute.index.subscription import COLUMNS, KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
@@ -126,7 +126,7 @@ class Delta:
                 destination = _kept(self.snapshot, "destination", change.destination, before, None)
                 rows.append((change.id, destination, topic, text, change.dialect, seltype))
         columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-        return pa.table({n: pa.array(c, COLUMNS[n]) for n, c in zip(COLUMNS, columns, strict=True)})
+        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(COLUMNS, columns, strict=True)})
 
     @cached_property
     def removed(self) -> Array:

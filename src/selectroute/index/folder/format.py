@@ -10,7 +10,7 @@
 A segment and its ids are written once, in the first revision that has them; later ones name the same files.
 `manifest` describes manifests, `retention` the removal of files.
 
-Opening checks digests, types and lengths, and the arrays by ``memory_safety``. A user who can write to a
+Opening checks digests, types and lengths, and the arrays by ``index.invariants``. A user who can write to a
 folder still decides which messages are delivered: the folder should belong to the registry's own user.
 """
 
@@ -49,10 +49,8 @@ from selectroute.index.folder.manifest import (
     revisions,
     write_manifest,
 )
-from selectroute.index.folder.memory_safety import check_memory_safety, check_tombstones
+from selectroute.index.invariants import check_safety, check_subscriptions, check_tombstones
 from selectroute.selector.arguments import check_argument, check_path
-from selectroute.selector.dialect import DIALECTS
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.storage import Location
 from selectroute.storage.cache import cached, forget
 from selectroute.storage.location import Where
@@ -80,9 +78,6 @@ _SEGMENT_SCHEMA = pa.schema(
     [(name, pa.large_list(pa.from_numpy_dtype(DTYPES[name]))) for name in Tables._fields]
     + [(_REMOVED, pa.large_list(pa.int32()))]
 )
-_IDS_COLUMNS = ("id", "destination", "topic", "selector", "dialect", "seltype")
-_NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset({NONE, STANDARD, EXTENDED})}
-"""Columns of the ids without NULL, and their allowed values."""
 
 MAX_SEGMENTS = 1_000
 """Maximum segments of one revision; a publisher merges them long before there are a hundred."""
@@ -281,12 +276,12 @@ def read_segment(folder: Location, entry: Entry) -> tuple[Segment, pa.Table]:
     table = read_table(folder, name, sha256)
     subscriptions = read_table(folder, ids_name, ids_sha256)
     try:
-        _check_ids(subscriptions)
+        check_subscriptions(subscriptions)
     except (InvariantError, pa.ArrowException) as error:
         raise _unsound(folder / ids_name, error) from None
     try:
         segment = _segment(table, subscriptions.num_rows)
-        check_memory_safety(segment)
+        check_safety(segment)
     except _OtherFormatError:
         raise SnapshotError(
             f"{folder / name} has other arrays than format {FORMAT}; build it again"
@@ -361,19 +356,6 @@ def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
     require(counts, "`scanned` counts by reason")
     return {"attributes": attributes, **found}
-
-
-def _check_ids(subscriptions: pa.Table) -> None:
-    """Check the table of a segment's subscriptions. Raises `InvariantError` or ArrowInvalid. O(bytes)."""
-    require(tuple(subscriptions.column_names) == _IDS_COLUMNS, f"its columns are {', '.join(_IDS_COLUMNS)}")
-    for name, column in zip(_IDS_COLUMNS, subscriptions.columns, strict=True):
-        require(column.type == pa.string(), f"{name} is a string, not a {column.type}")
-    subscriptions.validate(full=True)
-    for name, values in _NEVER_NULL.items():
-        require(not subscriptions[name].null_count, f"{name} is never NULL")
-        if values is not None:
-            found = frozenset(subscriptions[name].unique().to_pylist())
-            require(found <= values, f"{name} is one of {', '.join(sorted(values))}")
 
 
 def _segment_table(segment: Segment) -> pa.Table:

@@ -35,8 +35,8 @@ from selectroute.arrays import tables as t
 from selectroute.match.columns.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
-from selectroute.selector.message import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
-from selectroute.selector.values.values import Long
+from selectroute.selector.message import HEADER_TYPES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
+from selectroute.selector.values.values import Int, Long
 from selectroute.topics.levels import Derivation
 
 TAGS_OF_TYPES: dict[pa.DataType, int] = {
@@ -48,16 +48,8 @@ TAGS_OF_TYPES: dict[pa.DataType, int] = {
 }
 _INTEGERS = (t.BYTE, t.SHORT, t.INT, t.LONG)
 HEADER_TAGS = {
-    "JMSType": t.STRING,
-    "JMSMessageID": t.STRING,
-    "JMSCorrelationID": t.STRING,
-    "JMSDeliveryMode": t.STRING,
-    "JMSPriority": t.INT,
-    "JMSTimestamp": t.LONG,
-    "JMSExpiration": t.LONG,
-    "JMSDestination": t.STRING,
-    "JMSReplyTo": t.STRING,
-    "JMSRedelivered": t.BOOLEAN,
+    name: {str: t.STRING, Int: t.INT, Long: t.LONG, bool: t.BOOLEAN}[kind]
+    for name, kind in HEADER_TYPES.items()
 }
 _HEADER_TYPES = {t.STRING: "a string", t.INT: "an int", t.LONG: "a long", t.BOOLEAN: "a boolean"}
 _NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
@@ -194,14 +186,17 @@ def _lane(name: str, array: pa.Array) -> Lane:
 
 def unsupported_lane(array: pa.Array) -> Lane:
     """Return the lane of a column whose type no property has: its values are `UNSUPPORTED`, or NULL."""
-    present: t.Array = array.is_valid().to_numpy(zero_copy_only=False)
-    return Lane(
-        np.array([t.NULL, t.UNSUPPORTED], np.int8),
-        np.zeros(2, np.int64),
-        np.zeros(2, np.int32),
-        _NO_BYTES,
-        present.astype(np.int64),
-    )
+    return _null_or_unsupported(array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def null_lane(rows: int) -> Lane:
+    """Return the lane of a property that no message of the batch has."""
+    return _null_or_unsupported(np.zeros(rows, np.int64))
+
+
+def _null_or_unsupported(rows: t.Array) -> Lane:
+    tags = np.array([t.NULL, t.UNSUPPORTED], np.int8)
+    return Lane(tags, np.zeros(2, np.int64), np.zeros(2, np.int32), _NO_BYTES, rows)
 
 
 def bytes_lane(array: pa.Array) -> Lane:
@@ -210,17 +205,6 @@ def bytes_lane(array: pa.Array) -> Lane:
         array = array.cast(pa.large_binary())
     starts, sizes, data = _strings(array)
     return Lane(_tags(array, t.BYTES), starts, sizes, data)
-
-
-def null_lane(rows: int) -> Lane:
-    """Return the lane of a property that no message of the batch has."""
-    return Lane(
-        np.zeros(1, np.int8),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int32),
-        _NO_BYTES,
-        np.zeros(rows, np.int64),
-    )
 
 
 def bounded_topics(column: pa.Array) -> pa.Array:

@@ -94,16 +94,19 @@ def mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
             return INTEGER_TAGS[type(value)], value.value, None
 
 
-TAGS: Final = {
-    pa.bool_(): t.BOOLEAN,
-    pa.int8(): t.BYTE,
-    pa.int16(): t.SHORT,
-    pa.int32(): t.INT,
-    pa.int64(): t.LONG,
-    pa.float32(): t.FLOAT,
-    pa.float64(): t.DOUBLE,
-    pa.string(): t.STRING,
+ARROW_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
 }
+"""Arrow type of each type of properties; a byte string is binary, which not all dialects read."""
+
+TAGS: Final = {type_: tag for tag, type_ in enumerate(ARROW_TYPES.values(), t.BOOLEAN)}
 """Arrow types with the tag of their values."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.match.array_structs import columns_at
 from selectroute.match.columns.columns import Lane
 from selectroute.match.columns.plain import INTS, LANE, LONGS, STRINGS, PlainColumn
 from selectroute.match.compiled import compiled
@@ -40,10 +41,11 @@ def source_of(column: Lane | PlainColumn, place: int, codes: bool, values: bool)
 
 
 @compiled
-def encode_block(sources, block, stop, tables, short, columns, hashes):
-    """Write the rows from `block` to `stop` to the first rows of `columns`, encoded; ``hashes`` is scratch
-    memory.
+def encode_block(sources, block, stop, segment, batch, hashes):
+    """Write the rows from `block` to `stop` to the first rows of the columns, encoded. ``segment`` and
+    ``batch`` are the addresses of `SegmentArrays` and `Columns`, ``hashes`` is scratch memory.
     """
+    columns = columns_at(batch)
     rows = stop - block
     for attribute in range(len(sources)):
         form = sources[attribute, FORM]
@@ -73,7 +75,7 @@ def encode_block(sources, block, stop, tables, short, columns, hashes):
             if read & CODES and not read & BITS:
                 done = encode_short(
                     attribute, values, block, rows, sources[attribute, DATA] - first,
-                    sources[attribute, BYTES] + first, short, columns.codes[attribute],
+                    sources[attribute, BYTES] + first, segment, columns.codes[attribute],
                 )  # fmt: skip
             for row in range(done, rows):
                 start = np.int64(int_at(values, block + row))
@@ -85,7 +87,7 @@ def encode_block(sources, block, stop, tables, short, columns, hashes):
             if form in (LANE, STRINGS):
                 hash_at(tags, bits, sizes, data, size, hashed)
             codes = columns.codes[attribute, done:rows]
-            encode_at(attribute, tags, bits, sizes, hashed, data, size, tables, short, codes)
+            encode_at(attribute, tags, bits, sizes, hashed, data, size, segment, codes)
         if sources[attribute, PLACE]:
             for row in range(rows):
                 if tags[row] >= t.STRING:

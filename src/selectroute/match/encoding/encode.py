@@ -7,10 +7,11 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.clauses.access import LARGE_FLOAT
+from selectroute.match.array_structs import segment_at
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.encoding.short_strings import LONGEST, place_of
 from selectroute.match.memory import address_of, byte_at, int_at, long_at, short_at, word_at
 from selectroute.match.ranges.range_kernel import first_not_below
+from selectroute.match.short_strings import LONGEST, place_of
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
@@ -80,14 +81,15 @@ def number_strings(tags, starts, sizes, hashes, data, numbers):
 
 
 @compiled
-def encode(attribute, tags, bits, sizes, hashes, data, tables, short, codes):
-    """Write the code of each entry of a lane into `codes`. ``short`` are the segment's `ShortStrings`."""
-    encode_at(attribute, tags, bits, sizes, hashes, address_of(data), len(data), tables, short, codes)
+def encode(attribute, tags, bits, sizes, hashes, data, segment, codes):
+    """Write the code of each entry of a lane into `codes`; ``segment`` is the address of `SegmentArrays`."""
+    encode_at(attribute, tags, bits, sizes, hashes, address_of(data), len(data), segment, codes)
 
 
 @compiled
-def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, short, codes):
+def encode_at(attribute, tags, bits, sizes, hashes, address, count, segment, codes):
     """Write the code of each entry; the lane's ``count`` bytes are at an address."""
+    tables = segment_at(segment).tables
     values = bits.view(np.float64)
     slot_first = tables.string_slot_first[attribute]
     slots = tables.string_slot[slot_first : tables.string_slot_first[attribute + 1]]
@@ -101,7 +103,7 @@ def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, shor
     string_code, string_tag = tables.string_code, tables.string_tag
     mask = np.uint64(len(slots) - 1)
     known = address_of(constants)
-    short_slots, words, multipliers = _short_table(short, attribute)
+    short_slots, words, multipliers = _short_table(segment, attribute)
     for i in range(len(tags)):
         tag = tags[i]
         if words and tag == t.STRING and sizes[i] <= LONGEST:
@@ -140,7 +142,7 @@ def encode_at(attribute, tags, bits, sizes, hashes, address, count, tables, shor
 
 
 @compiled
-def encode_short(attribute, offsets, row, rows, address, end, short, codes):
+def encode_short(attribute, offsets, row, rows, address, end, segment, codes):
     """Write the codes of at most so many strings, up to the first that is empty or longer than eight bytes;
     return how many these are, 0 for an attribute without `ShortStrings`.
 
@@ -148,10 +150,10 @@ def encode_short(attribute, offsets, row, rows, address, end, short, codes):
         offsets: the address of the Arrow column's offsets.
         row: the first row.
         address, end: where the offsets count from, and the last of them.
-        short: the segment's.
+        segment: the address of its arrays.
         codes: the codes to write, from 0 on.
     """
-    slots, words, multipliers = _short_table(short, attribute)
+    slots, words, multipliers = _short_table(segment, attribute)
     if not words or end < LONGEST:
         return 0
     start = np.int64(int_at(offsets, row))
@@ -170,10 +172,11 @@ def encode_short(attribute, offsets, row, rows, address, end, short, codes):
 
 
 @inlined
-def _short_table(short, attribute):
+def _short_table(segment, attribute):
     """Return the address of an attribute's slots in `ShortStrings`, how many words they have, none for no
     table, and the address of its multipliers.
     """
+    short = segment_at(segment).short
     first, end = short.first[attribute], short.first[attribute + 1]
     return address_of(short.slot) + 16 * first, 2 * (end - first), address_of(short.multiplier) + (first >> 1)
 
@@ -189,11 +192,12 @@ def _short_code(hashed, size, slots, words, multipliers):
 
 
 @compiled
-def find_prefixes(tags, starts, sizes, data, keys, parents, firsts, prefixes, begin, end, found):
-    """Write the number of the longest prefix of each string of a lane, from ``begin`` to ``end``, or -1, to
-    `found`.
-    """
-    address, known, address_of_keys = address_of(data), address_of(prefixes), address_of(keys)
+def find_prefixes(attribute, tags, starts, sizes, data, segment, found):
+    """Write the number of the attribute's longest prefix of each string of a lane, or -1, to `found`."""
+    tables = segment_at(segment).tables
+    keys, firsts, parents = tables.prefix_key, tables.prefix_byte_first, tables.prefix_parent
+    begin, end = tables.prefix_first[attribute], tables.prefix_first[attribute + 1]
+    address, known, address_of_keys = address_of(data), address_of(tables.prefix_bytes), address_of(keys)
     for i in range(len(tags)):
         found[i] = -1
         if tags[i] != t.STRING:

@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
+from selectroute.match.array_structs import Columns, Verdicts, address_of_segment, new_columns
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
 from selectroute.match.columns.fields import field_lane
 from selectroute.match.columns.plain import PlainColumn, plain_column
-from selectroute.match.described import MATRIX
 from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
-from selectroute.match.encoding.short_strings import short_strings
 from selectroute.match.encoding.verdicts import (
     FEWEST_ROWS,
     Strings,
-    Verdicts,
     distinct_strings,
     no_verdicts,
     verdicts_of,
 )
 from selectroute.selector.fields import PREFIX
 from selectroute.topics.levels import TOPIC, derivation
-
-
-class Columns(NamedTuple):
-    """Arrays of a batch for the kernel, one row of each for each attribute of the segment."""
-
-    tags: Annotated[t.Int8, MATRIX]  # [attributes, rows]
-    codes: Annotated[t.Int32, MATRIX]  # [attributes, rows], of attributes with ``codes``
-    bits: Annotated[t.Int64, MATRIX]  # [attributes, rows], of attributes with ``values``; of a string its
-    # offset in `text`
-    reals: Annotated[t.Float64, MATRIX]  # the same bits
-    sizes: Annotated[t.Int32, MATRIX]  # [attributes, rows], of strings with ``values``
-    text: t.UInt8  # the bytes of all strings with ``values``
-    invalid_names: t.Bool  # [rows], messages whose property names break a rule
-    prefixed: Annotated[t.Int32, MATRIX]  # [n, rows], the longest prefix of a value for each attribute with
-    # prefixes, or -1
-    anchors: t.Int64  # [n], attributes of the batch whose codes lead to leaves
-    strings: Annotated[t.Int32, MATRIX]  # this and the next three are `Verdicts`
-    patterns: Annotated[t.Int64, MATRIX]
-    pattern: t.Int32
-    cells: t.UInt8
 
 
 class AttributeLanes:
@@ -178,72 +155,38 @@ class Lanes:
 
     def block(self, segment: Segment, invalid_names: t.Array) -> Columns:
         """Return the columns for `encode_block`, with room for a block of rows."""
-        rows, count = min(self.rows, BLOCK), len(segment.attributes)
-        bits = np.zeros((count, rows), np.int64)
-        return Columns(
-            tags=np.zeros((count, rows), np.int8),
-            codes=np.zeros((count, rows), np.int32),
-            bits=bits,
-            reals=bits.view(np.float64),
-            sizes=np.zeros((count, rows), np.int32),
-            text=self.text,
-            invalid_names=invalid_names,
-            prefixed=np.zeros((0, rows), np.int32),
-            anchors=self._anchors(segment),
-            **no_verdicts(segment)._asdict(),
-        )
+        rows = min(self.rows, BLOCK)
+        return new_columns(segment, rows, self.text, invalid_names, no_verdicts(segment))
 
     def columns(self, segment: Segment, invalid_names: t.Array) -> Columns:
         """Return the columns that a segment reads, encoded by its constants."""
-        rows, count = self.rows, len(segment.attributes)
-        tables = segment.tables
-        # Zero is NULL, in tags and codes. Pages that no column fills are never touched, and cost no memory.
-        tags = np.zeros((count, rows), np.int8)
-        codes = np.zeros((count, rows), np.int32)
-        bits = np.zeros((count, rows), np.int64)
-        sizes = np.zeros((count, rows), np.int32)
-        short = short_strings(segment)
-        prefixed: list[t.Array] = []
+        columns = new_columns(segment, self.rows, self.text, invalid_names, self._verdicts(segment))
+        address = address_of_segment(segment)
+        prefixing = segment.prefixing.tolist()
         for number, attribute in enumerate(segment.attributes):
             found = self._lane(attribute.name)
             if found is None:
                 continue
-            tags[number] = found.spread(found.tags)
+            columns.tags[number] = found.spread(found.tags)
             if attribute.codes:
-                distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
+                codes = columns.codes[number]
+                distinct = codes if found.rows is None else np.empty(len(found.tags), np.int32)
                 hashes = self._hashes(attribute.name)
-                encode(
-                    number, found.tags, found.bits, found.sizes, hashes, found.data, tables, short, distinct
-                )
+                encode(number, found.tags, found.bits, found.sizes, hashes, found.data, address, distinct)
                 if found.rows is not None:
-                    codes[number] = distinct[found.rows]
-            if tables.prefix_first[number + 1] > tables.prefix_first[number]:
+                    codes[:] = distinct[found.rows]
+            if number in prefixing:
                 longest = np.empty(len(found.tags), np.int32)
-                find_prefixes(
-                    found.tags, found.bits, found.sizes, found.data, tables.prefix_key, tables.prefix_parent,
-                    tables.prefix_byte_first, tables.prefix_bytes, tables.prefix_first[number],
-                    tables.prefix_first[number + 1], longest,
-                )  # fmt: skip
-                prefixed.append(found.spread(longest))
+                find_prefixes(number, found.tags, found.bits, found.sizes, found.data, address, longest)
+                columns.prefixed[prefixing.index(number)] = found.spread(longest)
             if attribute.values:
-                bits[number] = found.spread(self._placed(attribute.name, found))
+                columns.bits[number] = found.spread(self._placed(attribute.name, found))
                 if len(found.data):
-                    sizes[number] = found.spread(found.sizes)
-        return Columns(
-            tags=tags,
-            codes=codes,
-            bits=bits,
-            reals=bits.view(np.float64),
-            sizes=sizes,
-            text=self.text,
-            invalid_names=invalid_names,
-            prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
-            anchors=self._anchors(segment),
-            **self._verdicts(segment)._asdict(),
-        )
+                    columns.sizes[number] = found.spread(found.sizes)
+        return columns
 
-    def _anchors(self, segment: Segment) -> t.Array:
-        """Return `Columns.anchors`."""
+    def anchors(self, segment: Segment) -> t.Array:
+        """Return the attributes of the batch whose codes lead to leaves, int64[n]."""
         tables = segment.tables
         present = np.array([one.name in self.lanes for one in segment.attributes], np.bool_)
         # Without a column all values are NULL, which is a key of few attributes.

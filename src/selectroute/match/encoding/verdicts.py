@@ -8,6 +8,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
+from selectroute.match.array_structs import Verdicts
 from selectroute.match.columns.columns import Lane
 from selectroute.match.encoding.encode import number_strings
 
@@ -18,19 +19,6 @@ MOST_CELLS = 1 << 28
 """Maximum of patterns times strings of a segment that are remembered: 64 MiB, of which only used pages cost
 memory. Further patterns are judged each time.
 """
-
-
-class Verdicts(NamedTuple):
-    """Verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 unknown, 2 no, 3 yes.
-    The cell of a pattern and a string is ``first + pattern * strings + string``, by their numbers.
-    """
-
-    strings: (
-        t.Array
-    )  # int32[attributes, rows], the number of a row's string among the distinct ones of its column
-    patterns: t.Array  # int64[attributes, 3]: first, strings, and the number of patterns with cells
-    pattern: t.Array  # int32[steps], the number of a LIKE's pattern, see `Segment.like_patterns`
-    cells: t.Array  # uint8, four cells each
 
 
 class Strings(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.match.array_pool import take_array
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.blocks import BLOCK, encode_block
 from selectroute.match.kernel.plain_groups import fetch_plain, plain_runs
@@ -52,18 +53,17 @@ HELD = 1 << 20
 
 
 @compiled
-def collect(
-    rows, sources, short, leaf_groups, tables, columns, terms, shared_terms, single, stack, seen, mark,
-    counters,
-):  # fmt: skip
+def collect(rows, sources, anchors, segment, batch, stack, seen, mark, counters):
     """Return the runs of matching entries: the first pass.
 
     ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
-    has the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single``
-    is `single_terms`, ``leaf_groups`` is of that name, ``short`` are the segment's `ShortStrings`. With
-    `sources` each block is encoded here, by `encode_block`; without, `columns` has all rows. Row r is ``mark
-    + r`` in `seen` and the stack's memo, which have smaller numbers.
+    has the start of each row's matches. ``segment`` and ``batch`` are the addresses of `SegmentArrays` and
+    `Columns`, here and below; ``anchors`` int64[n] are the attributes of the batch whose codes lead to
+    leaves. With `sources` each block is encoded here, by `encode_block`; without, the columns have all rows.
+    Row r is ``mark + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
+    arrays, columns = segment_at(segment), columns_at(batch)
+    tables, leaf_groups, shared_terms = arrays.tables, arrays.leaf_groups, arrays.shared_terms[0]
     runs = np.empty((max(FEWEST, rows), 2), np.int64)
     used = 0
     plain = len(leaf_groups) > 0
@@ -78,7 +78,7 @@ def collect(
     held = np.empty(room, np.bool_)
     accepted_first, zeros = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
     accepted, order = np.empty((16, 4), np.int64), np.empty(0, np.int32)
-    columnwise = by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans)
+    columnwise = by_column(rows, segment, batch, leaves, zeros, accepted, spans)
     scanned = columnwise.any()
     words = words_of(shared_terms) if scanned else 16
     known = np.empty((shared_terms if scanned else 0, words), np.uint64)
@@ -88,54 +88,48 @@ def collect(
         stop = min(block + size, rows)
         base = 0
         if len(sources):
-            encode_block(sources, block, stop, tables, short, columns, hashes)
+            encode_block(sources, block, stop, segment, batch, hashes)
             base = block
         begin, end, first_mark = block - base, stop - base, mark + base
         invalid_names, row_offsets = columns.invalid_names[base:], offsets[base:]
         found = -1
         while found < 0:
-            found = find(
-                begin, end, columns.codes, columns.anchors, tables.code_low, tables.code_first,
-                tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
-                tables.slot_first, tables.slot, tables.tuple_leaf[-1], len(tables.divided_tuple),
-                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, tables.group_first, leaf_groups,
-                visits, leaves, rows_of, firsts, counters,
-            )  # fmt: skip
+            found = find(begin, end, anchors, segment, batch, visits, leaves, rows_of, firsts, counters)
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
                 leaves = np.empty(visits.shape[1], np.int32)
                 rows_of = np.empty(visits.shape[1], np.int32)
         if scanned:
             accepted, total, spans, judged = scan(
-                begin, end, tables, columns, terms, stack, first_mark, single[0], single[1], single[2],
-                shared, columnwise, leaves, zeros, spans, accepted,
-            )  # fmt: skip
+                begin,
+                end,
+                segment,
+                batch,
+                stack,
+                first_mark,
+                shared,
+                columnwise,
+                leaves,
+                zeros,
+                spans,
+                accepted,
+            )
             order = by_row(accepted, total, begin, accepted_first, order)
             counters[JUDGED] += judged
         if plain:
-            groups = fetch_plain(
-                leaves, found, leaf_groups, tables.group_flags, tables.group_attribute, tables.entry_first,
-                tables.entry_bound, visits[0],
-            )  # fmt: skip
+            groups = fetch_plain(leaves, found, segment, visits[0])
             if used + groups >= len(runs):
                 runs = longer(runs, used, groups)
             used = plain_runs(
-                begin, end, rows_of, leaves, found, columns.tags, columns.bits, invalid_names, leaf_groups,
-                tables.group_flags, tables.group_attribute, tables.entry_first, tables.entry_bound,
-                tables.ordinal_first, runs, used, row_offsets,
-            )  # fmt: skip
+                begin, end, rows_of, leaves, found, segment, batch, invalid_names, runs, used, row_offsets
+            )
             continue
-        fetch_bounds(
-            leaves, found, visits[0], tables.group_first, tables.group_flags, tables.group_attribute,
-            tables.entry_first, tables.entry_bound,
-        )  # fmt: skip
+        fetch_bounds(leaves, found, segment, visits[0])
         row = begin
         while row < end:
             next_row, spanned, judged = narrow(
-                row, end, begin, leaves, firsts, columns.tags, columns.bits, columns.reals,
-                invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
-                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, 0,
-                tables.group_first[1], columnwise, accepted, order, accepted_first, HELD, spans,
+                row, end, begin, leaves, firsts, segment, batch, invalid_names, 0, tables.group_first[1],
+                columnwise, accepted, order, accepted_first, HELD, spans,
             )  # fmt: skip
             if next_row == row:  # not even one row
                 spans = np.empty((2 * len(spans), 4), np.int64)
@@ -145,17 +139,13 @@ def collect(
             if judged:
                 counters[JUDGED] += judge(
                     spans, spanned, tables.entry_residual, tables.term_first, tables.term_program,
-                    tables.term_wanted, tables.step_first, tables.step, tables.item_first, tables.item,
-                    tables.level_first, tables.level_bytes, columns.tags, columns.codes, columns.bits,
-                    columns.sizes, columns.text, columns.strings, columns.patterns, columns.pattern,
-                    columns.cells, stack[0], stack[1], stack[2], stack[3], stack[4], first_mark, held,
+                    tables.term_wanted, segment, batch, stack, first_mark, held,
                 )  # fmt: skip
             if used + spanned > len(runs):
                 runs = longer(runs, used, spanned)
             runs, used = join(
-                row, next_row, spans, spanned, held, tables.ordinal_first, tables.entry_ordinal, seen,
-                first_mark, runs, used, row_offsets,
-            )  # fmt: skip
+                row, next_row, spans, spanned, held, segment, seen, first_mark, runs, used, row_offsets
+            )
             row = next_row
     return runs[:used], offsets
 
@@ -169,32 +159,32 @@ def longer(runs, used, more):
 
 
 @compiled
-def find(
-    block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
-    posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf,
-    group_first, leaf_groups, visits, leaves, rows_of, firsts, counters,
-):  # fmt: skip
+def find(block, stop, anchors, segment, batch, visits, leaves, rows_of, firsts, counters):
     """Write the leaves of the rows from `block` to `stop` into `leaves`, row by row, and the rows of the
     leaves, less `block`, into `rows_of`. Returns their number; -1 if they do not fit. Those of row r are from
     ``firsts[r - block]`` on, which is left as it is where all groups are plain: they need none.
     ``visits`` is scratch memory for as many.
     """
-    plain = len(leaf_groups) > 0
+    arrays, columns = segment_at(segment), columns_at(batch)
+    tables, prefixed = arrays.tables, columns.prefixed
+    code_leaf, code_posting = tables.code_leaf, tables.code_posting
+    first_divided, divided = tables.tuple_leaf[-1], len(tables.divided_tuple)
+    plain = len(arrays.leaf_groups) > 0
     # Where to look next for a leaf.
-    near, size = (address_of(leaf_groups), 16) if plain else (address_of(group_first), 4)
+    near, size = (address_of(arrays.leaf_groups), 16) if plain else (address_of(tables.group_first), 4)
     room = len(leaves)
     is_sorted = len(anchors) + len(prefixed) <= 1 and not divided
     rows, found_leaves = (rows_of, leaves) if is_sorted else (visits[0], visits[1])
     found = probes = 0
-    codes_of, width = address_of(codes), codes.shape[1]
+    codes_of, width = address_of(columns.codes), columns.codes.shape[1]
     leaf_of, posting_of = address_of(code_leaf), address_of(code_posting)
-    attribute_of, filter_of = address_of(posting_attribute), address_of(posting_filter)
-    slot_firsts, all_slots = address_of(slot_first), address_of(slots)
+    attribute_of, filter_of = address_of(tables.posting_attribute), address_of(tables.posting_filter)
+    slot_firsts, all_slots = address_of(tables.slot_first), address_of(tables.slot)
     places = np.empty((WAITING, 5), np.int64)
     for number in range(len(anchors)):
         attribute = anchors[number]
-        low, first = np.int64(code_low[attribute]), code_first[attribute]
-        many = code_first[attribute + 1] - first
+        low, first = np.int64(tables.code_low[attribute]), tables.code_first[attribute]
+        many = tables.code_first[attribute + 1] - first
         row = block
         while row < stop:
             # First the places of the slots, then what is there: so their cache misses overlap.
@@ -247,10 +237,7 @@ def find(
                         return -1
                     rows[found], found_leaves[found] = row - block, leaf
                     found += 1
-                found, probed = _visit_postings(
-                    row, block, int_at(posting_of, place), int_at(posting_of, place + 1), codes_of, width,
-                    attribute_of, filter_of, slot_firsts, all_slots, rows, found_leaves, found,
-                )  # fmt: skip
+                found, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, found)
                 probes += probed + (leaf >= 0)
                 if found < 0:
                     return -1
@@ -262,9 +249,9 @@ def find(
                 if found == room:
                     return -1
                 probes += 1
-                rows[found], found_leaves[found] = row - block, prefix_leaf[prefix]
+                rows[found], found_leaves[found] = row - block, tables.prefix_leaf[prefix]
                 found += 1
-                prefix = prefix_parent[prefix]
+                prefix = tables.prefix_parent[prefix]
     if divided:
         # Leaves found beneath a divided leaf are appended, and visited later.
         visit = 0
@@ -274,10 +261,7 @@ def find(
             if leaf < first_divided:
                 continue
             place = len(code_leaf) + leaf - first_divided
-            found, probed = _visit_postings(
-                row, block, code_posting[place], code_posting[place + 1], codes_of, width, attribute_of,
-                filter_of, slot_firsts, all_slots, rows, found_leaves, found,
-            )  # fmt: skip
+            found, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, found)
             probes += probed
             if found < 0:
                 return -1
@@ -302,16 +286,17 @@ def find(
 
 
 @compiled
-def _visit_postings(
-    row, block, posting, end, codes, width, attributes, filters, slot_firsts, slots, rows, leaves, found
-):
-    """Write the leaves that postings lead to for a row, and the row, less `block`, after the ``found`` ones;
-    return their new number, -1 if they do not fit, and how many keys were looked up.
+def _visit_postings(row, block, place, segment, batch, rows, leaves, found):
+    """Write the leaves that the postings of a code or divided leaf lead to for a row, and the row, less
+    `block`, after the ``found`` ones; return their new number, -1 if they do not fit, and how many keys were
+    looked up.
     """
+    tables, codes = segment_at(segment).tables, columns_at(batch).codes
+    slot_firsts, slots = address_of(tables.slot_first), address_of(tables.slot)
     probes = 0
-    for number in range(posting, end):
-        other = np.int64(int_at(codes, int_at(attributes, number) * width + row))
-        if other < 0 or not _may_have(other, long_at(filters, number)):
+    for number in range(tables.code_posting[place], tables.code_posting[place + 1]):
+        other = np.int64(codes[tables.posting_attribute[number], row])
+        if other < 0 or not _may_have(other, tables.posting_filter[number]):
             continue
         probes += 1
         slot = slot_of(other, number, slot_firsts, slots)
@@ -359,12 +344,12 @@ def _is_of_another(slot, code):
 
 
 @compiled
-def join(
-    row, stop, spans, spanned, held, ordinal_first, entry_ordinal, seen, mark, runs, used, offsets
-):  # fmt: skip
+def join(row, stop, spans, spanned, held, segment, seen, mark, runs, used, offsets):
     """Append the runs of the rows from `row` to `stop` to the ``used`` ones, after which there is room for as
     many as spans. Returns the runs, in a longer array if there are more, and their new number.
     """
+    tables = segment_at(segment).tables
+    ordinal_first, entry_ordinal = tables.ordinal_first, tables.entry_ordinal
     shares = len(ordinal_first) > 0
     span = judged = 0
     total = offsets[row]

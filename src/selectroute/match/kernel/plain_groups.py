@@ -9,6 +9,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import ATTRIBUTE_LIMIT, LEAF_ATTRIBUTE, LEAF_ENTRIES, LEAF_FLAGS
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of, byte_at, int_at, long_at, real_at, short_at
 from selectroute.match.ranges.range_kernel import range_of
@@ -16,11 +17,13 @@ from selectroute.match.ranges.range_search import FAR, fetch_first_bounds, fetch
 
 
 @compiled
-def fetch_plain(leaves, visits, leaf_groups, group_flags, group_attribute, entry_first, entry_bound, others):
+def fetch_plain(leaves, visits, segment, others):
     """Begin to load the first bounds of each leaf to visit. Returns how many groups the leaves have.
     ``others`` is scratch memory for as many.
     """
-    words, bounds, is_far = address_of(leaf_groups), address_of(entry_bound), len(entry_bound) >= FAR
+    arrays = segment_at(segment)
+    words, entry_bound = address_of(arrays.leaf_groups), arrays.tables.entry_bound
+    bounds, is_far = address_of(entry_bound), len(entry_bound) >= FAR
     groups = np.int64(0)
     left = 0
     for visit in range(visits):
@@ -35,24 +38,22 @@ def fetch_plain(leaves, visits, leaf_groups, group_flags, group_attribute, entry
         if is_far and word & t.SORTED:
             fetch_first_bounds(bounds, start, word >> LEAF_ENTRIES)
     if left:
-        fetch_groups(others, left, group_flags, group_attribute, entry_first, entry_bound)
+        fetch_groups(others, left, segment)
     return groups
 
 
 @compiled
-def plain_runs(
-    begin, end, rows, leaves, found, tags, bits, invalid_names, leaf_groups, group_flags, group_attribute,
-    entry_first, entry_bound, ordinal_first, runs, used, offsets,
-):  # fmt: skip
+def plain_runs(begin, end, rows, leaves, found, segment, batch, invalid_names, runs, used, offsets):
     """Append the runs of the ``found`` leaves to the ``used`` ones, which have room for all of their groups;
-    return their new number. ``rows`` are those of the leaves and count from `begin`; ``leaf_groups`` is
-    `Segment.leaf_groups`.
+    return their new number. ``rows`` are those of the leaves and count from `begin`.
     """
-    bounds, total = address_of(entry_bound), len(entry_bound)
-    shares, ordinals = len(ordinal_first) > 0, address_of(ordinal_first)
-    words, first_entries = address_of(leaf_groups), address_of(entry_first)
-    flags_of, attribute_of = address_of(group_flags), address_of(group_attribute)
-    tags_of, values_of, width = address_of(tags), address_of(bits), tags.shape[1]
+    arrays, columns = segment_at(segment), columns_at(batch)
+    tables = arrays.tables
+    bounds, total = address_of(tables.entry_bound), len(tables.entry_bound)
+    shares, ordinals = len(tables.ordinal_first) > 0, address_of(tables.ordinal_first)
+    words, first_entries = address_of(arrays.leaf_groups), address_of(tables.entry_first)
+    flags_of, attribute_of = address_of(tables.group_flags), address_of(tables.group_attribute)
+    tags_of, values_of, width = address_of(columns.tags), address_of(columns.bits), columns.tags.shape[1]
     for visit in range(found):
         row, leaf = begin + np.int64(rows[visit]), np.int64(leaves[visit])
         start, word = long_at(words, 2 * leaf), long_at(words, 2 * leaf + 1)

@@ -2,9 +2,8 @@
 
 It follows the reference evaluator exactly; the truth values are FALSE 0, TRUE 1, UNKNOWN 2 and VOID 3.
 
-`judge` is one long function on purpose, with every array as an argument: when an array is passed on or read
-from a tuple, numba counts a reference, which costs more than most steps. Its callees take numbers, except
-LIKE and topic levels.
+`judge` is one long function on purpose, which reads the structs once: when an array is passed on, numba may
+count a reference, which costs more than most steps. Its callees take numbers, except LIKE and topic levels.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled
 from selectroute.match.kernel.like import has_levels, like
 
@@ -20,18 +20,21 @@ FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 
 @compiled
 def judge(
-    spans, spanned, entry_residual, term_first, term_program, term_wanted, step_first, steps, item_first,
-    items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
-    patterns, pattern, cells, tags, bits, reals, sizes, memo, mark, held,
-):  # fmt: skip
+    spans, spanned, entry_residual, term_first, term_program, term_wanted, segment, batch, stack, mark, held
+):
     """Judge the residuals of all entries in spans (row, first, end, flags) that have them, and write to
     ``held`` one after the other whether it holds, once for a uniform span.
 
-    A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
-    the stack. Neighbours with one residual are judged once, and so are programs shared by several entries:
-    ``memo`` int64[programs] has the row of the last run, counted from ``mark``, and its result; ``strings``
-    to ``cells`` are `Verdicts`. Returns the number of residuals judged.
+    A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. Neighbours with one
+    residual are judged once, and so are programs shared by several entries: the stack's memo has the row of
+    the last run, counted from ``mark``, and its result. Returns the number of residuals judged.
     """
+    tables, columns = segment_at(segment).tables, columns_at(batch)
+    step_first, steps, item_first, items = tables.step_first, tables.step, tables.item_first, tables.item
+    level_first, level_bytes, text = tables.level_first, tables.level_bytes, columns.text
+    lane_tags, lane_codes, lane_bits, lane_sizes = columns.tags, columns.codes, columns.bits, columns.sizes
+    strings, patterns, pattern, cells = columns.verdicts
+    tags, bits, reals, sizes, memo = stack
     judged = entries = 0
     span, row, entry, end = -1, np.int64(0), np.int64(-1), np.int64(0)
     before, holds = np.int32(-1), False

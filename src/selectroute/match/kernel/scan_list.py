@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled
 from selectroute.match.encoding.verdicts import FEWEST_ROWS
 from selectroute.match.kernel.scan_terms import judge_column
@@ -42,11 +43,13 @@ range: a column of an entry costs as much as some thirty rows.
 
 
 @compiled
-def by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans):
+def by_column(rows, segment, batch, leaves, zeros, accepted, spans):
     """Return which groups of the scan list are judged column by column, bool[groups of the scan list]."""
+    arrays, invalid_names = segment_at(segment), columns_at(batch).invalid_names
+    tables = arrays.tables
     columnwise = np.zeros(tables.group_first[1], np.bool_)
     none = np.zeros_like(columnwise)
-    if len(terms) == 0 or rows < FEWEST_ROWS:
+    if len(arrays.terms) == 0 or rows < FEWEST_ROWS:
         return columnwise
     for group in range(len(columnwise)):
         flags = np.int64(tables.group_flags[group])
@@ -56,10 +59,8 @@ def by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans):
             columnwise[group] = True
         elif not flags & t.UNIFORM and rows >= 4 * SAMPLE:
             next_row, _, judged = narrow(
-                0, SAMPLE, 0, leaves, zeros, columns.tags, columns.bits, columns.reals,
-                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
-                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
-                none, accepted, leaves, zeros, np.int64(1) << 62, spans,
+                0, SAMPLE, 0, leaves, zeros, segment, batch, invalid_names, group, group + 1, none, accepted,
+                leaves, zeros, np.int64(1) << 62, spans,
             )  # fmt: skip
             entries = tables.entry_first[group + 1] - tables.entry_first[group]
             columnwise[group] = judged * DENSE >= next_row * entries > 0
@@ -68,17 +69,17 @@ def by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans):
 
 @compiled
 def scan(
-    block, stop, tables, columns, terms, stack, mark, number, always, never, shared, columnwise, leaves,
-    zeros, spans, accepted,
+    block, stop, segment, batch, stack, mark, shared, columnwise, leaves, zeros, spans, accepted
 ):  # fmt: skip
     """Judge the residuals of the `columnwise` groups of the scan list (see `by_column`) on the rows from
     `block` to `stop`.
 
-    ``terms`` is that of `Segment.scan_terms`, ``number`` to ``never`` those of `single_terms`. ``shared`` is
-    (known, held, block) of the shared terms, uint64[terms, words] and int64[terms]. Returns the spans that
-    hold, in the form of `narrow` but without `RESIDUAL`, their number, the array of spans, and the number of
-    residuals judged.
+    ``shared`` is (known, held, block) of the shared terms, uint64[terms, words] and int64[terms]. Returns the
+    spans that hold, in the form of `narrow` but without `RESIDUAL`, their number, the array of spans, and the
+    number of residuals judged.
     """
+    arrays, invalid_names = segment_at(segment), columns_at(batch).invalid_names
+    tables, terms = arrays.tables, arrays.terms
     known, held, block_of = shared
     words = known.shape[1]
     term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
@@ -98,10 +99,8 @@ def scan(
         next_row, spanned = block, 0
         while is_sorted and next_row < stop:
             next_row, spanned, to_judge = narrow(
-                block, stop, block, leaves, zeros, columns.tags, columns.bits, columns.reals,
-                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
-                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
-                none, accepted, leaves, zeros, np.int64(1) << 62, spans,
+                block, stop, block, leaves, zeros, segment, batch, invalid_names, group, group + 1, none,
+                accepted, leaves, zeros, np.int64(1) << 62, spans,
             )  # fmt: skip
             if next_row < stop:
                 spans = np.empty((2 * len(spans), 4), np.int64)
@@ -111,7 +110,7 @@ def scan(
             turns_first, turns = _turns(spans, spanned, block, start, end)
         else:
             for row in range(block, stop):
-                if not (flags & t.VALID_NAMES and columns.invalid_names[row]):
+                if not (flags & t.VALID_NAMES and invalid_names[row]):
                     active[(row - block) >> 6] |= _ONE << np.uint64((row - block) & 63)
                     judged += 1 if uniform else end - start
         for entry in range(start, end):
@@ -143,12 +142,8 @@ def scan(
                     is_known, is_held = own_known, own_held
                 if left:
                     judge_column(
-                        term_program[term], term_wanted[term] & 1, place >= 0, block, stop, tables.step_first,
-                        tables.step, tables.item_first, tables.item, tables.level_first, tables.level_bytes,
-                        columns.tags, columns.codes, columns.bits, columns.reals, columns.sizes, columns.text,
-                        columns.strings, columns.patterns, columns.pattern, columns.cells, stack[0], stack[1],
-                        stack[2], stack[3], stack[4], mark, number, always, never, single, scratch, rows_of,
-                        is_known, is_held,
+                        term_program[term], term_wanted[term] & 1, place >= 0, block, stop, segment, batch,
+                        stack, mark, single, scratch, rows_of, is_known, is_held,
                     )  # fmt: skip
                 left = np.uint64(0)
                 for word in range(words):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.kernel.run_residual import judge, promoted_real
 from selectroute.match.memory import address_of, trailing_zeros, word_at
@@ -24,17 +25,16 @@ _LOW_BITS, _GATHER = np.uint64(0x0101010101010101), np.uint64(0x0102040810204080
 
 @compiled
 def judge_column(
-    program, wanted, shared, block, stop, step_first, steps, item_first, items, level_first, level_bytes,
-    lane_tags, lane_codes, lane_bits, lane_reals, lane_sizes, text, strings, patterns, pattern, cells, tags,
-    bits, reals, sizes, memo, mark, number, always, never, spans, scratch, asked, known, held,
-):  # fmt: skip
+    program, wanted, shared, block, stop, segment, batch, stack, mark, spans, scratch, asked, known, held
+):
     """Write for the rows in `asked` whether a program has the wanted truth: a bit in `held`, and in `known`
-    that it is valid. Bit 0 is row `block`; other rows may be written, too.
-
-    ``tags`` to ``mark`` are as in `judge`, ``number`` to ``never`` as in `Segment.single_terms`; ``spans``
-    and ``scratch`` bool[rows, of whole words] are overwritten.
+    that it is valid. Bit 0 is row `block`; other rows may be written, too. ``spans`` and ``scratch``
+    bool[rows, of whole words] are overwritten.
     """
-    first, last = step_first[program], step_first[program + 1]
+    arrays, columns = segment_at(segment), columns_at(batch)
+    tables, single, steps = arrays.tables, arrays.single, arrays.tables.step
+    strings, patterns, pattern, cells = columns.verdicts
+    first, last = tables.step_first[program], tables.step_first[program + 1]
     operation, attribute = steps[first, 0], steps[first, 1]
     simple = last - first == 1 and t.IS_NULL <= operation <= t.NOT_IN
     simple |= last - first == 3 and operation == t.LOAD and steps[first + 1, 0] == t.CONSTANT
@@ -49,7 +49,7 @@ def judge_column(
                 row = block + (word << 6) + trailing_zeros(left)
                 bit = left & (~left + np.uint64(1))
                 left ^= bit
-                if remembered and lane_tags[attribute, row] == t.STRING:
+                if remembered and columns.tags[attribute, row] == t.STRING:
                     cell = cells_first + strings[attribute, row]
                     verdict = cells[cell >> 2] >> ((cell & 3) << 1) & 3
                     if verdict:
@@ -61,17 +61,18 @@ def judge_column(
                 spans[count, 3] = t.RESIDUAL
                 count += 1
     if simple and (shared or count > FEW_ROWS):
+        tags = columns.tags[attribute, block:stop]
         if last - first == 1:
             simple = _by_code(
-                operation, steps[first, 2], lane_tags[attribute, block:stop],
-                lane_codes[attribute, block:stop], item_first, items, wanted == 0, scratch,
+                operation, steps[first, 2], tags, columns.codes[attribute, block:stop], tables.item_first,
+                tables.item, wanted == 0, scratch,
             )  # fmt: skip
         else:
-            bits[0] = steps[first + 1, 2]
+            bits, reals = columns.bits[attribute, block:stop], columns.reals[attribute, block:stop]
+            stack.bits[0] = steps[first + 1, 2]
             simple = _by_value(
-                steps[first + 2, 0], steps[first + 2, 1], lane_tags[attribute, block:stop],
-                lane_bits[attribute, block:stop], lane_reals[attribute, block:stop], steps[first + 1, 1],
-                bits[0], reals[0], wanted == 0, scratch,
+                steps[first + 2, 0], steps[first + 2, 1], tags, bits, reals, steps[first + 1, 1],
+                stack.bits[0], stack.reals[0], wanted == 0, scratch,
             )  # fmt: skip
         if simple:
             pack(scratch.view(np.uint8), held)
@@ -84,9 +85,8 @@ def judge_column(
                 spans[row - block, 3] = t.RESIDUAL
             count = stop - block
     judge(
-        spans, count, number, number, number, always if wanted else never, step_first, steps, item_first,
-        items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
-        patterns, pattern, cells, tags, bits, reals, sizes, memo, mark, scratch,
+        spans, count, single, single, single, arrays.always if wanted else arrays.never, segment, batch,
+        stack, mark, scratch,
     )  # fmt: skip
     for k in range(count):
         at = spans[k, 0] - block

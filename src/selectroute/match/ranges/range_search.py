@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
+from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import address_of, int_at, long_at, prefetch
 from selectroute.match.ranges.range_kernel import FROM, NONE, exceeding, range_of, threshold
@@ -17,27 +18,29 @@ FAR = 1 << 16
 
 
 @compiled
-def fetch_bounds(leaves, visits, groups, group_first, group_flags, group_attribute, entry_first, entry_bound):
+def fetch_bounds(leaves, visits, segment, groups):
     """Begin to load the first group of each leaf to visit, and its first bounds. ``groups`` is scratch memory
     for as many.
     """
-    if len(entry_bound) < FAR:
+    tables = segment_at(segment).tables
+    if len(tables.entry_bound) < FAR:
         return
-    first_groups = address_of(group_first)
+    first_groups = address_of(tables.group_first)
     for visit in range(visits):
         groups[visit] = int_at(first_groups, leaves[visit])
-    fetch_groups(groups, visits, group_flags, group_attribute, entry_first, entry_bound)
+    fetch_groups(groups, visits, segment)
 
 
 @compiled
-def fetch_groups(groups, count, group_flags, group_attribute, entry_first, entry_bound):
+def fetch_groups(groups, count, segment):
     """Begin to load so many groups, and their first bounds: a search would wait for each, and these loads
     overlap.
     """
-    if len(entry_bound) < FAR:
+    tables = segment_at(segment).tables
+    if len(tables.entry_bound) < FAR:
         return
-    first_entries, bounds = address_of(entry_first), address_of(entry_bound)
-    flags, attributes = address_of(group_flags), address_of(group_attribute)
+    first_entries, bounds = address_of(tables.entry_first), address_of(tables.entry_bound)
+    flags, attributes = address_of(tables.group_flags), address_of(tables.group_attribute)
     for place in range(count):
         group = np.int64(groups[place])
         prefetch(first_entries, group)
@@ -58,9 +61,8 @@ def fetch_first_bounds(bounds, start, entries):
 
 @compiled
 def narrow(
-    row, stop, block, leaves, firsts, tags, bits, reals, invalid_names, group_first, group_flags,
-    group_attribute, entry_first, entry_bound, group_high, high, scan_first, scan_stop, columnwise, accepted,
-    order, accepted_first, most, spans,
+    row, stop, block, leaves, firsts, segment, batch, invalid_names, scan_first, scan_stop, columnwise,
+    accepted, order, accepted_first, most, spans,
 ):  # fmt: skip
     """Write the `spans` of the rows from `row` on: row, first entry, end, flags of the group.
 
@@ -69,8 +71,12 @@ def narrow(
     Returns the next row (`stop`, or earlier if `spans` is full or has `most` residuals), the number of spans,
     and the number of residuals to judge.
     """
-    bounds, highs = address_of(entry_bound), address_of(high)
-    room, total = len(spans), len(entry_bound)
+    tables, columns = segment_at(segment).tables, columns_at(batch)
+    group_first, group_flags, entry_first = tables.group_first, tables.group_flags, tables.entry_first
+    group_attribute, group_high = tables.group_attribute, tables.group_high
+    tags, bits, reals = columns.tags, columns.bits, columns.reals
+    bounds, highs = address_of(tables.entry_bound), address_of(tables.high)
+    room, total = len(spans), len(tables.entry_bound)
     scan = 1 if scan_first < scan_stop else 0  # leaf 0 comes first, unless it is empty
     spanned = judged = 0
     while row < stop and judged < most:

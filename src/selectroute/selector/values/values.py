@@ -142,14 +142,18 @@ Unlike = TypeVar("Unlike", bound=Truth | Void)
 Operand = Value | None | OneOf[Mismatch.MISMATCH, Unsupported.UNSUPPORTED]
 """Operand of an operator: a value, NULL (``None``), MISMATCH or UNSUPPORTED."""
 
+INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {
+    "byte": Byte,
+    "short": Short,
+    "int": Int,
+    "long": Long,
+}
+FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Double}
+"""Classes of numbers by the name of the type."""
+
 TYPE_NAMES: Final[dict[type, str]] = {
     bool: "boolean",
-    Byte: "byte",
-    Short: "short",
-    Int: "int",
-    Long: "long",
-    Float: "float",
-    Double: "double",
+    **{kind: name for name, kind in (INTEGERS | FLOATS).items()},
     str: "string",
     bytes: "byte string",
 }

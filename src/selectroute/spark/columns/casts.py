@@ -26,9 +26,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
     ByteType,
     DataType,
     DateType,
@@ -36,8 +39,8 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
-    IntegralType,
     LongType,
+    NullType,
     ShortType,
     StringType,
     StructField,
@@ -47,6 +50,7 @@ from pyspark.sql.types import (
 )
 
 from selectroute.arrays import tables as t
+from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
 
 _INTEGERS: Final[dict[str, tuple[DataType, int]]] = {
     "byte": (ByteType(), t.BYTE),
@@ -65,6 +69,25 @@ MIXED: Final = StructType(
 )
 """Spark's type of a property whose type varies by message, see `match.columns.from_messages.MIXED`."""
 
+PROPERTY_TYPES: Final[dict[type[DataType], pa.DataType]] = {
+    BooleanType: pa.bool_(),
+    ByteType: pa.int8(),
+    ShortType: pa.int16(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    FloatType: pa.float32(),
+    DoubleType: pa.float64(),
+    StringType: pa.string(),
+    BinaryType: pa.binary(),
+    NullType: pa.null(),
+}
+"""Spark's types that a property can have, with their Arrow types in the workers."""
+
+_TIMES: Final[dict[type[DataType], pa.DataType]] = {
+    TimestampType: pa.timestamp("us", "UTC"),
+    TimestampNTZType: pa.timestamp("us"),
+    DateType: pa.date32(),
+}
 _WIDTHS: Final[list[type[DataType]]] = [ByteType, ShortType, IntegerType, LongType]
 _LONG_END: Final = float(1 << 63)
 _DAY_MS: Final = 86_400_000
@@ -74,17 +97,9 @@ def casts_of(type_: DataType) -> tuple[str, ...]:
     """Return the types that a column of this type can be cast to, the most useful one first; none for most
     types.
     """
-    if isinstance(type_, TimestampType | TimestampNTZType):
-        return "long", _STRING
-    if isinstance(type_, DateType):
-        return _STRING, "int", "long"
     if isinstance(type_, DecimalType):
-        whole = ("long", "double") if type_.scale == 0 else ("double", "long")
-        return (*whole, _STRING, "float", "int", "short", "byte")
-    if isinstance(type_, FloatType | DoubleType):
-        return "double", "float", "long", "int", "short", "byte"
-    is_integer = isinstance(type_, IntegralType)
-    return ("long", _STRING, "double", "float", "int", "short", "byte") if is_integer else ()
+        return arrow_casts_of(pa.decimal128(type_.precision, type_.scale))
+    return arrow_casts_of((PROPERTY_TYPES | _TIMES).get(type(type_), pa.null()))
 
 
 def type_of(type_: DataType, to: str) -> DataType:

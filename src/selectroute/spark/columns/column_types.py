@@ -10,19 +10,9 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
     DayTimeIntervalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    NullType,
-    ShortType,
-    StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -38,7 +28,7 @@ from selectroute.match.columns.from_messages import BODY, MIXED
 from selectroute.match.columns.missing import unlike_constants, unlike_sentence
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed
-from selectroute.spark.columns.casts import casts_of
+from selectroute.spark.columns.casts import PROPERTY_TYPES, casts_of
 from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
 
 
@@ -52,21 +42,6 @@ class Reads(Protocol):
     @property
     def no_bytes(self) -> frozenset[str]:
         """Identifiers among them that can't be bytes."""
-
-
-_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    ByteType: pa.int8(),
-    ShortType: pa.int16(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    StringType: pa.string(),
-    BinaryType: pa.binary(),
-    NullType: pa.null(),
-}
-"""Spark's types that a property can have, with their Arrow types in the workers."""
 
 
 _MEANINGS: dict[type[DataType], str] = {
@@ -115,7 +90,7 @@ def binds_of(identifier: str, column: str, casts: Iterable[str]) -> list[str]:
 
 def can_be_property(type_: DataType) -> bool:
     """Return whether a property can have this type."""
-    return type(type_) in _ARROW_TYPES or is_mixed(type_)
+    return type(type_) in PROPERTY_TYPES or is_mixed(type_)
 
 
 _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.null(), MIXED)
@@ -195,7 +170,7 @@ def check_types(snapshot: Snapshot | Reads, bound: Collection[Bound], strict: bo
 
 def constants_unlike(snapshot: Snapshot | Reads, bound: Iterable[Bound]) -> list[str]:
     """Return the warnings of `unlike_constants` about the columns of a frame."""
-    types = {one.identifier: found for one in bound if (found := _ARROW_TYPES.get(type(one.type)))}
+    types = {one.identifier: found for one in bound if (found := PROPERTY_TYPES.get(type(one.type)))}
     return [*unlike_constants(snapshot.segments, types)] if isinstance(snapshot, Snapshot) else []
 
 
@@ -212,7 +187,7 @@ def unlike_types(
     found: dict[str, tuple[ColumnTypeError, bool]] = {}
     for one in bound:
         shown = one.type.simpleString()
-        arrow_type = MIXED if is_mixed(one.type) else _ARROW_TYPES.get(type(one.type))
+        arrow_type = MIXED if is_mixed(one.type) else PROPERTY_TYPES.get(type(one.type))
         try:
             if arrow_type is None:
                 group = "it is a struct, a group of properties: selectors read its fields"

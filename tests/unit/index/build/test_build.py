@@ -13,11 +13,11 @@ from selectroute.clauses.normal_form import clauses_of
 from selectroute.index.build import build
 from selectroute.index.build.build import rebuilt
 from selectroute.index.errors import BuildError, DestinationError, DuplicateSubscriptionError, InvalidIdError
+from selectroute.index.invariants import verify_snapshot
 from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
 from selectroute.index.shapes.template import clauses_by_shape, seen_template, template_of
 from selectroute.index.snapshot import build_snapshot
-from selectroute.index.subscription import check, literal_count, prepare
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.subscription import COLUMNS, check, literal_count, prepare
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
 from selectroute.selector.dialect import dialect as dialect_named
@@ -262,7 +262,7 @@ def test_what_was_accepted_under_other_limits_is_rebuilt_whatever_columns_its_ta
          "seltype": pa.nulls(2, pa.string()), "id": ["large", "all"]},
     ):  # fmt: skip
         made = rebuilt(pa.table(columns), 7)
-        assert made.revision == 7 and made.subscriptions.column_names == list(build.COLUMNS)
+        assert made.revision == 7 and made.subscriptions.column_names == list(COLUMNS)
         assert made.subscriptions["seltype"].to_pylist() == ["STANDARD", "NONE"]
         assert made.subscriptions["dialect"].to_pylist() == ["jms", "jms"]
         assert made.subscriptions["destination"].to_pylist() == (columns.get("destination") or [None, None])

@@ -10,7 +10,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from tests.support.merging import merge
 from tests.unit.index.folder.test_file_format import with_tables
 

@@ -19,7 +19,7 @@ from selectroute.index.errors import (
     InvariantError,
     UnknownSubscriptionError,
 )
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages

@@ -23,8 +23,8 @@ from selectroute.index.change.merge import (
     merged_with,
     rolled_in,
 )
+from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
-from selectroute.index.verify.verify import verify_snapshot
 from selectroute.selector.limits import UNLIMITED
 from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages

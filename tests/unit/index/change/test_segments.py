@@ -11,8 +11,8 @@ from selectroute.index.change import merge as merge_module
 from selectroute.index.change.delta import Add, Remove
 from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.folder.format import revisions
+from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
-from selectroute.index.verify.verify import verify_snapshot
 from tests.unit.index.changing import live_ids
 
 ROWS = 8

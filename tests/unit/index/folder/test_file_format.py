@@ -16,7 +16,7 @@ from selectroute.arrays import tables as t
 from selectroute.index.errors import InvariantError
 from selectroute.index.folder.format import published_digest, revisions
 from selectroute.index.folder.manifest import _canonical, _self_digest
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from tests.unit.index.published import pairs, small
 
 
@@ -267,7 +267,7 @@ def with_unknown_level(tables):
         (with_step([t.ADD], attribute=99), "computes and compares in a known way"),
         (lambda tables: {"group_flags": tables.group_flags | 0x8000}, "every flag of a group is known"),
         (lambda tables: {"group_flags": tables.group_flags | 0xC0}, "the bounds are longs"),
-        (lambda tables: {"term_wanted": tables.term_wanted[1:]}, "term_wanted is as long as term_program"),
+        (lambda tables: {"term_wanted": tables.term_wanted[1:]}, "term_wanted has one for each term"),
     ],
 )
 def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sentence):
@@ -304,8 +304,8 @@ def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("seltype", "OTHER", "the type of every selector is known"),
-        ("dialect", "sql", "the dialect of every subscription is known"),
+        ("seltype", "OTHER", "seltype is never NULL, and one of EXTENDED"),
+        ("dialect", "sql", "dialect is never NULL, and one of ibm"),
     ],
 )
 def test_verify_notices_what_no_subscription_can_be(name, text, sentence):

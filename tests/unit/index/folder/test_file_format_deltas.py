@@ -11,7 +11,7 @@ import selectroute as sr
 from selectroute.index.change.delta import Add, Remove, Replace
 from selectroute.index.folder import format as file_format
 from selectroute.index.folder.format import published
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from tests.unit.index.published import pairs, small
 
 

@@ -14,8 +14,8 @@ from selectroute.index.change.delta import Add, Remove, Replace
 from selectroute.index.change.merge import MOST_SEGMENTS
 from selectroute.index.errors import UnknownSubscriptionError
 from selectroute.index.folder.format import publish, revisions
+from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
-from selectroute.index.verify.verify import verify_snapshot
 from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages
 

@@ -10,7 +10,7 @@ import selectroute as sr
 from selectroute.index.build import build, hot_keys, residuals
 from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from tests.support.merging import merge
 from tests.unit.index.folder.test_file_format import with_tables

@@ -2,7 +2,7 @@
 
 import selectroute as sr
 from selectroute.index.describe import statistics
-from selectroute.index.verify.verify import verify_snapshot
+from selectroute.index.invariants import verify_snapshot
 from tests.support.index_invariants import verify_index
 
 

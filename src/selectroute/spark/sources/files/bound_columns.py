@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from selectroute.match.columns.batch import Batch, is_group, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.from_messages import with_unlike
+from selectroute.match.columns.from_messages import ARROW_TYPES, with_unlike
+from selectroute.selector.values.values import FLOATS
 
 
 class BoundColumn(NamedTuple):
@@ -29,8 +30,6 @@ Bound: TypeAlias = Mapping[str, BoundColumn]
 
 UNBOUND: Final[Bound] = {}
 
-_INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "long": pa.int64()}
-_FLOATS: Final = {"float": pa.float32(), "double": pa.float64()}
 _STRING: Final = "string"
 _UNITS: Final = {"s": 1_000, "ms": 1, "us": 1_000, "ns": 1_000_000}
 _LONG_END: Final = float(1 << 63)
@@ -109,14 +108,14 @@ def cast_array(column: Any, to: str) -> Any:
         return _timestamp(column, to)
     if pa.types.is_date(type_):
         days = column.cast(pa.date32())
-        return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(_INTEGERS[to])
+        return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(ARROW_TYPES[to])
     if to == _STRING:
         return _digits(column) if pa.types.is_decimal(type_) else column.cast(pa.string())
-    if to in _FLOATS:
+    if to in FLOATS:
         if pa.types.is_decimal(type_):
             column = column.cast(pa.float64())
-        return column.cast(_FLOATS[to], safe=False)
-    return _whole(column, _INTEGERS[to])
+        return column.cast(ARROW_TYPES[to], safe=False)
+    return _whole(column, ARROW_TYPES[to])
 
 
 def _timestamp(column: Any, to: str) -> Any:

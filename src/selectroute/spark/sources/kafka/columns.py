@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.kafka.texts import LIMITED, TextError, value_of, value_of_json
-from selectroute.match.columns.from_messages import mixed_array
+from selectroute.match.columns.from_messages import ARROW_TYPES, mixed_array
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES, MAX_NAME_LENGTH
 from selectroute.selector.names import breaches
-from selectroute.selector.values.values import Value
+from selectroute.selector.values.values import INTEGERS, Value
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -166,17 +166,6 @@ def _narrow(positions: Any, count: int) -> Any:
 Column: TypeAlias = tuple[Any, dict[int, TextError]]
 """A column, and the errors of rows that are NULL because their text is not valid for its type."""
 
-ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-}
-_INTEGERS: Final = ("byte", "short", "int", "long")
 _IDS: Final = ("JMSMessageID", "JMSCorrelationID")
 _FEW: Final = 64
 """Maximum of distinct texts for the conversion of a whole column of booleans."""
@@ -206,7 +195,7 @@ def _at_once(texts: Any, type_: str, name: str) -> Any | None:
         numbers = pc.cast(strings, ARROW_TYPES[type_])
     except pa.ArrowInvalid:
         return None
-    if type_ in _INTEGERS:
+    if type_ in INTEGERS:
         # Arrow accepts 0x1F, too.
         return None if b"x" in _data(strings).lower() or not _within(numbers, name) else numbers
     # Arrow converts 1e999 to infinity, and accepts names like inf.

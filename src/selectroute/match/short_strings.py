@@ -38,9 +38,9 @@ class ShortStrings(NamedTuple):
     buckets; none for an attribute without short strings, or where no multiplier was found.
     """
 
-    first: t.Array  # int64[attributes + 1], number of the first slot
-    slot: t.Array  # uint64[2 x slots]: hash, and length << 32 | code; or EMPTY_SLOT
-    multiplier: t.Array  # uint16[slots / 4]
+    first: t.Int64  # [attributes + 1], number of the first slot
+    slot: t.UInt64  # [2 x slots]: hash, and length << 32 | code; or EMPTY_SLOT
+    multiplier: t.UInt16  # [slots / 4]
 
 
 def short_strings(segment: Segment) -> ShortStrings:
