@@ -1,6 +1,6 @@
 """Kernel on a batch of one row, whose memory is used again for each message.
 
-A segment, the row and what the kernel needs are described once by their addresses (see ``described``).
+A segment, the row and what the kernel needs are described once by their addresses (see ``array_structs``).
 Compiled code writes a message's values to the row, encodes them, runs the kernel, copies the ordinals of the
 matches, and clears the row.
 """
