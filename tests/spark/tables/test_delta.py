@@ -330,7 +330,7 @@ def test_what_a_batch_needs_is_flushed_before_it_is_done(delta, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", noting)
     add(delta, router, 1)
-    named = f"deliveries/_delta_log/{log_files(delta, 'deliveries').entries()[-1]:020d}"
+    named = f"deliveries/_delta_log/.{log_files(delta, 'deliveries').entries()[-1]:020d}"
     (data,) = (name for name in synced if name.startswith("deliveries/part-1-"))
     commit = next(n for n, name in enumerate(synced) if name.startswith("_commits/.1.json"))
     (entry,) = (name for name in synced if name.startswith(named))

@@ -130,11 +130,11 @@ class Call:
 
     @cached_property
     def takes(self) -> Parameters:
-        """What the function takes, read when it is first needed."""
+        """Parameters of the function, read when they are first needed."""
         return Parameters(self.function, re.findall(r"{(\w+)", self.path))
 
     def prepare(self) -> None:
-        """Read what the function takes."""
+        """Read the parameters of the function."""
         self.takes  # noqa: B018  # kept by the property
 
     async def answer(self, request: Request, steps: Mapping[str, str], service: Service) -> Response:

@@ -95,7 +95,7 @@ class DeltaTables:
         """Return the newest version for the app id of such batches; -1 if there is none."""
         app = self._transaction(batch).app_id
         versions = (waiting(self._output, partial(table.version_of, app)) for table in self._tables.values())
-        return max((version for version in versions if version is not None), default=-1)
+        return max(versions, default=-1)
 
     def files_of(self, batch: int, staging: Location) -> OutputFiles:
         """Return the folders of the tables."""

@@ -5,6 +5,7 @@ it may not. An operation of the OpenAPI document that is not in the table fails 
 import json
 from contextlib import suppress
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
@@ -488,13 +489,13 @@ def test_nobody_is_taken_for_admitted_while_the_registry_is_still_read(registry)
     seen = []
 
     class Reading:
-        def had_tokens(self):
+        def had_any(self):
             seen.append(callers.is_known_open())
             if len(seen) == 1:
                 raise RuntimeError("the database cannot be read")
             return registry.tokens.had_any()
 
-    callers = Callers(Reading(), tokens_needed=False)
+    callers = Callers(SimpleNamespace(tokens=Reading()), tokens_needed=False)
     with pytest.raises(RuntimeError):
         callers.is_open()
     assert not callers.is_known_open()

@@ -10,7 +10,6 @@ import selectroute as sr
 from selectroute.queues.rest.headers import headers_of, put_headers
 from selectroute.queues.rest.list_items import item_of
 from selectroute.queues.rest.lookup import LookupParams
-from selectroute.queues.settings import QueueSettings
 from selectroute.registry.registry import Registry
 from tests.support.components import NIGHTLY
 from tests.support.queue_calls import hex_of, id_of
@@ -92,13 +91,13 @@ def test_random_requests_give_what_a_queue_in_memory_does(client, steps, order):
             continue
         if what.selector and what.correlation_id == LONG:
             what = what._replace(selector=None)  # it is found by a selector itself
-        asked = what.fields(QueueSettings())
+        asked = what.options()
         if kind == "list":
-            answer = client.get(f"{path}list", params={**what.params(), "limit": 100})
+            answer = client.get(f"{path}list", params={**what.body(), "limit": 100})
             found = [_without(one) for one in answer.json()["messages"]]
             assert found == [_without(item_of(message)) for message in _all(model, asked)]
             continue
-        answer = client.request("DELETE" if kind == "get" else "GET", path, params=what.params())
+        answer = client.request("DELETE" if kind == "get" else "GET", path, params=what.body())
         try:
             message = (model.get if kind == "get" else model.browse)(**asked)
         except sr.MQError as error:
