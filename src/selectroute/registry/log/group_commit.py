@@ -4,10 +4,10 @@ A commit waits for the disk. What arrives in the meantime is committed together 
 al., "Implementation techniques for main memory database systems", SIGMOD 1984), so that the rate of changes
 grows with the number of callers.
 
-A commit is delayed until as many changes wait as there were at the end of the last one, at most by as long
-as that took (as with PostgreSQL's ``commit_delay``): the interpreter runs one thread at a time, and twice as
-many commits take almost twice as long. A caller alone does not wait, nor does a change that comes
-`RECENT_SECONDS` after the last commit.
+A commit is delayed until as many changes wait as there were at the end of the last one (as with PostgreSQL's
+``commit_delay``), at most by some times as long as that took: the interpreter runs one thread at a time, its
+callers are answered and ask again one after the other, and twice as many commits take almost twice as long. A
+caller alone does not wait, nor does a change that comes `RECENT_SECONDS` after the last commit.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _T = TypeVar("_T")
 
 MOST: Final = 256
 """Operations from which on a transaction takes no further change, so that none waits long for the others."""
+
+_DELAY: Final = 4
+"""Longest delay of a commit, as a multiple of the time that the last one took."""
 
 RECENT_SECONDS: Final = 0.02
 """Time after a commit in which its callers are expected again, and the longest delay of a commit."""
@@ -104,8 +107,8 @@ class GroupCommit:
         self._is_running = False
         self._expected = 0
         """Changes that were committed or waiting at the end of the last commit."""
-        self._seconds = 0.0
-        """Duration of the last commit."""
+        self._delay = 0.0
+        """Longest delay of the next commit, in seconds."""
         self._ended = 0.0
         """Time of its end."""
 
@@ -134,7 +137,7 @@ class GroupCommit:
                 for unit in group:
                     unit.fail(error)
             self._ended = time.monotonic()
-            self._seconds = min(self._ended - began, RECENT_SECONDS)
+            self._delay = min(_DELAY * (self._ended - began), RECENT_SECONDS)
             self._expected = len(group) + len(self._waiting)
             for unit in group:
                 unit.end()
@@ -143,7 +146,7 @@ class GroupCommit:
         """Take the first changes of the queue, once those that are expected are there; none if none waits."""
         with self._submitted:
             if self._waiting and time.monotonic() < self._ended + RECENT_SECONDS:
-                self._submitted.wait_for(lambda: len(self._waiting) >= self._expected, self._seconds)
+                self._submitted.wait_for(lambda: len(self._waiting) >= self._expected, self._delay)
             group: list[Unit[Any]] = []
             operations = 0
             while self._waiting and operations < MOST:
