@@ -20,9 +20,6 @@ from selectroute.store.errors import DamagedError
 TOKEN_BYTES: Final = 16
 """Bytes of a message token."""
 
-NO_TOKEN: Final = bytes(TOKEN_BYTES)
-"""MQMTOK_NONE, the token of no message."""
-
 UNLIMITED: Final = -1
 """MQEI_UNLIMITED, the expiry of a message that never expires."""
 
