@@ -604,6 +604,7 @@ def test_of_two_drivers_one_appends_a_batch(delta, monkeypatch, at_once):
     one.append(*append)
     assert table(delta).count() == 3 * 3
     assert len([row for row in table(delta).history() if row.get("selectroute", {}).get("batch") == 2]) == 1
+    assert one._version == table(delta).version(), "so the next append is one request again"
 
 
 # ---- the page

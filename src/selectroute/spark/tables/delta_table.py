@@ -257,6 +257,7 @@ class OutcomeTable:
     ) -> None:
         """Append to a table that another writer has changed, by the library, unless that was this append."""
         with self._current(f"take batch {ours['batch']}") as table:
+            self._version = table.version()
             self._appended.clear()
             self._check(table, self._id)
             try:
