@@ -133,7 +133,7 @@ class DeltaTables:
         """Remove files of failed attempts from the folders of the tables."""
         names = {path.partition("/")[2] for path in named}
         for table in self._tables.values():
-            table.remove_strays(names)
+            waiting(self._output, partial(table.remove_strays, names))
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""
@@ -189,7 +189,9 @@ class DeltaTables:
         """
         table = self._tables[sink]
         entries = table.entries()
-        return _live(table.folder, sink, table.entry(entries[-1]).entry()) if entries else []
+        if not entries:
+            return []
+        return waiting(self._output, partial(_live, table.folder, sink, table.entry(entries[-1]).entry()))
 
     def _read(
         self, sink: str, file: LiveFile, columns: Sequence[str], batch: int | None = None
