@@ -348,6 +348,8 @@ def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     O(literals).
     """
     header = _HEADERS.get(attribute)
+    if header is None and len(literals) == 1 and isinstance(literals[0].predicate, Test):
+        return False  # most literals: some value of a property compares so
     predicates = [literal.predicate for literal in literals if literal.wanted]
     kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | Matches)}
     if kinds and header is not None:
