@@ -211,7 +211,7 @@ class _Columns:
         groups: list[_Selectors] = []
         for first in range(0, table.num_rows, _BLOCK):
             groups += _selectors(table.slice(first, _BLOCK), first)
-        topics = _one(table["topic"].cast(pa.large_string()).dictionary_encode())
+        topics = _one(table["topic"].cast(pa.large_string())).dictionary_encode()
         codes = pc.fill_null(topics.indices, -1).to_numpy(zero_copy_only=False)
         return cls(groups, codes.astype(np.int32), topics.dictionary)
 

@@ -14,13 +14,13 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
-    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from selectroute.registry.changes import Backfill, EffectiveFrom
