@@ -49,7 +49,7 @@ def busiest(output: Where, top: int) -> Busiest:
             totals, pending, waiting = _summed([totals, *pending]), [], 0
     totals = _summed([totals, *pending])
     order = [("count", "descending"), ("subscription", "ascending")]
-    first = totals.take(pc.select_k_unstable(totals, min(top, len(totals)), order))
+    first = totals.sort_by(order).slice(0, top)
     ids, counts_of_ids = (first[name].to_pylist() for name in ("subscription", "count"))
     return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
 
