@@ -8,12 +8,11 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import TypeAdapter
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
@@ -43,8 +42,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Items, Order, Page, Subscription
-from selectroute.registry.protocol import Matcher
+from selectroute.registry.model import Items, Order, Page, Subscription, adapter_of
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
@@ -259,7 +257,7 @@ class RemoteRegistry:
         answer = self.ask("POST", "/v1/messages:explain", body=body, id=id)
         return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
-    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
+    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Self:
         """Return the registry itself: a service matches with its published snapshot."""
         return self
 
@@ -381,7 +379,7 @@ class RemoteRegistry:
 
     def read(self, kind: type[_T], answer: Answer) -> _T:
         """Return the data of a response, which are of this type; other members are ignored."""
-        data: _T = self._read(answer, partial(_adapter(kind).validate_json, strict=True), lambda body: body)
+        data: _T = self._read(answer, partial(adapter_of(kind).validate_json, strict=True), lambda body: body)
         return data
 
     def _read(
@@ -493,9 +491,6 @@ class _Missed:
 @dataclass
 class _Secret:
     secret: str
-
-
-_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 
 def _key(idempotency: Idempotency | None) -> dict[str, str]:

@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Destination, Status, SubscriptionSpec, labels_of
+from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.selector.message import Message
 from selectroute.selector.selector_type import EXTENDED, Seltype
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
@@ -76,23 +79,7 @@ class Subscription:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
         """Invert `to_json`; other fields are ignored. Raises `InvalidSpecError`."""
-        try:
-            return cls(
-                id=_of(str, data["id"]),
-                name=_of(str, data["name"]),
-                topic=None if data["topic"] is None else _of(str, data["topic"]),
-                selector=_of(str, data["selector"]),
-                dialect=_of(str, data["dialect"]),
-                seltype=cast(Any, _of(str, data["seltype"])),
-                destination=Destination.from_json(data["destination"]),
-                status=Status(data["status"]),
-                labels=labels_of(data["labels"]),
-                revision=_of(int, data["revision"]),
-                created=time_of(_of(str, data["created"])),
-                modified=time_of(_of(str, data["modified"])),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidSpecError("", f"not a subscription: {error}") from error
+        return read_plain(cls, data)
 
 
 def registered(
@@ -148,6 +135,27 @@ def plain(one: Any) -> dict[str, Any]:
     return asdict(one, dict_factory=_with_texts)
 
 
+def read_plain(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return a dataclass from plain data, whose other members are ignored. Raises `InvalidSpecError`."""
+    from pydantic import ValidationError
+
+    try:
+        found: T = adapter_of(kind).validate_python(data)
+        return found
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"/{part}" for part in first["loc"])
+        raise InvalidSpecError(place, f"not a {kind.__name__.lower()}: {first['msg']}") from error
+
+
+@cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return what reads data of a type."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
 def _with_texts(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: time_text(value) if isinstance(value, datetime) else value for name, value in fields}
 
@@ -175,9 +183,3 @@ def time_text(time: datetime) -> str:
 def time_of(text: str) -> datetime:
     """Invert `time_text`. Raises ValueError."""
     return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def _of(type_: type[T], value: object) -> T:
-    if type(value) is not type_:
-        raise TypeError(f"{value!r} is not a {type_.__name__}")
-    return value

@@ -39,6 +39,7 @@ from selectroute.registry.changes import (
     Imported,
     Op,
     Operation,
+    Progress,
     Resumed,
     Verified,
 )
@@ -55,7 +56,6 @@ from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Subscription
 from selectroute.registry.pages import Filters, ids_named, page
-from selectroute.registry.protocol import Progress
 from selectroute.registry.reports.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
 from selectroute.selector.arguments import check_argument, check_iterable

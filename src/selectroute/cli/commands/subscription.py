@@ -41,10 +41,11 @@ from selectroute.selector.limits import MAX_LINE, UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
 
 if TYPE_CHECKING:
+    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.index.matcher import SnapshotRow
     from selectroute.index.specification import Destination
     from selectroute.registry.changes import EffectiveFrom
     from selectroute.registry.model import Subscription
-    from selectroute.registry.protocol import Selecting, SubscriptionRegistry
 
 _COMPLETED: Final = 1_000
 """Subscriptions read to complete an id: a key press must not read a million."""
@@ -676,7 +677,7 @@ def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
     return f'{head[:-1]}, "selector": {tree.to_json()}}}'
 
 
-def as_text(one: Selecting, message: Message, data: dict[str, Any], line: int | None) -> str:
+def as_text(one: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None) -> str:
     """Return an explanation for people: the verdict, its steps, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -21,6 +21,7 @@ from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
 from selectroute.index.specification import Status
 from selectroute.registry.bulk.checking import ACTIVE, Staged
 from selectroute.registry.bulk.staging import Stage
+from selectroute.registry.changes import Progress
 from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
@@ -40,7 +41,6 @@ from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Subscription
 from selectroute.store.inserts import indexes_later, insert_values
 
-Progress = Callable[[int, int], None]
 _T = TypeVar("_T")
 
 _MANY_ROWS: Final = 20_000

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from sqlalchemy import Connection, exists, func, literal_column, select, text, tuple_
 
 from selectroute.registry.authorization.tokens import token_seal
-from selectroute.registry.changes import Verified
+from selectroute.registry.changes import Progress, Verified
 from selectroute.registry.log.change_log import BLOCK, rows_after
 from selectroute.registry.log.header_rows import read_counter, setting_seal
 from selectroute.registry.log.idempotency import request_seal
@@ -18,8 +17,6 @@ from selectroute.registry.log.tables import change, label, request, setting, sub
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
-
-Progress = Callable[[int, int], None]
 
 _SEALS: Final = {setting: setting_seal, request: request_seal, token: token_seal}
 
