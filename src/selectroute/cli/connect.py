@@ -28,7 +28,6 @@ RegistryOption = Annotated[
         "--registry",
         metavar="URL",
         help="A database or a service; see `selectroute --help`.",
-        show_default=False,
     ),
 ]
 
@@ -41,7 +40,6 @@ SnapshotsOption = Annotated[
         _SNAPSHOTS,
         help="A snapshot folder, a path or a URL, instead of a registry.",
         metavar="FOLDER",
-        show_default=False,
     ),
 ]
 
