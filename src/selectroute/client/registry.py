@@ -399,8 +399,7 @@ class RemoteStreams:
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
         """Announce a query."""
-        body = {"source": source, "can_replay": can_replay, "reason": reason}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
+        self._note(query, "", source=source, can_replay=can_replay, reason=reason)
 
     def queries(self) -> Sequence[Backfill]:
         """Return the known queries. Needs the token of a job."""
@@ -409,15 +408,13 @@ class RemoteStreams:
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision."""
-        body = {"batch": batch, "revision": revision}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
+        self._note(query, "/batches", batch=batch, revision=revision)
 
     def note_reports(
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
     ) -> None:
         """Report batches of a query, and its state."""
-        body = {"batches": [dict(one) for one in batches], "state": dict(state)}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
+        self._note(query, "/reports", batches=[dict(one) for one in batches], state=dict(state))
 
     def remove(self, query: str) -> None:
         """Remove a stream with its reports. Needs the token of a job."""
@@ -425,8 +422,10 @@ class RemoteStreams:
 
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query to the sample of recent messages."""
-        body = {"messages": [dict(one) for one in messages]}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/messages", body=body)
+        self._note(query, "/messages", messages=[dict(one) for one in messages])
+
+    def _note(self, query: str, what: str, **body: Any) -> None:
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}{what}", body=body)
 
 
 class RemoteTokens:
@@ -447,8 +446,7 @@ class RemoteTokens:
         """Create a token, see `Tokens.add`. Needs an admin's token. Not idempotent: a request
         repeated after a lost response leaves a second token whose secret is lost.
         """
-        patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
-        body: dict[str, Any] = {"role": role, "name": name, **patterns}
+        body = {"role": role, "name": name, "topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
         answer = self._registry.ask("POST", "/v1/tokens", body=body)
         return self._registry.read(Token, answer), self._registry.read(_Secret, answer).secret
 
@@ -502,14 +500,10 @@ def _if_match(expected: int | None) -> dict[str, str]:
 
 
 def _operation(one: Operation) -> dict[str, Any]:
-    data: dict[str, Any] = {"op": one.op, **({} if one.spec is None else one.spec.to_json())}
-    if one.id is not None:
-        data["id"] = one.id
-    if one.expected is not None:
-        data["expected"] = one.expected
-    if one.op == "resume":
-        data["from"] = one.resume_from
-    return data
+    spec = {} if one.spec is None else one.spec.to_json()
+    start = one.resume_from if one.op == "resume" else None
+    data = {"op": one.op, **spec, "id": one.id, "expected": one.expected, "from": start}
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def _is(found: Subscription, spec: SubscriptionSpec) -> bool:

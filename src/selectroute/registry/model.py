@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.selector.message import Message
 from selectroute.selector.selector_type import EXTENDED, Seltype
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
@@ -82,32 +79,6 @@ class Subscription:
         return read_plain(cls, data)
 
 
-def registered(
-    spec: SubscriptionSpec,
-    id: str,
-    seltype: Seltype,
-    status: Status,
-    revision: int,
-    created: datetime,
-    modified: datetime,
-) -> Subscription:
-    """Return the subscription of a specification."""
-    return Subscription(
-        id=id,
-        name=id if spec.name is None else spec.name,
-        topic=spec.topic,
-        selector=spec.selector,
-        dialect=spec.dialect,
-        seltype=seltype,
-        destination=spec.destination,
-        status=status,
-        labels=dict(sorted(spec.labels.items())),
-        revision=revision,
-        created=created,
-        modified=modified,
-    )
-
-
 Order = Literal["id", "name", "newest"]
 """Orders of a list: by id, by name, or the newest change first."""
 
@@ -121,6 +92,16 @@ class Page:
 
 
 T = TypeVar("T")
+
+
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+adapter_of: Final[Callable[[Any], Any]] = cache(_adapter)
+"""Function that returns pydantic's `TypeAdapter` of a type, made once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +127,6 @@ def read_plain(kind: type[T], data: Mapping[str, Any]) -> T:
         first = error.errors()[0]
         place = "".join(f"/{part}" for part in first["loc"])
         raise InvalidSpecError(place, f"not a {kind.__name__.lower()}: {first['msg']}") from error
-
-
-@cache
-def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return what reads data of a type."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def _with_texts(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -204,11 +204,9 @@ def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
     """Return the registered subscriptions among these ids."""
-    found: dict[str, Subscription] = {}
-    for some in batched(ids):
-        for row in connection.execute(subscriptions_with_state().where(subscription.c.id.in_(some))):
-            found[row.id] = subscription_of(row)
-    return found
+    found = subscriptions_with_state()
+    rows = (connection.execute(found.where(subscription.c.id.in_(some))) for some in batched(ids))
+    return {row.id: subscription_of(row) for row in chain.from_iterable(rows)}
 
 
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
