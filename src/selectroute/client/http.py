@@ -36,8 +36,8 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
-Params = Mapping[str, str | Sequence[str]]
-"""Query of a request; a parameter with several values is repeated."""
+Params = Mapping[str, str | int | Sequence[str] | None]
+"""Query of a request; a parameter with several values is repeated, one that is None is left out."""
 
 
 class UnreachableError(RegistryError):
@@ -110,17 +110,12 @@ class HttpClient:
         A request that lost its connection, or is refused for now, is sent again after a pause, so it must be
         idempotent. Raises UnreachableError, which says whether the request may have taken effect.
         """
-        given = dict(headers or {})
+        sent = dict(headers or {})
         if body is not None:
             content = json.dumps(body).encode()
-            given.setdefault("Content-Type", "application/json")
+            sent.setdefault("Content-Type", "application/json")
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
-        request: Any = {
-            "params": dict(params or {}),
-            "content": content,
-            "headers": given,
-            "timeout": timeout,
-        }
+        request: Any = {"params": _given(params), "content": content, "headers": sent, "timeout": timeout}
         repeated = False
         for attempt in range(1, attempts + 1):
             last = attempt == attempts
@@ -154,7 +149,7 @@ class HttpClient:
         headers = {"Accept": "application/x-ndjson"}
         try:
             with self._client.stream(
-                "GET", path, params=dict(params), headers=headers, timeout=timeout_seconds
+                "GET", path, params=_given(params), headers=headers, timeout=timeout_seconds
             ) as answer:
                 if answer.status_code == 200:
                     yield _lines(answer.iter_bytes(), self.url)
@@ -173,6 +168,10 @@ class HttpClient:
         except httpx.DecodingError as error:
             raise RegistryError(f"the response of {self.url} cannot be decoded: {error}") from error
         return Answer(answer.status_code, answer.headers, bytes(body))
+
+
+def _given(params: Params | None) -> dict[str, Any]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
 
 
 def _lines(parts: Iterator[bytes], url: str) -> Iterator[bytes]:

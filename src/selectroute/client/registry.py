@@ -146,7 +146,7 @@ class RemoteRegistry:
     @property
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
-        params = {"after": str(_LAST), "limit": "1"}
+        params = {"after": _LAST, "limit": 1}
         return self._read(self.ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
 
     def get(self, id: str) -> Subscription:
@@ -167,7 +167,7 @@ class RemoteRegistry:
         is none, waits at most `wait_seconds` for one, 30 at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
-        params = {"wait": f"{wait:g}"} if wait > 0 else None
+        params = {"wait": f"{wait:g}" if wait > 0 else None}
         answer = self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait)
         return self._one(answer), self.read(_Effective, answer).effective_from
 
@@ -185,11 +185,8 @@ class RemoteRegistry:
     ) -> Page:
         """Return a page of subscriptions; see `Registry.list`."""
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-        params = {"limit": str(limit)} | ({} if order == "id" else {"order": order})
-        for key, value in (asked | {"cursor": cursor}).items():
-            if value is not None:
-                params[key] = str(value)
-        return self.read(Page, self.ask("GET", PATH, params=params))
+        page = {"limit": limit, "cursor": cursor, "order": None if order == "id" else order}
+        return self.read(Page, self.ask("GET", PATH, params={**page, **asked}))
 
     def changes(
         self,
@@ -204,13 +201,8 @@ class RemoteRegistry:
         1,000 changes at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
-        limit = min(limit, MOST_CHANGES)
-        params: dict[str, str | Sequence[str]] = {"after": str(after), "limit": str(limit)}
-        params |= {"wait": f"{wait:g}"}
-        if cursor is not None:
-            params["cursor"] = cursor
-        if ops is not None:
-            params["op"] = sorted(ops)
+        page = {"after": after, "limit": min(limit, MOST_CHANGES), "wait": f"{wait:g}", "cursor": cursor}
+        params = {**page, "op": None if ops is None else sorted(ops)}
         return self._read(self.ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
@@ -234,7 +226,7 @@ class RemoteRegistry:
         self, id: str, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[Change], str | None]:
         """Return the newest changes of a subscription, see `Registry.history`."""
-        params = {"limit": str(min(limit, MOST_CHANGES))} | ({} if cursor is None else {"cursor": cursor})
+        params = {"limit": min(limit, MOST_CHANGES), "cursor": cursor}
         answer = self.ask("GET", f"{path_of(id)}/changes", params=params, id=id)
         return self._read(
             answer, lambda data: ([*map(Change.from_json, data["changes"])], data["next_cursor"])
@@ -242,8 +234,7 @@ class RemoteRegistry:
 
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """Yield all subscriptions as lines of JSON, as they come; see `Registry.export`."""
-        params = {} if revision is None else {"revision": str(revision)}
-        with self._http.lines(f"{PATH}:export", params, BULK_SECONDS) as found:
+        with self._http.lines(f"{PATH}:export", {"revision": revision}, BULK_SECONDS) as found:
             if isinstance(found, Answer):
                 raise refusal(found, self.url)
             for line in found:

@@ -54,7 +54,7 @@ from selectroute.registry.log.rows import change_of, subscription_of, subscripti
 from selectroute.registry.log.tables import FORMAT, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
-from selectroute.registry.model import Order, Page, Subscription
+from selectroute.registry.model import Order, Page, Subscription, read_plain
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.reports.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
@@ -318,7 +318,7 @@ class Registry:
         def apply(revision: Revision) -> Applied:
             before = answered(revision.connection, idempotency)
             if before is not None:
-                return Applied(before["revision"], [*map(Subscription.from_json, before["subscriptions"])])
+                return read_plain(Applied, before)
             done = []
             for index, operation in enumerate(operations):
                 try:

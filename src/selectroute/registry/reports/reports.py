@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.changes import Backfill, EffectiveFrom
@@ -117,8 +117,9 @@ class Streams:
         """Announce a query: its source, and whether it can replay (if not, the reason)."""
         row = {"query": query, "source": source, "can_replay": can_replay, "reason": reason}
         with self._store.writing() as connection:
-            connection.execute(delete(queries).where(queries.c.query == query))
-            connection.execute(insert(queries), row)
+            known = update(queries).where(queries.c.query == query)
+            if not connection.execute(known, row).rowcount:
+                connection.execute(insert(queries), row)
 
     def queries(self) -> list[Backfill]:
         """Return the known queries, ordered by name, and whether each can replay."""
@@ -134,10 +135,13 @@ class Streams:
         """
         mine = batch.c.query == query
         covering = select(batch).where(mine, batch.c.revision >= revision, batch.c.batch <= number).limit(1)
+        same = update(batch).where(mine, batch.c.revision == revision)
+        row = {"query": query, "revision": revision, "batch": number}
         with self._store.writing() as connection:
-            if connection.execute(covering).one_or_none() is None:
-                connection.execute(delete(batch).where(mine, batch.c.revision == revision))
-                connection.execute(insert(batch), {"query": query, "revision": revision, "batch": number})
+            if connection.execute(covering).one_or_none() is not None:
+                return
+            if not connection.execute(same, row).rowcount:
+                connection.execute(insert(batch), row)
 
     def effective_from(self, revision: int) -> list[EffectiveFrom]:
         """Return the first batch of each query that used this revision or a later one, as far as reported,
