@@ -15,6 +15,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in `typing`, which takes long to import: until then Ctrl-C prints a traceback
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
+    from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueue
     from selectroute.client.registry import RemoteRegistry, connect
     from selectroute.index.change.delta import Add, Remove, Replace
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription
-    from selectroute.registry.protocol import SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector import (
         DIALECTS,
@@ -62,6 +62,7 @@ __version__ = "0.1.0"
 
 _LATER = {
     "clauses.analysis": "Analysis check",
+    "client.any_registry": "SubscriptionRegistry",
     "client.queues": "RemoteQueue",
     "client.registry": "RemoteRegistry connect",
     "index.change.delta": "Add Remove Replace",
@@ -84,7 +85,6 @@ _LATER = {
     "queues.sql.queues": "SqlQueues",
     "registry.changes": "Operation",
     "registry.model": "Subscription",
-    "registry.protocol": "SubscriptionRegistry",
     "registry.registry": "Registry",
     "selector": "Byte DIALECTS Double Float Int InvalidSelectorError Limits Long "
     "Message MessageError PropertyNameError SelectRouteError Selector Short Truth check_property_names",

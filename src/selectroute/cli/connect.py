@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,12 +12,15 @@ from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
+    from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueues
     from selectroute.client.registry import RemoteRegistry
+    from selectroute.index.matcher import SnapshotMatcher
     from selectroute.queues.sql.queues import SqlQueues
-    from selectroute.registry.protocol import Matcher, SubscriptionRegistry
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
+
+    Matcher = SnapshotMatcher | RemoteRegistry
 
 RegistryOption = Annotated[
     str | None,
@@ -25,7 +28,6 @@ RegistryOption = Annotated[
         "--registry",
         metavar="URL",
         help="A database or a service; see `selectroute --help`.",
-        show_default=False,
     ),
 ]
 
@@ -38,7 +40,6 @@ SnapshotsOption = Annotated[
         _SNAPSHOTS,
         help="A snapshot folder, a path or a URL, instead of a registry.",
         metavar="FOLDER",
-        show_default=False,
     ),
 ]
 
@@ -71,22 +72,18 @@ def _service(url: str, settings: Settings) -> RemoteRegistry:
     return connect(url, token=token, timeout_seconds=settings.timeout)
 
 
-@contextmanager
-def connected(
-    registry: str | None, *, create: bool = False, instead: str = ""
-) -> Iterator[SubscriptionRegistry]:
+def _database(url: str, create: bool = False) -> Registry:
+    from selectroute.registry.registry import Registry
+
+    return Registry.open(url, create=create, limits=selector_limits(), verify=False)
+
+
+def connected(registry: str | None, *, create: bool = False, instead: str = "") -> SubscriptionRegistry:
     """Open the registry. A missing database is created only with `create`; rows are checked against their
     digests as they are read, all of them only by `registry verify`. For ``instead`` see `registry_settings`.
     """
     url, found = registry_settings(registry, instead)
-    if is_service(url):
-        with _service(url, found) as remote:
-            yield remote
-    else:
-        from selectroute.registry.registry import Registry
-
-        with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
-            yield opened
+    return _service(url, found) if is_service(url) else _database(url, create)
 
 
 @contextmanager
@@ -105,8 +102,7 @@ def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Sq
             yield opened
 
 
-@contextmanager
-def opened_database(registry: str | None, what: str) -> Iterator[Registry]:
+def opened_database(registry: str | None, what: str) -> Registry:
     """Open the registry, which must be a database: a service does not support `what`."""
     url, _ = registry_settings(registry)
     if is_service(url):
@@ -114,10 +110,7 @@ def opened_database(registry: str | None, what: str) -> Iterator[Registry]:
             f"{what} needs the database itself; {url.partition('://')[0]}:// is a service",
             param_hint="--registry",
         )
-    from selectroute.registry.registry import Registry
-
-    with Registry.open(url, create=False, limits=selector_limits(), verify=False) as opened:
-        yield opened
+    return _database(url)
 
 
 def selector_limits() -> Limits:
@@ -148,17 +141,16 @@ def matching(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
         yield matcher
 
 
-@contextmanager
-def explaining(registry: str | None, snapshots: str | None) -> Iterator[Matcher | SubscriptionRegistry]:
+def explaining(
+    registry: str | None, snapshots: str | None
+) -> AbstractContextManager[SnapshotMatcher | SubscriptionRegistry]:
     """Open what explains single subscriptions: a snapshot folder, or a registry."""
-    if snapshots is not None:
-        yield _of_snapshot(snapshots, registry)
-        return
-    with connected(registry, instead=_SNAPSHOTS) as connection:
-        yield connection
+    if snapshots is None:
+        return connected(registry, instead=_SNAPSHOTS)
+    return nullcontext(_of_snapshot(snapshots, registry))
 
 
-def _of_snapshot(folder: str, registry: str | None) -> Matcher:
+def _of_snapshot(folder: str, registry: str | None) -> SnapshotMatcher:
     if registry is not None:
         raise typer.BadParameter("give --snapshots or --registry, not both", param_hint=_SNAPSHOTS)
     from selectroute.index.matcher import SnapshotMatcher

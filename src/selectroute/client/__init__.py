@@ -6,6 +6,6 @@
                           └───────────────────────────┴─→ HttpClient: retries, timeouts, bounded responses
                                                           problems: an error response as an exception
 
-`connect` (`selectroute.connect`) is the public entry point. `RemoteRegistry` implements
-`registry.protocol.SubscriptionRegistry`, as `Registry` does; ``registry/`` does not depend on this folder.
+`connect` (`selectroute.connect`) is the public entry point. `RemoteRegistry` has the methods of `Registry`
+that do not need the database itself (``any_registry``); ``registry/`` does not depend on this folder.
 """

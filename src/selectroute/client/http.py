@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from selectroute.loopback import is_loopback
 from selectroute.registry.errors import RegistryError
-from selectroute.registry.loopback import is_loopback
 from selectroute.selector.limits import MAX_LINE_BYTES
 
 MAX_ANSWER: Final = 64 << 20
@@ -36,8 +36,8 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
-Params = Mapping[str, str | Sequence[str]]
-"""Query of a request; a parameter with several values is repeated."""
+Params = Mapping[str, str | int | Sequence[str] | None]
+"""Query of a request; a parameter with several values is repeated, one that is None is left out."""
 
 
 class UnreachableError(RegistryError):
@@ -98,24 +98,30 @@ class HttpClient:
         *,
         params: Params | None = None,
         body: Any = None,
+        content: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
         max_bytes: int = MAX_ANSWER,
+        attempts: int = ATTEMPTS,
     ) -> Answer:
-        """Send a request, `body` as JSON, and return its response whatever the status code.
+        """Send a request, `body` as JSON or `content` as it is, and return its response whatever the status
+        code.
 
         A request that lost its connection, or is refused for now, is sent again after a pause, so it must be
-        idempotent. Raises UnreachableError.
+        idempotent. Raises UnreachableError, which says whether the request may have taken effect.
         """
-        content = None if body is None else json.dumps(body).encode()
-        given = dict(headers or {})
+        sent = dict(headers or {})
         if body is not None:
-            given.setdefault("Content-Type", "application/json")
+            content = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
+        request: Any = {"params": _given(params), "content": content, "headers": sent, "timeout": timeout}
         repeated = False
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            last = attempt == attempts
             try:
-                answer = self._send(method, path, params, content, given, timeout_seconds, max_bytes)
+                with self._client.stream(method, path, **request) as response:
+                    answer = self._read(response, max_bytes)
             except httpx.TransportError as error:
                 repeated |= not isinstance(error, _NOT_SENT)
                 if last:
@@ -123,31 +129,16 @@ class HttpClient:
                 self._sleep(_pause(attempt))
                 continue
             is_lost = answer.status in _GATEWAY and not last
-            is_later = answer.status in _LATER and attempt < REFUSED_ATTEMPTS
+            is_later = answer.status in _LATER and not last and attempt < REFUSED_ATTEMPTS
             if not is_lost and not is_later:
                 return answer._replace(repeated=repeated)
             repeated |= is_lost
             self._sleep(_pause(attempt, answer.headers.get("Retry-After")))
         raise AssertionError("the last attempt returns or raises")
 
-    def once(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        content: bytes | Iterable[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float | None = None,
-    ) -> Answer:
-        """Send a request without retries and return its response: for requests that are not idempotent.
-
-        Raises UnreachableError, which says whether the request may have taken effect.
-        """
-        try:
-            return self._send(method, path, params, content, headers or {}, timeout_seconds, MAX_ANSWER)
-        except httpx.TransportError as error:
-            raise UnreachableError(self.url, _reason(error), not isinstance(error, _NOT_SENT)) from error
+    def once(self, method: str, path: str, **sent: Any) -> Answer:
+        """Send a request as `ask` does, but without retries: for requests that are not idempotent."""
+        return self.ask(method, path, attempts=1, **sent)
 
     @contextmanager
     def lines(self, path: str, params: Params, timeout_seconds: float) -> Iterator[Answer | Iterator[bytes]]:
@@ -158,7 +149,7 @@ class HttpClient:
         headers = {"Accept": "application/x-ndjson"}
         try:
             with self._client.stream(
-                "GET", path, params=dict(params), headers=headers, timeout=timeout_seconds
+                "GET", path, params=_given(params), headers=headers, timeout=timeout_seconds
             ) as answer:
                 if answer.status_code == 200:
                     yield _lines(answer.iter_bytes(), self.url)
@@ -166,26 +157,6 @@ class HttpClient:
                     yield self._read(answer, MAX_ANSWER)
         except httpx.TransportError as error:
             raise UnreachableError(self.url, _reason(error), False) from error
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        content: bytes | Iterable[bytes] | None,
-        headers: Mapping[str, str],
-        timeout_seconds: float | None,
-        max_bytes: int,
-    ) -> Answer:
-        with self._client.stream(
-            method,
-            path,
-            params=dict(params or {}),
-            content=content,
-            headers=dict(headers),
-            timeout=httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds,
-        ) as answer:
-            return self._read(answer, max_bytes)
 
     def _read(self, answer: httpx.Response, max_bytes: int) -> Answer:
         body = bytearray()
@@ -197,6 +168,10 @@ class HttpClient:
         except httpx.DecodingError as error:
             raise RegistryError(f"the response of {self.url} cannot be decoded: {error}") from error
         return Answer(answer.status_code, answer.headers, bytes(body))
+
+
+def _given(params: Params | None) -> dict[str, Any]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
 
 
 def _lines(parts: Iterator[bytes], url: str) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from os.path import commonprefix
 from typing import Any, Final
 
 from selectroute.client.http import Answer
@@ -163,12 +164,8 @@ def _invalid_selector(fault: Mapping[str, Any], spec: SubscriptionSpec) -> Inval
 
 def _fix(text: str, suggestion: str) -> Fix:
     """Return the single edit that turns the text into the suggestion."""
-    start = 0
-    while start < min(len(text), len(suggestion)) and text[start] == suggestion[start]:
-        start += 1
-    end = 0
-    while end < min(len(text), len(suggestion)) - start and text[-1 - end] == suggestion[-1 - end]:
-        end += 1
+    start = len(commonprefix([text, suggestion]))  # noqa: RUF071  of characters is what is meant
+    end = len(commonprefix([text[start:][::-1], suggestion[start:][::-1]]))  # noqa: RUF071
     return Fix(Span(start, len(text) - end), suggestion[start : len(suggestion) - end])
 
 

@@ -8,12 +8,11 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import TypeAdapter
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
@@ -43,8 +42,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Items, Order, Page, Subscription
-from selectroute.registry.protocol import Matcher
+from selectroute.registry.model import Items, Order, Page, Subscription, adapter_of
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
@@ -148,7 +146,7 @@ class RemoteRegistry:
     @property
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
-        params = {"after": str(_LAST), "limit": "1"}
+        params = {"after": _LAST, "limit": 1}
         return self._read(self.ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
 
     def get(self, id: str) -> Subscription:
@@ -169,7 +167,7 @@ class RemoteRegistry:
         is none, waits at most `wait_seconds` for one, 30 at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
-        params = {"wait": f"{wait:g}"} if wait > 0 else None
+        params = {"wait": f"{wait:g}" if wait > 0 else None}
         answer = self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait)
         return self._one(answer), self.read(_Effective, answer).effective_from
 
@@ -187,11 +185,8 @@ class RemoteRegistry:
     ) -> Page:
         """Return a page of subscriptions; see `Registry.list`."""
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-        params = {"limit": str(limit)} | ({} if order == "id" else {"order": order})
-        for key, value in (asked | {"cursor": cursor}).items():
-            if value is not None:
-                params[key] = str(value)
-        return self.read(Page, self.ask("GET", PATH, params=params))
+        page = {"limit": limit, "cursor": cursor, "order": None if order == "id" else order}
+        return self.read(Page, self.ask("GET", PATH, params={**page, **asked}))
 
     def changes(
         self,
@@ -206,13 +201,8 @@ class RemoteRegistry:
         1,000 changes at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
-        limit = min(limit, MOST_CHANGES)
-        params: dict[str, str | Sequence[str]] = {"after": str(after), "limit": str(limit)}
-        params |= {"wait": f"{wait:g}"}
-        if cursor is not None:
-            params["cursor"] = cursor
-        if ops is not None:
-            params["op"] = sorted(ops)
+        page = {"after": after, "limit": min(limit, MOST_CHANGES), "wait": f"{wait:g}", "cursor": cursor}
+        params = {**page, "op": None if ops is None else sorted(ops)}
         return self._read(self.ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
@@ -236,7 +226,7 @@ class RemoteRegistry:
         self, id: str, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[Change], str | None]:
         """Return the newest changes of a subscription, see `Registry.history`."""
-        params = {"limit": str(min(limit, MOST_CHANGES))} | ({} if cursor is None else {"cursor": cursor})
+        params = {"limit": min(limit, MOST_CHANGES), "cursor": cursor}
         answer = self.ask("GET", f"{path_of(id)}/changes", params=params, id=id)
         return self._read(
             answer, lambda data: ([*map(Change.from_json, data["changes"])], data["next_cursor"])
@@ -244,8 +234,7 @@ class RemoteRegistry:
 
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """Yield all subscriptions as lines of JSON, as they come; see `Registry.export`."""
-        params = {} if revision is None else {"revision": str(revision)}
-        with self._http.lines(f"{PATH}:export", params, BULK_SECONDS) as found:
+        with self._http.lines(f"{PATH}:export", {"revision": revision}, BULK_SECONDS) as found:
             if isinstance(found, Answer):
                 raise refusal(found, self.url)
             for line in found:
@@ -259,7 +248,7 @@ class RemoteRegistry:
         answer = self.ask("POST", "/v1/messages:explain", body=body, id=id)
         return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
-    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
+    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Self:
         """Return the registry itself: a service matches with its published snapshot."""
         return self
 
@@ -381,7 +370,7 @@ class RemoteRegistry:
 
     def read(self, kind: type[_T], answer: Answer) -> _T:
         """Return the data of a response, which are of this type; other members are ignored."""
-        data: _T = self._read(answer, partial(_adapter(kind).validate_json, strict=True), lambda body: body)
+        data: _T = self._read(answer, partial(adapter_of(kind).validate_json, strict=True), lambda body: body)
         return data
 
     def _read(
@@ -401,8 +390,7 @@ class RemoteStreams:
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
         """Announce a query."""
-        body = {"source": source, "can_replay": can_replay, "reason": reason}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
+        self._note(query, "", source=source, can_replay=can_replay, reason=reason)
 
     def queries(self) -> Sequence[Backfill]:
         """Return the known queries. Needs the token of a job."""
@@ -411,15 +399,13 @@ class RemoteStreams:
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Report that a batch of a query was delivered with a revision."""
-        body = {"batch": batch, "revision": revision}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
+        self._note(query, "/batches", batch=batch, revision=revision)
 
     def note_reports(
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
     ) -> None:
         """Report batches of a query, and its state."""
-        body = {"batches": [dict(one) for one in batches], "state": dict(state)}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/reports", body=body)
+        self._note(query, "/reports", batches=[dict(one) for one in batches], state=dict(state))
 
     def remove(self, query: str) -> None:
         """Remove a stream with its reports. Needs the token of a job."""
@@ -427,8 +413,10 @@ class RemoteStreams:
 
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query to the sample of recent messages."""
-        body = {"messages": [dict(one) for one in messages]}
-        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}/messages", body=body)
+        self._note(query, "/messages", messages=[dict(one) for one in messages])
+
+    def _note(self, query: str, what: str, **body: Any) -> None:
+        self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}{what}", body=body)
 
 
 class RemoteTokens:
@@ -449,8 +437,7 @@ class RemoteTokens:
         """Create a token, see `Tokens.add`. Needs an admin's token. Not idempotent: a request
         repeated after a lost response leaves a second token whose secret is lost.
         """
-        patterns = {"topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
-        body: dict[str, Any] = {"role": role, "name": name, **patterns}
+        body = {"role": role, "name": name, "topics": [*topics], "queues": [*queues], "kafka": [*kafka]}
         answer = self._registry.ask("POST", "/v1/tokens", body=body)
         return self._registry.read(Token, answer), self._registry.read(_Secret, answer).secret
 
@@ -495,9 +482,6 @@ class _Secret:
     secret: str
 
 
-_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
-
-
 def _key(idempotency: Idempotency | None) -> dict[str, str]:
     return {"Idempotency-Key": uuid.uuid4().hex if idempotency is None else idempotency.key}
 
@@ -507,14 +491,10 @@ def _if_match(expected: int | None) -> dict[str, str]:
 
 
 def _operation(one: Operation) -> dict[str, Any]:
-    data: dict[str, Any] = {"op": one.op, **({} if one.spec is None else one.spec.to_json())}
-    if one.id is not None:
-        data["id"] = one.id
-    if one.expected is not None:
-        data["expected"] = one.expected
-    if one.op == "resume":
-        data["from"] = one.resume_from
-    return data
+    spec = {} if one.spec is None else one.spec.to_json()
+    start = one.resume_from if one.op == "resume" else None
+    data = {"op": one.op, **spec, "id": one.id, "expected": one.expected, "from": start}
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def _is(found: Subscription, spec: SubscriptionSpec) -> bool:

@@ -23,7 +23,7 @@ class SnapshotRow(NamedTuple):
 
 
 class SnapshotMatcher:
-    """Matcher of a snapshot, as the `Matcher` of a registry. ``revision`` is what results name."""
+    """Matcher of a snapshot, with the methods of a registry that match. ``revision`` is what results name."""
 
     def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
         self._snapshot = snapshot
@@ -31,7 +31,9 @@ class SnapshotMatcher:
         self._judged: tuple[Message, Verdict] | None = None
 
     def match(self, message: Message, limit: int, near: bool = False) -> Matches:
-        """Return the subscriptions that get a message; see `Matcher.match`."""
+        """Return the subscriptions that get a message, at most `limit` each of ``ids`` and ``refused``. With
+        `near` also those that miss it by one condition.
+        """
         verdict = self._verdict(message)
         named, refused = (
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
@@ -44,8 +46,8 @@ class SnapshotMatcher:
         return found
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Explain why a subscription gets a message or not; see `Matcher.explain`. Raises
-        `UnknownSubscriptionError`.
+        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does, with the
+        ``revision``. Raises `UnknownSubscriptionError`.
         """
         found = explained(self._snapshot, self._ordinal(id), message, self._verdict(message))
         return {"revision": self._revision, **found}

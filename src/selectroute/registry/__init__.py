@@ -20,5 +20,5 @@ snapshot folder, from which streams route; of several processes one does. Stream
 used a revision (``reports``), so that a client knows from which batch on its change holds. Tokens authorize
 callers of a service (``authorization``).
 
-``protocol`` has the methods that are also available over HTTP, implemented in ``client/``.
+Most methods are also available over HTTP, by ``client/``.
 """

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
-from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.model import Subscription, time_of, time_text
+from selectroute.registry.model import Subscription, read_plain, time_text
 
 Op = Literal["add", "replace", "remove", "pause", "resume"]
 From = Literal["latest", "last-processed"]
 
 OPS: Final[tuple[Op, ...]] = get_args(Op)
+
+Progress = Callable[[int, int], None]
+"""Callback, called regularly with the count of rows done and the total (0: unknown)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +62,8 @@ class Change:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Change:
         """Invert `to_json`. Raises `InvalidSpecError`."""
-        try:
-            given = data["subscription"]
-            return cls(
-                revision=int(data["revision"]),
-                op=cast(Op, str(data["op"])),
-                id=str(data["id"]),
-                subscription=None if given is None else Subscription.from_json(given),
-                resume_from=data.get("from"),
-                paused_at=data.get("paused_at"),
-                time=time_of(data["time"]),
-                actor=str(data["actor"]),
-                digest=str(data.get("digest", "")),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidSpecError("", f"not a change: {error}") from error
+        given = {"digest": "", "from": None, "paused_at": None, **data}
+        return read_plain(cls, {**given, "resume_from": given["from"]})
 
 
 class ChangePage(list[Change]):

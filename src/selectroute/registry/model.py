@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from functools import cache, lru_cache
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Destination, Status, SubscriptionSpec, labels_of
+from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.selector.message import Message
 from selectroute.selector.selector_type import EXTENDED, Seltype
 
@@ -76,49 +76,7 @@ class Subscription:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
         """Invert `to_json`; other fields are ignored. Raises `InvalidSpecError`."""
-        try:
-            return cls(
-                id=_of(str, data["id"]),
-                name=_of(str, data["name"]),
-                topic=None if data["topic"] is None else _of(str, data["topic"]),
-                selector=_of(str, data["selector"]),
-                dialect=_of(str, data["dialect"]),
-                seltype=cast(Any, _of(str, data["seltype"])),
-                destination=Destination.from_json(data["destination"]),
-                status=Status(data["status"]),
-                labels=labels_of(data["labels"]),
-                revision=_of(int, data["revision"]),
-                created=time_of(_of(str, data["created"])),
-                modified=time_of(_of(str, data["modified"])),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidSpecError("", f"not a subscription: {error}") from error
-
-
-def registered(
-    spec: SubscriptionSpec,
-    id: str,
-    seltype: Seltype,
-    status: Status,
-    revision: int,
-    created: datetime,
-    modified: datetime,
-) -> Subscription:
-    """Return the subscription of a specification."""
-    return Subscription(
-        id=id,
-        name=id if spec.name is None else spec.name,
-        topic=spec.topic,
-        selector=spec.selector,
-        dialect=spec.dialect,
-        seltype=seltype,
-        destination=spec.destination,
-        status=status,
-        labels=dict(sorted(spec.labels.items())),
-        revision=revision,
-        created=created,
-        modified=modified,
-    )
+        return read_plain(cls, data)
 
 
 Order = Literal["id", "name", "newest"]
@@ -136,6 +94,16 @@ class Page:
 T = TypeVar("T")
 
 
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+adapter_of: Final[Callable[[Any], Any]] = cache(_adapter)
+"""Function that returns pydantic's `TypeAdapter` of a type, made once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Items(Generic[T]):
     """All things of a kind that a caller may see."""
@@ -146,6 +114,19 @@ class Items(Generic[T]):
 def plain(one: Any) -> dict[str, Any]:
     """Return a dataclass as plain data: its fields by their names, times as RFC 3339 in UTC."""
     return asdict(one, dict_factory=_with_texts)
+
+
+def read_plain(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return a dataclass from plain data, whose other members are ignored. Raises `InvalidSpecError`."""
+    from pydantic import ValidationError
+
+    try:
+        found: T = adapter_of(kind).validate_python(data)
+        return found
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"/{part}" for part in first["loc"])
+        raise InvalidSpecError(place, f"not a {kind.__name__.lower()}: {first['msg']}") from error
 
 
 def _with_texts(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,9 +156,3 @@ def time_text(time: datetime) -> str:
 def time_of(text: str) -> datetime:
     """Invert `time_text`. Raises ValueError."""
     return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def _of(type_: type[T], value: object) -> T:
-    if type(value) is not type_:
-        raise TypeError(f"{value!r} is not a {type_.__name__}")
-    return value

@@ -18,7 +18,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from selectroute.durable.lock import FileLock
 from selectroute.index.build.build import rebuilt
@@ -233,7 +233,7 @@ class RegistryPublisher:
             if revisions(self.folder):
                 raise PublishError(f"{self.folder} holds revisions of no registry; publish to another folder")
             self._own()
-        elif owner["registry"] != self._registry.id:
+        elif owner != self._registry.id:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
     def _check_log(self) -> None:
@@ -249,19 +249,18 @@ class RegistryPublisher:
                 "changes, or was put back to an older state; publish to another folder"
             )
 
-    def _owner(self) -> dict[str, Any] | None:
-        """Return the content of the folder's ``registry.json``; None if there is none yet."""
+    def _owner(self) -> str | None:
+        """Return the id of the registry in the folder's ``registry.json``; None if there is none yet."""
         path = self.folder / _OWNER
         try:
-            owner = json.loads(path.read())
-            if not isinstance(owner["registry"], str):
+            owner = json.loads(path.read())["registry"]
+            if not isinstance(owner, str):
                 raise ValueError("it does not name a registry")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PublishError(f"{path} cannot be read: {error}") from error
-        found: dict[str, Any] = owner
-        return found
+        return owner
 
     def _own(self) -> None:
         """Record the folder's registry."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from selectroute.index.build.build import rebuilt
 from selectroute.index.errors import InvalidSpecError
@@ -39,23 +39,23 @@ from selectroute.registry.changes import (
     Imported,
     Op,
     Operation,
+    Progress,
     Resumed,
     Verified,
 )
 from selectroute.registry.errors import NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
 from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
+from selectroute.registry.log.header_rows import insert_counter, read_counter, read_setting, write_setting
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.recent import Latest, RecentChanges
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
-from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
+from selectroute.registry.log.tables import FORMAT, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
-from selectroute.registry.model import Order, Page, Subscription
+from selectroute.registry.model import Order, Page, Subscription, read_plain
 from selectroute.registry.pages import Filters, ids_named, page
-from selectroute.registry.protocol import Progress
 from selectroute.registry.reports.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
 from selectroute.selector.arguments import check_argument, check_iterable
@@ -104,7 +104,8 @@ class Registry:
         self.limits = limits
         self.tokens = Tokens(store)
         self.streams = Streams(store)
-        self._id = self.setting("id") or ""
+        self.id = self.setting("id") or ""
+        """Unique id of this registry."""
 
     @classmethod
     def open(
@@ -317,7 +318,7 @@ class Registry:
         def apply(revision: Revision) -> Applied:
             before = answered(revision.connection, idempotency)
             if before is not None:
-                return Applied(before["revision"], [*map(Subscription.from_json, before["subscriptions"])])
+                return read_plain(Applied, before)
             done = []
             for index, operation in enumerate(operations):
                 try:
@@ -571,11 +572,6 @@ class Registry:
 
     # ---- settings
 
-    @property
-    def id(self) -> str:
-        """Unique id of this registry."""
-        return self._id
-
     def setting(self, name: str) -> str | None:
         """Return a setting's value, None if it is not set."""
         with self._store.reading() as connection:
@@ -638,7 +634,7 @@ class Registry:
         written = False
         try:
             with self._transaction() as transaction:
-                transaction.look_up([name for one in units for name in one.names])
+                transaction.look_up([name for one in units for name in one.checks.names])
                 for one in units:
                     one.run(transaction)
                 transaction.finish()
@@ -651,7 +647,7 @@ class Registry:
                 try:
                     self._commit([one])
                 except Exception as own:
-                    one.fail(own)
+                    one.error = own
 
     @contextmanager
     def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:
@@ -672,6 +668,6 @@ class Registry:
 
 def _first_rows(connection: Connection) -> None:
     """Write the first rows of a new registry."""
-    connection.execute(insert(counter), first_counter())
+    insert_counter(connection)
     write_setting(connection, "id", secrets.token_hex(16))
     write_setting(connection, "format", FORMAT)

@@ -93,8 +93,7 @@ class Checks:
         self, limits: Limits, specs: Iterable[SubscriptionSpec] = (), budget: Budget | None = None
     ) -> None:
         self._limits = limits
-        self._known: dict[tuple[str | None, ...], str | SelectRouteError] = {}
-        self._literals: dict[tuple[str | None, ...], int] = {}
+        self._known: dict[tuple[str | None, ...], tuple[str, int] | SelectRouteError] = {}
         self.names: list[str] = []
         budget = budget or Budget()
         for spec in specs:
@@ -104,15 +103,8 @@ class Checks:
                 break  # raised in order: an earlier operation may be refused for another reason
             if spec.name is not None:
                 self.names.append(spec.name)
-            self.charge(spec, budget)
-
-    def charge(self, spec: SubscriptionSpec, budget: Budget) -> None:
-        """Charge a checked specification to a budget. Raises `TooCostlyError`."""
-        budget.spend(self.literals(spec), len(spec.selector) + len(spec.topic or ""))
-
-    def literals(self, spec: SubscriptionSpec) -> int:
-        """Return the number of literals in the clauses of a checked specification."""
-        return self._literals[_decisive(spec)]
+            _, literals = self._type_and_literals(spec)
+            budget.spend(literals, len(spec.selector) + len(spec.topic or ""))
 
     def knows(self, spec: SubscriptionSpec) -> bool:
         """Return whether the check of this specification is cached."""
@@ -121,18 +113,23 @@ class Checks:
     def checked(self, spec: SubscriptionSpec) -> SubscriptionSpec:
         """Check a specification and return it with its type, as the function `checked` does."""
         check_fields(spec)
+        seltype: Any
+        seltype, _ = self._type_and_literals(spec)
+        if spec.seltype is not None and spec.seltype != seltype:
+            raise InvalidSpecError("/seltype", wrong_seltype(seltype))
+        return spec if spec.seltype == seltype else replace(spec, seltype=seltype)
+
+    def _type_and_literals(self, spec: SubscriptionSpec) -> tuple[str, int]:
         key = _decisive(spec)
         if key not in self._known:
             try:
-                self._known[key], self._literals[key] = _check_selector(spec, self._limits)
+                self._known[key] = _check_selector(spec, self._limits)
             except SelectRouteError as error:
                 self._known[key] = error
-        found: Any = self._known[key]
+        found = self._known[key]
         if isinstance(found, SelectRouteError):
             raise found
-        if spec.seltype is not None and spec.seltype != found:
-            raise InvalidSpecError("/seltype", wrong_seltype(found))
-        return spec if spec.seltype == found else replace(spec, seltype=found)
+        return found
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:

@@ -19,7 +19,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from selectroute.registry.loopback import is_loopback
+from selectroute.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, Application, create_app

@@ -20,8 +20,8 @@ from selectroute.selector import Message
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
+    from selectroute.cli.connect import Matcher
     from selectroute.index.matches import Matches, NearMiss
-    from selectroute.registry.protocol import Matcher
 
 app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
 

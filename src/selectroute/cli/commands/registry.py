@@ -28,7 +28,6 @@ SnapshotsOption = Annotated[
         metavar="DIR",
         help="The folder to publish to, a path or a URL; or SELECTROUTE_SNAPSHOTS. By default the registry's "
         "own, next to a SQLite database.",
-        show_default=False,
     ),
 ]
 

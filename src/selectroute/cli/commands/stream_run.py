@@ -43,7 +43,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.service.stopping import Stop
 
 if TYPE_CHECKING:
-    from selectroute.registry.protocol import SubscriptionRegistry
+    from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.runtime.session import Session
 

@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from enum import Enum, StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -35,16 +34,18 @@ from selectroute.cli.inputs import (
 from selectroute.cli.output import Advance, Output, OutputOption, progress, records
 from selectroute.cli.selector_warnings import FirstLines, warn_of_selector, warn_of_selectors
 from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
+from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.registry.changes import From
+from selectroute.registry.model import Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.limits import MAX_LINE, UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
 
 if TYPE_CHECKING:
-    from selectroute.index.specification import Destination
+    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.index.matcher import SnapshotRow
     from selectroute.registry.changes import EffectiveFrom
-    from selectroute.registry.model import Subscription
-    from selectroute.registry.protocol import Selecting, SubscriptionRegistry
 
 _COMPLETED: Final = 1_000
 """Subscriptions read to complete an id: a key press must not read a million."""
@@ -76,11 +77,10 @@ def ids_for(incomplete: str) -> list[str]:
 
 IdArgument = Annotated[
     str | None,
-    typer.Argument(metavar="ID", help="The subscription's id.", show_default=False, autocompletion=ids_for),
+    typer.Argument(metavar="ID", help="The subscription's id.", autocompletion=ids_for),
 ]
 ByNameOption = Annotated[
-    str | None,
-    typer.Option("--by-name", metavar="NAME", help="The subscription with this name.", show_default=False),
+    str | None, typer.Option("--by-name", metavar="NAME", help="The subscription with this name.")
 ]
 SELECTOR_HELP: Final = (
     "The selector; - reads it from standard input. Write -- before one that begins with a dash."
@@ -109,19 +109,13 @@ ExtendedOption = Annotated[
 ]
 NameOption = Annotated[str | None, typer.Option(metavar="NAME", help="A unique name.", show_default="the id")]
 LabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.", show_default=False),
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.")
 ]
 _DESTINATION: Final = (
     "none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message."
 )
 DestinationOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        help=_DESTINATION,
-        show_default="none",
-    ),
+    str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="none")
 ]
 IfRevisionOption = Annotated[
     int | None,
@@ -131,7 +125,6 @@ IfRevisionOption = Annotated[
         min=0,
         max=2**63 - 1,
         help="Only if its revision is still N: otherwise nothing changes, and the exit code is 4.",
-        show_default=False,
     ),
 ]
 WaitOption = Annotated[
@@ -140,7 +133,6 @@ WaitOption = Annotated[
         metavar="SECONDS",
         min=0,
         help="Wait at most this long until a batch has used the change; exit code 1 if none has.",
-        show_default=False,
     ),
 ]
 
@@ -175,8 +167,6 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
 
 def destination_of(given: str | None) -> Destination:
     """Parse a destination: none, queue:NAME or kafka:TOPIC; the registry refuses others."""
-    from selectroute.index.specification import Destination
-
     if given is None:
         return Destination()
     kind, sign, name = given.partition(":")
@@ -196,28 +186,6 @@ app = typer.Typer(
 
 _PAGE: Final = 1_000
 _LOOK_SECONDS: Final = 0.2
-
-
-class State(StrEnum):
-    """State of a subscription."""
-
-    active = "active"
-    paused = "paused"
-
-
-class ListOrder(StrEnum):
-    """Order of a list of subscriptions."""
-
-    id = "id"
-    name = "name"
-    newest = "newest"
-
-
-class Start(StrEnum):
-    """Starting point of a resumed subscription's messages."""
-
-    latest = "latest"
-    last_processed = "last-processed"
 
 
 @app.command()
@@ -248,8 +216,6 @@ def add(
     """
     _, settings = registry_settings(registry)
     with connected(registry, create=True) as connection:
-        from selectroute.index.specification import SubscriptionSpec
-
         spec = SubscriptionSpec(
             selector_text(selector),
             topic,
@@ -319,23 +285,15 @@ def history(
 
 @app.command("list")
 def list_(
-    topic: Annotated[
-        str | None, typer.Option(metavar="FILTER", help="With this topic filter.", show_default=False)
-    ] = None,
-    status: Annotated[State | None, typer.Option(help="With this status.", show_default=False)] = None,
+    topic: Annotated[str | None, typer.Option(metavar="FILTER", help="With this topic filter.")] = None,
+    status: Annotated[Status | None, typer.Option(help="With this status.")] = None,
     dialect: Annotated[str | None, _dialect_option("With this dialect.", False, "DIALECT")] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With this name.", show_default=False)
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="KEY=VALUE", help="With this label.", show_default=False)
-    ] = None,
-    order: Annotated[
-        ListOrder, typer.Option(help="By id, by name, or the newest change first.")
-    ] = ListOrder.id,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="With this name.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,
+    order: Annotated[Order, typer.Option(help="By id, by name, or the newest change first.")] = "id",
     limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 50,
     all_: Annotated[bool, typer.Option("--all", help="Print all subscriptions.")] = False,
-    cursor: Annotated[str | None, typer.Option(help="Continue a previous list.", show_default=False)] = None,
+    cursor: Annotated[str | None, typer.Option(help="Continue a previous list.")] = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
@@ -347,32 +305,23 @@ def list_(
 
     If there are more, standard error shows the --cursor to continue with.
     """
-    left: int | None = None if all_ else limit
     if label is not None:
         labels_of([label])
+    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
     with connected(registry) as connection, records(output, several=True) as add_record:
-        any_ = False
-        while left is None or left > 0:
-            page = connection.list(
-                limit=_PAGE if left is None else min(left, _PAGE),
-                cursor=cursor,
-                topic=topic,
-                status=None if status is None else status.value,
-                dialect=dialect,
-                name=name,
-                label=label,
-                order=order.value,
-            )
+        listed = 0
+        while all_ or listed < limit:
+            size = _PAGE if all_ else min(limit - listed, _PAGE)
+            page = connection.list(limit=size, cursor=cursor, order=order, **filters)
             if output is not Output.table:
                 for one in page.items:
                     add_record(as_line(one))
             elif page.items:
-                print_rows(page.items, with_heading=not any_)
-            any_ = any_ or bool(page.items)
-            left = None if left is None else left - len(page.items)
+                print_rows(page.items, with_heading=not listed)
+            listed += len(page.items)
             cursor = page.next_cursor
             if cursor is None:
-                if not any_ and output is Output.table:
+                if not listed and output is Output.table:
                     print("no subscriptions", file=sys.stderr)
                 return
         print(f"there are more: --cursor {cursor}", file=sys.stderr)
@@ -396,8 +345,7 @@ def replace(
         typer.Option("--label", metavar="KEY=VALUE", help="A new label, or a new value; KEY= removes it."),
     ] = None,
     destination: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help=_DESTINATION, show_default="as it is"),
+        str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="as it is")
     ] = None,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,
@@ -414,12 +362,9 @@ def replace(
     """
     if by_name is not None and id is not None and selector is None:
         id, selector = None, id
-    patch: dict[str, Any] = {}
-    if selector is not None:
-        patch["selector"] = selector_text(selector)
-    for field, value in (("dialect", dialect), ("name", name)):
-        if value is not None:
-            patch[field] = value
+    text = None if selector is None else selector_text(selector)
+    given = {"selector": text, "dialect": dialect, "name": name}
+    patch: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if topic is not None:
         patch["topic"] = topic or None
     if label:
@@ -476,8 +421,8 @@ def resume(
     id: IdArgument = None,
     by_name: ByNameOption = None,
     from_: Annotated[
-        Start, typer.Option("--from", help="Only with future messages, or also with the missed ones.")
-    ] = Start.latest,
+        From, typer.Option("--from", help="Only with future messages, or also with the missed ones.")
+    ] = "latest",
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
@@ -488,14 +433,12 @@ def resume(
     selectroute subscription resume heavy --from last-processed
     """
     with connected(registry) as connection:
-        found = connection.resume(
-            chosen(connection, id, by_name), from_="latest" if from_ is Start.latest else "last-processed",
-            expected=if_revision,
-        )  # fmt: skip
-        backfill = [asdict(one) for one in found.backfill]
-        more: dict[str, Any] = {"backfill": backfill} if from_ is Start.last_processed else {}
+        found = connection.resume(chosen(connection, id, by_name), from_=from_, expected=if_revision)
+        more: dict[str, Any] = {}
+        if from_ == "last-processed":
+            more["backfill"] = [asdict(one) for one in found.backfill]
         _changed(connection, found.subscription, wait, output, **more)
-        if output is Output.table and from_ is Start.last_processed:
+        if output is Output.table and from_ == "last-processed":
             for one in found.backfill:
                 can = "delivers what it missed" if one.can_replay else f"cannot: {one.reason}"
                 print(f"  backfill      query {one.query} {can}")
@@ -528,9 +471,7 @@ def _changed(
     **more: Any,
 ) -> None:
     """Print a subscription; with `wait`, once a batch has used it, or after this timeout in seconds."""
-    batches = None
-    if wait is not None:
-        batches = effective(connection, one, wait)
+    batches = None if wait is None else effective(connection, one, wait)
     if output is Output.table:
         print(paragraph(one, batches))
     else:
@@ -543,13 +484,6 @@ def _changed(
 # ---- import and export: all subscriptions as lines of JSON
 
 
-class Mode(Enum):
-    """Treatment of an id that exists already."""
-
-    add = "add"
-    replace = "replace"
-
-
 def import_(
     file: Annotated[
         str,
@@ -558,12 +492,12 @@ def import_(
         ),
     ],
     mode: Annotated[
-        Mode,
+        Literal["add", "replace"],
         typer.Option(
             help="For an existing id: add refuses it; replace replaces it, and keeps its status unless the "
             "line gives one."
         ),
-    ] = Mode.add,
+    ] = "add",
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Accept input without subscriptions, which changes nothing.")
     ] = False,
@@ -591,7 +525,7 @@ def import_(
         with connected(registry, create=True) as connection, progress("importing") as advance:
             given = FirstLines(chain(first, lines))
             done = connection.import_(
-                _then(given, advance), mode=mode.value, progress=lambda rows, _: advance(rows)
+                _then(given, advance), mode=mode, progress=lambda rows, _: advance(rows)
             )
     warn_of_selectors(given.rows(), done.rows)
     if output is Output.table:
@@ -639,7 +573,7 @@ def _counted(lines: Iterable[str], advance: Advance) -> Iterator[str]:
 
 @app.command()
 def explain(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
     messages: MessagesArgument,
     snapshots: SnapshotsOption = None,
     output: OutputOption = Output.table,
@@ -676,7 +610,7 @@ def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
     return f'{head[:-1]}, "selector": {tree.to_json()}}}'
 
 
-def as_text(one: Selecting, message: Message, data: dict[str, Any], line: int | None) -> str:
+def as_text(one: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None) -> str:
     """Return an explanation for people: the verdict, its steps, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"

@@ -6,7 +6,6 @@ a process with the same credentials share it.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import ssl
@@ -18,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from selectroute.extras import importing
+from selectroute.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 
 _USED: Final = 0.8
@@ -167,11 +167,3 @@ def checked_url(url: str) -> str:
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise ValueError("must begin with https://; http:// is only for this machine")
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by its address or as ``localhost``."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -38,8 +38,9 @@ from selectroute.kafka.client.errors import (
     TopicChangedError,
     UnreachableError,
 )
-from selectroute.kafka.client.oauth import TokenError, is_loopback
+from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import PLAINTEXT_CREDENTIALS, SECONDS
+from selectroute.loopback import is_loopback
 
 try:
     from kafka.net.selector import NetworkSelector

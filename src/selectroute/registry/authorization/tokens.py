@@ -22,7 +22,7 @@ from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.authorization.role import Role, Token
 from selectroute.registry.errors import AuthError, NotFoundError
 from selectroute.registry.log.header_rows import read_setting, write_setting
-from selectroute.registry.log.tables import token
+from selectroute.registry.log.tables import row_seal, token
 from selectroute.registry.model import new_id, time_of, time_text
 from selectroute.store.digests import row_digest
 from selectroute.store.engine import Store
@@ -141,13 +141,8 @@ def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letter
     return found
 
 
-def token_seal(row: Any) -> bytes:
-    """Return the seal of a row of the table ``token``."""
-    return row_digest(row.id, row.name, row.role, row.topics, row.hash, row.created, row.queues, row.kafka)
-
-
 def _token(row: Any) -> Token:
-    if row.seal != token_seal(row):
+    if row.seal != row_seal(row):
         raise DamagedError(f"the table token is damaged in the row of {row.id!r}")
     topics, queues, kafka = (tuple(json.loads(text)) for text in (row.topics, row.queues, row.kafka))
     return Token(row.id, row.name, Role(row.role), topics, time_of(row.created), queues, kafka)

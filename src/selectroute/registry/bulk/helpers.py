@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,7 @@ ALONE: Final = 3
 """Blocks that this process checks before it starts helpers, each of which takes half a second to start."""
 
 MOST_HELPERS: Final = 3
+"""Helpers at most: one for each core but that of this process."""
 
 _MOST_WAITING: Final = 16
 """Blocks that are read before the first one of them is checked; none after an invalid line."""
@@ -42,16 +43,19 @@ def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission)
     """Yield the result of each block of lines, in order: what `checked_lines` returns or raises."""
     waiting: deque[Future[_Found]] = deque()
     most = _MOST_WAITING
+    helpers: list[_Helper] = []
     with ExitStack() as opened:
-        helpers: _Helpers | None = None
         for number, block in enumerate(blocks):
             if number == ALONE and most:
-                helpers = opened.enter_context(_Helpers(limits, by))
-            given = helpers.submit(block) if helpers is not None and most else None
-            if given is None:
-                given = Future()
-                given.set_result(_checked(block, limits, by))
-            waiting.append(given)
+                with suppress(OSError):  # the system has no room for a process: it works without
+                    for _ in range(min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)):
+                        helpers.append(opened.enter_context(closing(_Helper(limits, by))))
+            free = min(helpers, key=lambda one: one.waiting, default=None)
+            if free is not None and most and free.waiting < _MOST_GIVEN:
+                waiting.append(free.submit(block))
+            else:
+                waiting.append(Future())
+                waiting[-1].set_result(_checked(block, limits, by))
             while waiting and (waiting[0].done() or len(waiting) > most):
                 found = waiting.popleft().result()
                 if isinstance(found, ImportLineError):
@@ -66,30 +70,6 @@ def _checked(block: list[Line], limits: Limits, by: Permission) -> _Found:
         return checked_lines(block, limits, by)
     except ImportLineError as error:
         return error
-
-
-class _Helpers:
-    """Helpers, one for each core but that of this process."""
-
-    def __init__(self, limits: Limits, by: Permission) -> None:
-        self._all: list[_Helper] = []
-        with suppress(OSError):  # the system has no room for a process: it works without
-            for _ in range(min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)):
-                self._all.append(_Helper(limits, by))
-
-    def submit(self, block: list[Line]) -> Future[_Found] | None:
-        """Let a free helper check a block; None if none is free."""
-        free = min(self._all, key=lambda one: one.waiting, default=None)
-        if free is None or free.waiting >= _MOST_GIVEN:
-            return None
-        return free.submit(block)
-
-    def __enter__(self) -> _Helpers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for one in self._all:
-            one.close()
 
 
 class _Helper:

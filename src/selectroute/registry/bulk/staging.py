@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,7 @@ from selectroute.index.errors import MAX_REPORTED, LineProblem
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.bulk.checking import CheckedLines, Line, Staged
 from selectroute.registry.bulk.helpers import checked_blocks
+from selectroute.registry.changes import Progress
 from selectroute.registry.errors import ImportLineError, TooLargeError
 from selectroute.registry.specification import Budget
 from selectroute.selector.limits import Limits
@@ -28,8 +29,6 @@ MAX_ROWS: Final = 1_000_000
 """Subscriptions in one import."""
 
 _CHECKED_AT_ONCE: Final = 16_384
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)

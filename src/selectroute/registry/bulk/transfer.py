@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -21,6 +21,7 @@ from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
 from selectroute.index.specification import Status
 from selectroute.registry.bulk.checking import ACTIVE, Staged
 from selectroute.registry.bulk.staging import Stage
+from selectroute.registry.changes import Progress
 from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
@@ -40,7 +41,6 @@ from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Subscription
 from selectroute.store.inserts import indexes_later, insert_values
 
-Progress = Callable[[int, int], None]
 _T = TypeVar("_T")
 
 _MANY_ROWS: Final = 20_000
@@ -204,11 +204,9 @@ def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
     """Return the registered subscriptions among these ids."""
-    found: dict[str, Subscription] = {}
-    for some in batched(ids):
-        for row in connection.execute(subscriptions_with_state().where(subscription.c.id.in_(some))):
-            found[row.id] = subscription_of(row)
-    return found
+    found = subscriptions_with_state()
+    rows = (connection.execute(found.where(subscription.c.id.in_(some))) for some in batched(ids))
+    return {row.id: subscription_of(row) for row in chain.from_iterable(rows)}
 
 
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:

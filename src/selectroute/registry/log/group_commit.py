@@ -53,41 +53,33 @@ class Unit(Future[_T]):
     ) -> None:
         super().__init__()
         self._work = work
-        self._checks = checks
+        self.checks = checks
         self._by = by
         self.operations = operations
         self._made: _T | None = None
-        self._error: BaseException | None = None
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names that the change gives to subscriptions, as far as they are known."""
-        return self._checks.names
+        self.error: BaseException | None = None
+        """Error that the caller has in place of the result."""
 
     def run(self, transaction: Transaction) -> None:
         """Make the change in a transaction. An error undoes it and is kept for the caller; those of the
         database, which end the transaction, are raised.
         """
-        self._error = None  # of an earlier try with others
+        self.error = None  # of an earlier try with others
         transaction.begin()
         try:
-            revision = Revision(transaction, self._checks, self._by)
+            revision = Revision(transaction, self.checks, self._by)
             self._made = self._work(revision)
             revision.finish()
         except SQLAlchemyError:
             raise
         except Exception as error:
             transaction.undo()
-            self._error = error
-
-    def fail(self, error: BaseException) -> None:
-        """Let the caller have this error in place of the result."""
-        self._error = error
+            self.error = error
 
     def end(self) -> None:
         """Give the caller the result, or the error."""
-        if self._error is not None:
-            self.set_exception(self._error)
+        if self.error is not None:
+            self.set_exception(self.error)
         else:
             self.set_result(cast(_T, self._made))
 
@@ -135,7 +127,7 @@ class GroupCommit:
                 self._commit(group)
             except BaseException as error:
                 for unit in group:
-                    unit.fail(error)
+                    unit.error = error
             self._ended = time.monotonic()
             self._delay = min(_DELAY * (self._ended - began), RECENT_SECONDS)
             self._expected = len(group) + len(self._waiting)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from selectroute.registry.log.tables import counter, setting
+from selectroute.registry.log.tables import counter, row_seal, setting
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
 
@@ -21,15 +21,10 @@ _UPDATE: Final = update(counter).values(
 )
 
 
-def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:
-    """Return the seal of the counter's row."""
-    return row_digest(revision, digest.hex(), changes, subscriptions)
-
-
 def read_counter(connection: Connection, *, lock: bool = False) -> Any:
     """Return the counter's row, checked; with `lock`, other writers wait until this transaction ends."""
     row = connection.execute(_COUNTER_LOCKED if lock else _COUNTER).one_or_none()
-    if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
+    if row is None or row.seal != _counter(row.revision, row.digest, row.changes, row.subscriptions)["seal"]:
         raise DamagedError("the table counter is damaged")
     return row
 
@@ -38,20 +33,18 @@ def write_counter(
     connection: Connection, revision: int, digest: bytes, changes: int, subscriptions: int
 ) -> None:
     """Set the counter's row, with its seal."""
+    connection.execute(_UPDATE, _counter(revision, digest, changes, subscriptions))
+
+
+def insert_counter(connection: Connection) -> None:
+    """Insert the counter's row of a new registry."""
+    connection.execute(insert(counter), {"name": "registry", **_counter(0, START, 0, 0)})
+
+
+def _counter(revision: int, digest: bytes, changes: int, subscriptions: int) -> dict[str, Any]:
+    """Return the columns of the counter's row, with their seal."""
     row = {"revision": revision, "digest": digest, "changes": changes, "subscriptions": subscriptions}
-    connection.execute(_UPDATE, {**row, "seal": counter_seal(revision, digest, changes, subscriptions)})
-
-
-def first_counter() -> dict[str, Any]:
-    """Return the counter's row of a new registry."""
-    return {
-        "name": "registry",
-        "revision": 0,
-        "digest": START,
-        "changes": 0,
-        "subscriptions": 0,
-        "seal": counter_seal(0, START, 0, 0),
-    }
+    return {**row, "seal": row_digest(revision, digest.hex(), changes, subscriptions)}
 
 
 # ---- settings of a registry: its format, its id, the folder that it is published to
@@ -62,7 +55,7 @@ def read_setting(connection: Connection, name: str) -> str | None:
     row = connection.execute(select(setting).where(setting.c.name == name)).one_or_none()
     if row is None:
         return None
-    if row.seal != setting_seal(row):
+    if row.seal != row_seal(row):
         raise DamagedError(f"the table setting is damaged in the row of {name!r}")
     value: str = row.value
     return value
@@ -74,8 +67,3 @@ def write_setting(connection: Connection, name: str, value: str | None) -> None:
     if value is not None:
         row = {"name": name, "value": value, "seal": row_digest(name, value)}
         connection.execute(insert(setting), row)
-
-
-def setting_seal(row: Any) -> bytes:
-    """Return the seal of a row of the table ``setting``."""
-    return row_digest(row.name, row.value)

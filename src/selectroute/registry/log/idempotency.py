@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import IdempotencyConflictError
-from selectroute.registry.log.tables import request
+from selectroute.registry.log.tables import request, row_seal
 from selectroute.registry.model import time_text
 from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
@@ -29,7 +29,7 @@ def answered(connection: Connection, asked: Idempotency | None) -> Any:
     ).one_or_none()
     if row is None or row.time < time_text(datetime.now(UTC) - KEPT):
         return None
-    if row.seal != request_seal(row):
+    if row.seal != row_seal(row):
         raise DamagedError("the table request is damaged in one of its rows")
     if row.digest != asked.request:
         raise IdempotencyConflictError("this Idempotency-Key was used with a different request")
@@ -49,10 +49,4 @@ def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None
         "answer": json.dumps(answer, ensure_ascii=False, separators=(",", ":")),
         "time": time_text(now),
     }
-    seal = row_digest(*(row[name] for name in ("subject", "key", "digest", "answer", "time")))
-    connection.execute(insert(request), {**row, "seal": seal})
-
-
-def request_seal(row: Any) -> bytes:
-    """Return the seal of a row of the table ``request``."""
-    return row_digest(row.subject, row.key, row.digest, row.answer, row.time)
+    connection.execute(insert(request), {**row, "seal": row_digest(*row.values())})

@@ -16,6 +16,7 @@ from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import IdTakenError, NameTakenError, NotFoundError, StaleRevisionError
 from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.rows import body_of
+from selectroute.registry.log.tables import change
 from selectroute.registry.log.transaction import (
     LoggedRow,
     LogHead,
@@ -24,8 +25,9 @@ from selectroute.registry.log.transaction import (
     chained_adds,
     chained_row,
 )
-from selectroute.registry.model import Subscription, new_id, registered, time_text
+from selectroute.registry.model import Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
+from selectroute.store.inserts import insert_rows, insert_values
 
 
 class Revision:
@@ -160,7 +162,7 @@ class Revision:
         changes the view. Only for a transaction with no other revision.
         """
         logged = [self._next_row(row) for row in rows]
-        self._transaction.log_many(logged)
+        insert_rows(self.connection, change, logged)
         self._note_adds([row.id for row in rows if row.op == "add"])
         return [(row.revision, row.seq) for row in logged]
 
@@ -178,7 +180,9 @@ class Revision:
 
     def write_adds(self, values: Sequence[Any]) -> None:
         """Write the rows of `chain_adds` to the log."""
-        self._transaction.log_adds(self.number, self._time, self._actor, values)
+        same: dict[str, str | int | None] = {"revision": self.number, "op": "add"}
+        same |= {"resume_from": None, "paused_at": None, "time": self._time, "actor": self._actor}
+        insert_values(self.connection, change, values, same)
 
     # ---- rows
 
@@ -204,7 +208,20 @@ class Revision:
     def _made(self, id: str, spec: SubscriptionSpec, status: Status, created: datetime) -> Subscription:
         """Return the subscription of a checked specification."""
         assert spec.seltype is not None
-        return registered(spec, id, spec.seltype, status, self.number, created, self.now)
+        return Subscription(
+            id=id,
+            name=id if spec.name is None else spec.name,
+            topic=spec.topic,
+            selector=spec.selector,
+            dialect=spec.dialect,
+            seltype=spec.seltype,
+            destination=spec.destination,
+            status=status,
+            labels=dict(sorted(spec.labels.items())),
+            revision=self.number,
+            created=created,
+            modified=self.now,
+        )
 
     def _with_status(self, old: Subscription, status: Status) -> Subscription:
         return replace(old, status=status, revision=self.number, modified=self.now)

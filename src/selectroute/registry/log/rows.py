@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -39,9 +38,7 @@ def body_of(one: Subscription) -> str:
 
 def from_body(body: str, revision: int) -> Subscription:
     """Invert `body_of`. Raises ValueError, `InvalidSpecError`."""
-    data = json.loads(body)
-    data["revision"] = revision
-    return Subscription.from_json(data)
+    return Subscription.from_json({**orjson.loads(body), "revision": revision})
 
 
 class ViewRow(NamedTuple):

@@ -34,6 +34,8 @@ from sqlalchemy import (
     text,
 )
 
+from selectroute.store.digests import row_digest
+
 FORMAT: Final = "3"
 """Version of these tables, in the setting ``format``."""
 
@@ -53,6 +55,11 @@ IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
 
 def _table(name: str, *parts: Column[Any] | Index) -> Table:
     return Table(name, metadata, *parts, sqlite_with_rowid=False)
+
+
+def row_seal(row: Any) -> bytes:
+    """Return the seal of a row of ``setting``, ``request`` or ``token``: it covers all columns before it."""
+    return row_digest(*tuple(row)[:-1])
 
 
 setting: Final = _table(

@@ -12,7 +12,7 @@ savepoint, and a hundred small ones cost a few statements.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
@@ -33,7 +33,7 @@ from selectroute.registry.log.rows import (
 from selectroute.registry.log.tables import activity, change, creator, label, subscription
 from selectroute.registry.model import Subscription
 from selectroute.store.digests import canonical, chained
-from selectroute.store.inserts import insert_rows, insert_values
+from selectroute.store.inserts import insert_rows
 
 # Built once: building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
@@ -242,16 +242,6 @@ class Transaction:
             self._set(self._paused_at, id, logged.revision)
         if self._stored[id] is not None and id not in self._removed:
             self._replaced.append(state)
-
-    def log_many(self, logged: list[LoggedRow]) -> None:
-        """Write rows of the log at once; the caller changes the view."""
-        insert_rows(self.connection, change, logged)
-
-    def log_adds(self, revision: int, time: str, actor: str, values: Sequence[Any]) -> None:
-        """Write the rows of `chained_adds`; the caller changes the view."""
-        same: dict[str, str | int | None] = {"revision": revision, "op": "add", "time": time, "actor": actor}
-        same |= {"resume_from": None, "paused_at": None}
-        insert_values(self.connection, change, values, same)
 
     def _set(self, entries: dict[Any, Any], key: Any, value: Any) -> None:
         self._undo.append((entries, key, entries.get(key, _ABSENT)))

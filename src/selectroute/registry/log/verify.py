@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, exists, func, literal_column, select, text, tuple_
 
-from selectroute.registry.authorization.tokens import token_seal
-from selectroute.registry.changes import Verified
+from selectroute.registry.changes import Progress, Verified
 from selectroute.registry.log.change_log import BLOCK, rows_after
-from selectroute.registry.log.header_rows import read_counter, setting_seal
-from selectroute.registry.log.idempotency import request_seal
+from selectroute.registry.log.header_rows import read_counter
 from selectroute.registry.log.rows import checked_body, subscriptions_with_state
-from selectroute.registry.log.tables import change, label, request, setting, subscription, token
+from selectroute.registry.log.tables import change, label, request, row_seal, setting, subscription, token
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest
 from selectroute.store.errors import DamagedError
-
-Progress = Callable[[int, int], None]
-
-_SEALS: Final = {setting: setting_seal, request: request_seal, token: token_seal}
 
 
 def verify(connection: Connection, is_sqlite: bool, progress: Progress | None) -> Verified:
@@ -38,9 +31,9 @@ def verify(connection: Connection, is_sqlite: bool, progress: Progress | None) -
             f"the log has {counted(live, 'subscription')}, the table counter {newest.subscriptions:,}"
         )
     _check_view(connection, newest, report, total)
-    for table, seal in _SEALS.items():
+    for table in (setting, request, token):
         for row in _stream(connection, select(table)):
-            if row.seal != seal(row):
+            if row.seal != row_seal(row):
                 raise DamagedError(f"the table {table.name} is damaged in the row of {row[0]!r}")
     report(total, total)
     return Verified(newest.revision, newest.changes, newest.subscriptions, newest.digest.hex())

@@ -117,11 +117,9 @@ class Streams:
         """Announce a query: its source, and whether it can replay (if not, the reason)."""
         row = {"query": query, "source": source, "can_replay": can_replay, "reason": reason}
         with self._store.writing() as connection:
-            known = connection.execute(select(queries).where(queries.c.query == query)).one_or_none()
-            if known is None:
+            known = update(queries).where(queries.c.query == query)
+            if not connection.execute(known, row).rowcount:
                 connection.execute(insert(queries), row)
-            elif known._asdict() != row:
-                connection.execute(update(queries).where(queries.c.query == query).values(row))
 
     def queries(self) -> list[Backfill]:
         """Return the known queries, ordered by name, and whether each can replay."""
@@ -135,21 +133,15 @@ class Streams:
         invariant: for each query, a row has the first batch that was reported with its revision, and a report
         that an existing row covers is not stored.
         """
+        mine = batch.c.query == query
+        covering = select(batch).where(mine, batch.c.revision >= revision, batch.c.batch <= number).limit(1)
+        same = update(batch).where(mine, batch.c.revision == revision)
+        row = {"query": query, "revision": revision, "batch": number}
         with self._store.writing() as connection:
-            mine = select(batch).where(batch.c.query == query)
-            covering = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
             if connection.execute(covering).one_or_none() is not None:
                 return
-            same = connection.execute(
-                select(batch.c.batch).where(batch.c.query == query, batch.c.revision == revision)
-            ).scalar()
-            row = {"query": query, "revision": revision, "batch": number}
-            if same is None:
+            if not connection.execute(same, row).rowcount:
                 connection.execute(insert(batch), row)
-            else:
-                connection.execute(
-                    update(batch).where(batch.c.query == query, batch.c.revision == revision).values(row)
-                )
 
     def effective_from(self, revision: int) -> list[EffectiveFrom]:
         """Return the first batch of each query that used this revision or a later one, as far as reported,
@@ -197,15 +189,7 @@ class Streams:
             mine = report.c.query == query
             connection.execute(delete(report).where(mine, report.c.batch.in_([*once])))
             connection.execute(insert(report), rows)
-            last = (
-                _newest_first(query)
-                .with_only_columns(report.c.time, report.c.batch)
-                .offset(KEPT - 1)
-                .limit(1)
-            )
-            if (oldest := connection.execute(last).one_or_none()) is not None:
-                key = tuple_(report.c.time, report.c.batch)
-                connection.execute(delete(report).where(mine, tuple_(*key) < tuple_(*oldest)))
+            samples.keep_newest(connection, KEPT, (report.c.time, report.c.batch), mine)
             _note_activity(connection, query, once.values(), now)
 
     def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
@@ -232,17 +216,17 @@ class Streams:
         check_iterable(ids, "ids", "a list of ids of subscriptions")
         now = self._now()
         ids = dict.fromkeys(ids)
-        rows = {}
+        rows: dict[str, Row[Any]] = {}
         with self._store.reading() as connection:
             for some in batched(ids):
-                for row in connection.execute(select(activity).where(activity.c.id.in_(some))):
-                    rows[row.id] = row
+                found = connection.execute(select(activity).where(activity.c.id.in_(some)))
+                rows |= {row.id: row for row in found}
             rates = _rates(connection, rows, now) if rows else {}
-        found = {
-            id: Activity(id, time_of(row.time), row.query, row.batch, row.deliveries, rates.get(id))
-            for id, row in rows.items()
-        }
-        return [found[id] for id in ids if id in found]
+        return [
+            Activity(id, time_of(row.time), row.query, row.batch, row.deliveries, rates.get(id))
+            for id in ids
+            if (row := rows.get(id)) is not None
+        ]
 
     def all(self) -> list[StreamState]:
         """Return the streams that have reported, as they were last heard of, ordered by query. O(newest

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, insert, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, delete, insert, select, tuple_
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.log.header_rows import read_counter
@@ -46,7 +46,8 @@ class SampledMessage(NamedTuple):
         return self.key[0]
 
 
-_NEWEST_FIRST: Final = (sample.c.time.desc(), sample.c.query.desc(), sample.c.number.desc())
+_KEY: Final = (sample.c.time, sample.c.query, sample.c.number)
+_NEWEST_FIRST: Final = tuple(column.desc() for column in _KEY)
 
 
 def note_messages(
@@ -70,18 +71,23 @@ def note_messages(
             raise InvalidSpecError("/messages", f"a message has at most {MAX_SAMPLED:,} characters")
         rows.append({"time": time, "query": query, "number": number, "body": body})
     connection.execute(insert(sample), rows)
-    last = select(sample.c.time, sample.c.query, sample.c.number).order_by(*_NEWEST_FIRST)
-    if (oldest := connection.execute(last.offset(KEPT - 1).limit(1)).one_or_none()) is not None:
-        key = tuple_(sample.c.time, sample.c.query, sample.c.number)
-        connection.execute(delete(sample).where(key < tuple_(*oldest)))
+    keep_newest(connection, KEPT, _KEY)
+
+
+def keep_newest(
+    connection: Connection, count: int, key: Sequence[Column[Any]], *which: ColumnElement[bool]
+) -> None:
+    """Delete the rows of a table, or some of them, but those with the greatest keys."""
+    newest = select(*key).where(*which).order_by(*(column.desc() for column in key))
+    if (oldest := connection.execute(newest.offset(count - 1).limit(1)).one_or_none()) is not None:
+        connection.execute(delete(key[0].table).where(*which, tuple_(*key) < tuple_(*oldest)))
 
 
 def messages_after(connection: Connection, key: Key | None) -> list[SampledMessage]:
     """Return the messages of the sample after that of a key, all for None; the oldest first."""
     wanted = select(sample).order_by(*_NEWEST_FIRST).limit(KEPT)
     if key is not None:
-        of_row = tuple_(sample.c.time, sample.c.query, sample.c.number)
-        wanted = wanted.where(of_row > tuple_(*key))
+        wanted = wanted.where(tuple_(*_KEY) > tuple_(*key))
     return [
         SampledMessage((row.time, row.query, row.number), json.loads(row.body))
         for row in reversed(connection.execute(wanted).all())

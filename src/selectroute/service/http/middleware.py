@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from selectroute.registry.loopback import is_loopback
+from selectroute.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.callers import ANYBODY, Caller, sent_by_browsers

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from selectroute.registry.model import time_text
-from selectroute.registry.protocol import StreamReports
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sinks.counts import NUMBERS
+
+if TYPE_CHECKING:
+    from selectroute.client.any_registry import StreamReports
 
 LIFE_SECONDS: Final = 10.0
 """Interval of the signs of life of a stream without batches."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
 from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text
-from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+
+if TYPE_CHECKING:
+    from selectroute.client.any_registry import StreamReports
 
 _PAUSE_SECONDS: Final = 1.0
 """Shortest time between two samples: a stream may make many batches a second."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from selectroute.registry.errors import AuthError
-from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills, ChangeLog
 from selectroute.spark.batch.commits import Commits
@@ -24,6 +23,9 @@ from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.stream.reporter import BatchReporter, Ending
 from selectroute.spark.stream.sampler import Sampler
+
+if TYPE_CHECKING:
+    from selectroute.client.any_registry import StreamReports
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The

@@ -1,4 +1,4 @@
-"""Loopback addresses: a service that only this machine can reach."""
+"""Loopback addresses: a server that only this machine can reach."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 
-@lru_cache(maxsize=64)  # a service asks for each request
+@lru_cache(maxsize=64)  # asked for each request
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address is a loopback one.
 
