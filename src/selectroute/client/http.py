@@ -7,9 +7,11 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
+from pydantic import TypeAdapter
 
 from selectroute.registry.errors import RegistryError
 from selectroute.registry.loopback import is_loopback
@@ -35,6 +37,9 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
+_T = TypeVar("_T")
+
+_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 Params = Mapping[str, str | Sequence[str]]
 """Query of a request; a parameter with several values is repeated."""
@@ -57,6 +62,11 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     repeated: bool = False
+
+    def data(self, kind: type[_T]) -> _T:
+        """Return the body, which is JSON of this type; other members are ignored. Raises ValueError."""
+        data: _T = _adapter(kind).validate_json(self.body, strict=True)
+        return data
 
 
 class HttpClient:

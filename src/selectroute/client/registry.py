@@ -8,12 +8,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import TypeAdapter
 
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
@@ -381,14 +379,14 @@ class RemoteRegistry:
 
     def read(self, kind: type[_T], answer: Answer) -> _T:
         """Return the data of a response, which are of this type; other members are ignored."""
-        data: _T = self._read(answer, partial(_adapter(kind).validate_json, strict=True), lambda body: body)
-        return data
+        return self._taken(lambda: answer.data(kind))
 
-    def _read(
-        self, answer: Answer, take: Callable[[Any], _T], parse: Callable[[bytes], Any] = json.loads
-    ) -> _T:
+    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+        return self._taken(lambda: take(json.loads(answer.body)))
+
+    def _taken(self, take: Callable[[], _T]) -> _T:
         try:
-            return take(parse(answer.body))
+            return take()
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
             raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
 
@@ -493,9 +491,6 @@ class _Missed:
 @dataclass
 class _Secret:
     secret: str
-
-
-_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 
 def _key(idempotency: Idempotency | None) -> dict[str, str]:
