@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.calls import CALLS
@@ -27,7 +28,6 @@ from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import document
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.rates import OpenBodies, Rates
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter
 
+from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.log.revision import Revision
@@ -17,7 +18,6 @@ from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.service.http.callers import Callers
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics

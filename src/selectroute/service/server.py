@@ -19,13 +19,13 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from selectroute.job_output import JobOutput
 from selectroute.registry.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, Application, create_app
 from selectroute.service.context import Service
 from selectroute.service.http.protocol import AcceptErrors, Protocol
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
 from selectroute.service.stopping import Stop, handled

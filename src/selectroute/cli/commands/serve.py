@@ -13,7 +13,7 @@ import typer
 from selectroute.cli.connect import RegistryOption, is_service, registry_settings
 
 if TYPE_CHECKING:
-    from selectroute.service.jobs.job_output import JobOutput
+    from selectroute.job_output import JobOutput
 
 _VERIFIED_ROWS: Final = 20_000
 """Rows of the largest registry that is verified before it is served, in about a second."""
