@@ -16,7 +16,7 @@ from selectroute.registry.model import Items
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.disconnect import waited
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     BatchNumberBody,
@@ -27,7 +27,7 @@ from selectroute.service.http.models import (
     Limit,
     QueryBody,
 )
-from selectroute.service.http.problems import ProblemError, check_waiting
+from selectroute.service.http.problems import ProblemError
 
 PATH: Final = "/v1/changes"
 
@@ -65,11 +65,7 @@ async def changes(
     asked = _PageRequest(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
     found = await run_in_threadpool(_visible_changes, service, by, asked)
     if wait and not found.changes and cursor is None and found.page.revision <= after:
-        check_waiting(len(service.watch), service.limits.waiting, "changes")
-        async with while_connected(request):  # a disconnected client does not count
-            await service.watch.wait(after, wait)
-        # The token may have been revoked during the wait.
-        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+        by = await waited(request, service, service.watch, "changes", after, wait)
         found = await run_in_threadpool(_visible_changes, service, by, asked)
     page = found.page
     headers = {}
