@@ -117,15 +117,15 @@ class HttpClient:
         A request that lost its connection, or is refused for now, is sent again after a pause, so it must be
         idempotent. Raises UnreachableError.
         """
-        content = None if body is None else json.dumps(body).encode()
-        given = dict(headers or {})
+        sent: dict[str, Any] = {"params": params, "headers": headers}
         if body is not None:
-            given.setdefault("Content-Type", "application/json")
+            sent["headers"] = {"Content-Type": "application/json", **(headers or {})}
+            sent["content"] = json.dumps(body).encode()
         repeated = False
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
-                answer = self._send(method, path, params, content, given, timeout_seconds, max_bytes)
+                answer = self._send(method, path, timeout_seconds, max_bytes, **sent)
             except httpx.TransportError as error:
                 repeated |= not isinstance(error, _NOT_SENT)
                 if last:
@@ -155,7 +155,7 @@ class HttpClient:
         Raises UnreachableError, which says whether the request may have taken effect.
         """
         try:
-            return self._send(method, path, params, content, headers or {}, timeout_seconds, MAX_ANSWER)
+            return self._send(method, path, timeout_seconds, params=params, content=content, headers=headers)
         except httpx.TransportError as error:
             raise UnreachableError(self.url, _reason(error), not isinstance(error, _NOT_SENT)) from error
 
@@ -178,23 +178,10 @@ class HttpClient:
             raise UnreachableError(self.url, _reason(error), False) from error
 
     def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        content: bytes | Iterable[bytes] | None,
-        headers: Mapping[str, str],
-        timeout_seconds: float | None,
-        max_bytes: int,
+        self, method: str, path: str, timeout_seconds: float | None, max_bytes: int = MAX_ANSWER, **sent: Any
     ) -> Answer:
-        with self._client.stream(
-            method,
-            path,
-            params=dict(params or {}),
-            content=content,
-            headers=dict(headers),
-            timeout=httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds,
-        ) as answer:
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
+        with self._client.stream(method, path, timeout=timeout, **sent) as answer:
             return self._read(answer, max_bytes)
 
     def _read(self, answer: httpx.Response, max_bytes: int) -> Answer:
