@@ -2,8 +2,8 @@
 function, whose annotations say what it takes and answers.
 
 A parameter of a function is the `Service`, the `Caller` or the `Request` by its type; the body by its name,
-``body``; of the path if the path has its name; a header with `Header`; several of the query at once if it is
-a model; and any other is of the query. Bounds, descriptions and other names are pydantic's, in
+``body``; of the path if the path has its name; a header with `Header`; several of path and query at once if
+it is a model; and any other is of the query. Bounds, descriptions and other names are pydantic's, in
 ``Annotated[..., Field(...)]``. A function returns data, which becomes JSON, or a response:
 ``Annotated[Response, ...]`` says of which data.
 """

@@ -23,7 +23,6 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.context import Service
-from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import Limit
 from selectroute.service.http.problems import ProblemError
@@ -192,7 +191,7 @@ def _previewed(
     return Preview(reasons.total(), asked, rows, []), letters, binding
 
 
-async def replay(service: Service, by: Caller, job: Job, body: ReplayBody) -> Annotated[Response, Requested]:
+async def replay(service: Service, by: Caller, job: Job, body: ReplayBody) -> Requested:
     """Have the job process dead letters again, between two of its batches or at its next start; each at most
     once. `expected` is the number that a preview showed, without those that a waiting request asks for: if
     it has changed, nothing is requested. Needs a token for all topics and destinations.
@@ -203,7 +202,7 @@ async def replay(service: Service, by: Caller, job: Job, body: ReplayBody) -> An
     if request is None:
         detail = f"{counted(left, 'dead letter')} can be replayed now, and not {body.expected:,}"
         raise ProblemError("letters-changed", detail, expected=body.expected, found=left)
-    return JsonAnswer(Requested(request, left), 202)
+    return Requested(request, left)
 
 
 async def replayed(

@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount
-from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
 from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.rest.ids import RestError
 from selectroute.queues.sql.bulk import Bulk
@@ -24,7 +23,7 @@ from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.administration import Name
-from selectroute.service.queues.messages import opened_for, selected
+from selectroute.service.queues.messages import opened_for, queue_exists, selected
 from selectroute.service.queues.models import LookupBody, MoveBody, PurgeBody
 
 _STEP_SECONDS: Final = 1.0
@@ -80,17 +79,12 @@ async def _done(
 ) -> BulkResult:
     until = time.monotonic() + service.limits.bulk_seconds
     budget = ScanBudget()
-    try:
-        async with while_connected(request, budget.cancel):
-            bulk = await selected(service, by, budget, partial(_begun, service, name, to, body))
-            turn = partial(service.scanning.of, by.subject) if body.selector else nullcontext
-            while await _stepped(service, turn(), budget, bulk):
-                if time.monotonic() > until:
-                    break
-    except MQError as error:
-        if error.reason == MQRC_HOBJ_ERROR:  # closed, because it was deleted?
-            await run_in_threadpool(service.queues.open, name)
-        raise
+    async with while_connected(request, budget.cancel), queue_exists(service, name):
+        bulk = await selected(service, by, budget, partial(_begun, service, name, to, body))
+        turn = partial(service.scanning.of, by.subject) if body.selector else nullcontext
+        while await _stepped(service, turn(), budget, bulk):
+            if time.monotonic() > until:
+                break
     return bulk.result
 
 

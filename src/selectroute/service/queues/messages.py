@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from anyio import CancelScope
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,7 +59,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.disconnect import still_known, while_connected
 from selectroute.service.http.headers import check_not_encoded, check_utf8, request_headers
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
@@ -175,6 +175,16 @@ Version = Annotated[
     Field(description="The version of the API. The ids that v1 and v2 return are 48 digits without ID:."),
 ]
 Manager = Annotated[str, Field(description="The name of the queue manager.")]
+
+
+class QueuePath(BaseModel):
+    """Steps of a path: the version of the API, the queue manager, and the queue."""
+
+    version: Version
+    qmgr: Manager
+    queue: Name
+
+
 Wait = Annotated[
     int,
     Field(
@@ -190,24 +200,22 @@ async def put(
     request: Request,
     service: Service,
     by: Caller,
-    version: Version,
-    qmgr: Manager,
-    queue: Name,
+    path: QueuePath,
 ) -> Response:
     """Put a message: its body is the request's body, unchanged; other fields are headers ibm-mq-….
 
     The service sets its JMSXUserID to the name of the caller's token. The header ibm-mq-rest-csrf-token,
     which IBM's clients send, is accepted and not needed.
     """
-    _check(service, by, qmgr, queue)
+    _check(service, by, path)
     fields = request_fields(request, by, service.limits)
     body = await request.body()
 
     def put_now() -> Descriptor:
-        return service.queues.open(queue).put(body, **fields)
+        return service.queues.open(path.queue).put(body, **fields)
 
     descriptor = await writing(service, put_now)
-    headers = _versioned(descriptor_headers(descriptor), descriptor, version)
+    headers = _versioned(descriptor_headers(descriptor), descriptor, path.version)
     return Response(status_code=201, headers=headers)
 
 
@@ -215,47 +223,37 @@ async def browse(
     request: Request,
     service: Service,
     by: Caller,
-    version: Version,
-    qmgr: Manager,
-    queue: Name,
+    path: QueuePath,
     lookup: LookupBody,
     wait: Wait = 0,
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
-    _check(service, by, qmgr, queue)
-    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
-    budget = ScanBudget()
-    async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-        found = await _found(service, by, budget, wait, opened, options, None)
-        if wait:
-            await _still_known(request, service)
-    return Response(status_code=204) if found is None else message_response(found, service.limits, version)
+    _check(service, by, path)
+    opened, options = await run_in_threadpool(opened_for, service, path.queue, lookup)
+    found = await _found(request, service, by, wait, opened, options, None)
+    return (
+        Response(status_code=204) if found is None else message_response(found, service.limits, path.version)
+    )
 
 
 async def get(
     request: Request,
     service: Service,
     by: Caller,
-    version: Version,
-    qmgr: Manager,
-    queue: Name,
+    path: QueuePath,
     lookup: LookupBody,
     wait: Wait = 0,
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
-    _check(service, by, qmgr, queue)
-    opened, options = await run_in_threadpool(opened_for, service, queue, lookup)
-    budget = ScanBudget()
+    _check(service, by, path)
+    opened, options = await run_in_threadpool(opened_for, service, path.queue, lookup)
     unit = opened.unit()
     answer = Response(status_code=204)
     is_taken = False
     try:
-        async with while_connected(request, budget.cancel), _queue_exists(service, queue):
-            found = await _found(service, by, budget, wait, opened, options, unit)
-            if wait:
-                await _still_known(request, service)
-            if found is not None:
-                answer = message_response(found, service.limits, version)
+        found = await _found(request, service, by, wait, opened, options, unit)
+        if found is not None:
+            answer = message_response(found, service.limits, path.version)
         with CancelScope(shield=True):
             await writing(service, unit.commit)
         is_taken = True
@@ -270,9 +268,7 @@ async def listed(
     request: Request,
     service: Service,
     by: Caller,
-    version: Version,
-    qmgr: Manager,
-    queue: Name,
+    path: QueuePath,
     lookup: LookupBody,
     limit: Annotated[
         int, Field(ge=1, lt=2**31, description="The most to return; at most the limit page.")
@@ -280,14 +276,14 @@ async def listed(
     after: Annotated[Text | None, Field(description=_AFTER_HELP)] = None,
 ) -> Annotated[Response, MessageListAnswer]:
     """Return the first matching messages without their bodies, in the order of delivery."""
-    _check(service, by, qmgr, queue)
+    _check(service, by, path)
     most = min(limit, service.limits.page)
     begin = None if after is None else token_of_text(after, "after")
 
     def answer() -> Response:
-        opened, options = opened_for(service, queue, lookup)
+        opened, options = opened_for(service, path.queue, lookup)
         items = [item_of(message) for message in opened.listed(most, after=begin, **options)]
-        shown = items if version == V3 else [*map(hex_item_of, items)]
+        shown = items if path.version == V3 else [*map(hex_item_of, items)]
         return JsonAnswer({"messages": shown, "next": items[-1]["msgToken"] if len(items) == most else None})
 
     budget = ScanBudget()
@@ -315,9 +311,9 @@ async def selected(service: Service, by: Caller, budget: ScanBudget, function: C
             return await run_in_threadpool(budget.run, service.limits.scan_seconds, function)
 
 
-def _check(service: Service, by: Caller, manager: str, queue: str) -> None:
-    by.check_queue(queue)
-    check_manager(service, manager)
+def _check(service: Service, by: Caller, path: QueuePath) -> None:
+    by.check_queue(path.queue)
+    check_manager(service, path.qmgr)
 
 
 def check_manager(service: Service, manager: str) -> None:
@@ -327,7 +323,7 @@ def check_manager(service: Service, manager: str) -> None:
 
 
 @asynccontextmanager
-async def _queue_exists(service: Service, name: str) -> AsyncIterator[None]:
+async def queue_exists(service: Service, name: str) -> AsyncIterator[None]:
     """Raise MQError 2085 if the block finds its queue closed because it was deleted."""
     try:
         yield
@@ -366,39 +362,40 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
 
 
 async def _found(
+    request: Request,
     service: Service,
     by: Caller,
-    budget: ScanBudget,
     wait: int,
     queue: SqlQueue,
     options: MatchOptions,
     unit: UnitOfWork[Any] | None,
 ) -> QueuedMessage | None:
-    """Return the message that is there now or arrives within `wait` milliseconds; None without one.
+    """Return the message that is there now or arrives within `wait` milliseconds; None without one. Raises a
+    problem, 401, if the caller's token was revoked during the wait.
 
-    It is got in the unit, or without one left on the queue.
+    The message is got in the unit, or without one left on the queue.
     """
     if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
+    budget, found = ScanBudget(), None
     if unit is None:
         in_thread, look = run_in_threadpool, partial(queue.browse, **options)
     else:
         in_thread, look = partial(writing, service), partial(queue.get, syncpoint=unit, **options)
     if options["selector"]:
         in_thread = partial(selected, service, by, budget)
-    try:
-        return await in_thread(look)
-    except MQError as error:
-        if error.reason != MQRC_NO_MSG_AVAILABLE:
-            raise
-    seconds = min(wait / 1000, service.limits.wait_seconds)
-    new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
-    return await service.queue_waiting.message(new_call, seconds, in_thread) if seconds else None
-
-
-async def _still_known(request: Request, service: Service) -> None:
-    """Refuse, with problem 401, a caller whose token was revoked during the wait."""
-    await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+    async with while_connected(request, budget.cancel), queue_exists(service, queue.name):
+        try:
+            found = await in_thread(look)
+        except MQError as error:
+            if error.reason != MQRC_NO_MSG_AVAILABLE:
+                raise
+        if wait:
+            if found is None and (seconds := min(wait / 1000, service.limits.wait_seconds)):
+                new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
+                found = await service.queue_waiting.message(new_call, seconds, in_thread)
+            await still_known(request, service)
+    return found
 
 
 def _back_out(backout: Callable[[], None]) -> None:
