@@ -63,6 +63,9 @@ def create_app(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
         jobs: the output folders of jobs, by name, whose dead letters the service shows and has replayed.
+
+    Raises:
+        StoreError: the database of the queues is unsupported or fails.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
@@ -88,6 +91,8 @@ def create_app(
         jobs=jobs,
         job_watch=JobWatch(jobs),
     )
+    if queues is not None:
+        service.queues.names()  # report an unusable URL at once
 
     @asynccontextmanager
     async def lifespan(_: Application) -> AsyncIterator[None]:

@@ -63,7 +63,8 @@ def meanwhile(*calls):
 def running(registry, host="127.0.0.1", **options):
     """A client of a server in a thread of this process, and the server."""
     urls, ready = [], threading.Event()
-    server = bound(registry, host, 0, started=lambda url: (urls.append(url), ready.set()), **options)
+    app = create_app(registry, **options)
+    server = bound(app, host, 0, started=lambda url: (urls.append(url), ready.set()))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
