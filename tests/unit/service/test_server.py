@@ -249,7 +249,7 @@ def test_the_command_ends_well_while_it_publishes(tmp_path):
     program = """
 import atexit, sys, threading
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.service.subscriptions.publication import publishing
+from selectroute.service.subscriptions import publishing
 
 def catch_up(self):
     print("publishing", file=sys.stderr, flush=True)

@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.problems import check_waiting
-from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.publication.publishing import Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, Watch
 
 
 @asynccontextmanager
