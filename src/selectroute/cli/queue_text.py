@@ -21,34 +21,24 @@ _SHOWN: Final = 200
 
 def paragraph(one: QueueDescription) -> str:
     """Return the properties of a queue, one per line."""
-    settings = one.settings
     return "\n".join(
         (
             f"{one.name}: {counted(one.depth, 'message')}",
-            f"  order         {settings.order}",
-            f"  priority      {settings.default_priority}, of messages without one",
-            f"  persistent    {'yes' if settings.default_persistence else 'no'}, of messages that do not say",
-            f"  depth         {'any' if settings.max_depth is None else f'{settings.max_depth:,}'}",
-            f"  bytes         {settings.max_message_length:,} in a body",
-            f"  dialect       {settings.dialect}",
+            f"  order         {one.order}",
+            f"  priority      {one.default_priority}, of messages without one",
+            f"  persistent    {'yes' if one.default_persistence else 'no'}, of messages that do not say",
+            f"  depth         {'any' if one.max_depth is None else f'{one.max_depth:,}'}",
+            f"  bytes         {one.max_message_length:,} in a body",
+            f"  dialect       {one.dialect}",
         )
     )
 
 
 def description_data(one: QueueDescription) -> dict[str, Any]:
     """Return the description of a queue as plain data."""
-    from dataclasses import asdict
+    from selectroute.registry.model import plain
 
-    from selectroute.registry.model import time_text
-
-    oldest = None if one.oldest is None else time_text(one.oldest)
-    return {
-        "name": one.name,
-        **asdict(one.settings),
-        "depth": one.depth,
-        "oldest": oldest,
-        "waiting": one.waiting,
-    }
+    return {"name": one.name, **plain(one)}
 
 
 def stayed_sentences(stayed: Stayed) -> Iterator[str]:

@@ -7,12 +7,13 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
 from selectroute.loopback import is_loopback
 from selectroute.registry.errors import RegistryError
+from selectroute.registry.model import adapter_of
 from selectroute.selector.limits import MAX_LINE_BYTES
 
 MAX_ANSWER: Final = 64 << 20
@@ -35,6 +36,7 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
+_T = TypeVar("_T")
 
 Params = Mapping[str, str | int | Sequence[str] | None]
 """Query of a request; a parameter with several values is repeated, one that is None is left out."""
@@ -57,6 +59,11 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     repeated: bool = False
+
+    def data(self, kind: type[_T]) -> _T:
+        """Return the body, which is JSON of this type; other members are ignored. Raises ValueError."""
+        data: _T = adapter_of(kind).validate_json(self.body, strict=True)
+        return data
 
 
 class HttpClient:

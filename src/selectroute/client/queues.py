@@ -11,8 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, fields
-from functools import partial
+from dataclasses import asdict
 from typing import Any, Final, TypeVar, Unpack
 from urllib.parse import quote
 
@@ -20,7 +19,7 @@ from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import MAX_WAIT_SECONDS
 from selectroute.client.problems import document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.queues.bulk import BulkResult, MessageCount, Stayed
+from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.errors import (
     MQRC_NO_MSG_AVAILABLE,
     MQRC_NOT_AUTHORIZED,
@@ -32,9 +31,9 @@ from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers
 from selectroute.queues.rest.list_items import message_of_item
 from selectroute.queues.rest.lookup import LookupParams
-from selectroute.queues.settings import QueueDescription, QueueSettings
+from selectroute.queues.settings import QueueDescription, QueueName, QueueSettings
 from selectroute.registry.errors import RegistryError
-from selectroute.registry.model import time_of
+from selectroute.registry.model import Items
 from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
 from selectroute.selector.explain.sentences import printable
 
@@ -78,7 +77,7 @@ class RemoteQueues:
     def names(self) -> list[str]:
         """Return the names of all queues, in order."""
         answer = _checked(self._http, self._http.ask("GET", _PATH))
-        return _read(self._http, lambda: [str(one["name"]) for one in json.loads(answer.body)["items"]])
+        return [one.name for one in _data(self._http, answer, Items[QueueName]).items]
 
     def create(self, name: str, settings: QueueSettings | None = None) -> bool:
         """Create a queue; return whether it is new. An existing queue with these settings stays unchanged."""
@@ -89,20 +88,7 @@ class RemoteQueues:
     def describe(self, name: str) -> QueueDescription:
         """Return the name, settings and current depth of a queue."""
         answer = _checked(self._http, self._http.ask("GET", _path_of(name)))
-
-        def read() -> QueueDescription:
-            data = json.loads(answer.body)
-            found = {field: data[field] for field in asdict(QueueSettings())}
-            oldest, waiting = data["oldest"], data["waiting"]
-            return QueueDescription(
-                str(data["name"]),
-                QueueSettings(**found),
-                int(data["depth"]),
-                None if oldest is None else time_of(oldest),
-                None if waiting is None else int(waiting),
-            )
-
-        return _read(self._http, read)
+        return _data(self._http, answer, QueueDescription)
 
     def delete(self, name: str, *, purge: bool = False) -> None:
         """Delete an empty queue; with `purge`, also one with messages."""
@@ -178,7 +164,7 @@ class RemoteQueue:
         lookup = LookupParams.of(options)
         answer = self._http.ask("GET", f"{_path_of(self.name)}:count", params=_params(lookup))
         self._checked(answer, lookup)
-        return _read(self._http, lambda: _count_of(json.loads(answer.body)))
+        return _data(self._http, answer, MessageCount)
 
     def purge(self, *, expected: int | None = None, **options: Unpack[MatchOptions]) -> BulkResult:
         """Remove all messages that match all options; see `SqlQueue.purge`.
@@ -203,10 +189,9 @@ class RemoteQueue:
                 "POST", path, content=content.encode(), headers=headers, timeout_seconds=timeout
             )
             self._checked(answer, lookup)
-            data = _read(self._http, partial(_object, answer.body))
-            part = _read(self._http, partial(_result_of, data))
+            part = _data(self._http, answer, BulkResult)
             done = part if done is None else done.with_more(part)
-            body |= {"expected": None, "position": data["position"]}
+            body |= {"expected": None, "position": part.position}
         return done
 
     def _first(self, method: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
@@ -262,20 +247,11 @@ def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:
-        raise RegistryError(f"the response of {http.url} is not a queue's: {error}") from error
+        raise RegistryError(f"the response of {http.url} is not a queue's: check the URL") from error
 
 
-def _count_of(data: Any) -> MessageCount:
-    return MessageCount(int(data["count"]), bool(data["exact"]))
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    return dict(json.loads(body))
-
-
-def _result_of(data: Any) -> BulkResult:
-    stayed = Stayed(**{field.name: int(data["stayed"][field.name]) for field in fields(Stayed)})
-    return BulkResult(_count_of(data["matched"]), int(data["done"]), stayed, data["position"] is None)
+def _data(http: HttpClient, answer: Answer, kind: type[_T]) -> _T:
+    return _read(http, lambda: answer.data(kind))
 
 
 def _params(lookup: LookupParams) -> dict[str, str]:

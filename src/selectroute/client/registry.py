@@ -8,7 +8,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
@@ -42,7 +41,7 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Items, Order, Page, Subscription, adapter_of
+from selectroute.registry.model import Items, Order, Page, Subscription
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
@@ -370,14 +369,14 @@ class RemoteRegistry:
 
     def read(self, kind: type[_T], answer: Answer) -> _T:
         """Return the data of a response, which are of this type; other members are ignored."""
-        data: _T = self._read(answer, partial(adapter_of(kind).validate_json, strict=True), lambda body: body)
-        return data
+        return self._taken(lambda: answer.data(kind))
 
-    def _read(
-        self, answer: Answer, take: Callable[[Any], _T], parse: Callable[[bytes], Any] = json.loads
-    ) -> _T:
+    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+        return self._taken(lambda: take(json.loads(answer.body)))
+
+    def _taken(self, take: Callable[[], _T]) -> _T:
         try:
-            return take(parse(answer.body))
+            return take()
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
             raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
 

@@ -16,26 +16,32 @@ class BulkPosition(NamedTuple):
     last_arrival: int = ARRIVALS
     after: int = -1
 
+    def __str__(self) -> str:
+        return f"{self.last_arrival}-{self.after}"
 
-class MessageCount(NamedTuple):
-    """Number of messages that a lookup finds; if it is not exact, there are at least so many."""
+    @classmethod
+    def of(cls, text: str) -> BulkPosition:
+        """Return the position of a text, as `str` makes it."""
+        return cls(*map(int, text.split("-", 1)))
 
-    number: int
-    is_exact: bool
+
+@dataclass(frozen=True, slots=True)
+class MessageCount:
+    """Number of messages that match; if it is not exact, there are at least so many."""
+
+    count: int
+    exact: bool
 
 
 @dataclass(slots=True)
 class Stayed:
-    """Numbers of matching messages that stayed on their queue, by reason."""
+    """Numbers of matching messages that stayed on their queue, by reason: it is `full`, they are `too_long`
+    for it, or others got them in the meantime, or were getting them (`in_use`).
+    """
 
     full: int = 0
-    """The other queue has no room for them."""
-
     too_long: int = 0
-    """Their bodies are longer than the other queue permits."""
-
     in_use: int = 0
-    """Others got them in the meantime, or were getting them."""
 
     @property
     def total(self) -> int:
@@ -45,16 +51,22 @@ class Stayed:
 
 @dataclass(slots=True)
 class BulkResult:
-    """Result of a purge or a move: how many messages matched, and how many were removed or moved."""
+    """Result of a purge or a move: how many messages matched when it began, and how many were removed or
+    moved. `position` is where to go on, null if all matches were dealt with.
+    """
 
-    matched: MessageCount = field(default_factory=lambda: MessageCount(0, True))
+    matched: MessageCount
     done: int = 0
     stayed: Stayed = field(default_factory=Stayed)
-    is_complete: bool = False
-    """Whether all matches were dealt with."""
+    position: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all matches were dealt with."""
+        return self.position is None
 
     def with_more(self, part: BulkResult) -> BulkResult:
         """Return the result of this and of what went on from its position."""
         ours, theirs = self.stayed, part.stayed
         stayed = Stayed(ours.full + theirs.full, ours.too_long + theirs.too_long, ours.in_use + theirs.in_use)
-        return BulkResult(self.matched, self.done + part.done, stayed, part.is_complete)
+        return BulkResult(self.matched, self.done + part.done, stayed, part.position)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from selectroute.selector.dialect import dialect as dialect_named
 
@@ -44,14 +44,28 @@ class QueueSettings:
         dialect_named(self.dialect)
 
 
-class QueueDescription(NamedTuple):
-    """Queue: its name, its settings, and its count of messages available to a get now."""
+@dataclass(frozen=True, slots=True)
+class QueueName:
+    """Name of a queue."""
 
     name: str
-    settings: QueueSettings
-    depth: int
-    oldest: datetime | None = None
-    """Time of the put of the available message that has been on the queue longest."""
 
-    waiting: int | None = None
-    """Number of gets that wait in the process of the service; None if it is not known."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDescription(QueueSettings):
+    """Queue: its name, its settings, and its state now.
+
+    `depth` is the number of messages available to a get, and `oldest` the time of the put of the one that has
+    been on the queue longest; a moved message keeps the time of its put. `waiting` is the number of gets that
+    wait in the process of the service alone; None if it is not known.
+    """
+
+    name: str
+    depth: int
+    oldest: datetime | None
+    waiting: int | None
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Settings with which the queue was created."""
+        return QueueSettings(*(getattr(self, field.name) for field in fields(QueueSettings)))

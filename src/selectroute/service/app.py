@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.calls import CALLS
@@ -27,14 +28,12 @@ from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import document
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.rates import OpenBodies, Rates
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
 from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -63,6 +62,9 @@ def create_app(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name of the queue manager of all queues.
         jobs: the output folders of jobs, by name, whose dead letters the service shows and has replayed.
+
+    Raises:
+        StoreError: the database of the queues is unsupported or fails.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
@@ -88,6 +90,8 @@ def create_app(
         jobs=jobs,
         job_watch=JobWatch(jobs),
     )
+    if queues is not None:
+        service.queues.names()  # report an unusable URL at once
 
     @asynccontextmanager
     async def lifespan(_: Application) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter
 
+from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.authorization.permission import Permission
 from selectroute.registry.log.revision import Revision
@@ -17,14 +18,12 @@ from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.service.http.callers import Callers
 from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publication.batch_waiting import BatchWaiting
-from selectroute.service.subscriptions.publication.publishing import Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
 from selectroute.service.subscriptions.reports.recent_messages import RecentMessages
 
 _T = TypeVar("_T")

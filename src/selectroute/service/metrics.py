@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from selectroute.service.subscriptions.publication.publishing import Publishing
+from selectroute.service.subscriptions.publishing import Publishing
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType
@@ -20,16 +20,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from selectroute.loopback import is_loopback
-from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.app import QUEUE_MANAGER, Application, create_app
+from selectroute.service.app import Application
 from selectroute.service.context import Service
 from selectroute.service.http.protocol import AcceptErrors, Protocol
-from selectroute.service.jobs.job_output import JobOutput
-from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
 from selectroute.service.stopping import Stop, handled
-from selectroute.storage.location import Where
 
 STOP_SECONDS: Final = 30
 """Longest time that running requests may take after the service is asked to stop."""
@@ -88,43 +84,34 @@ def _not_listened(host: str, port: int, error: OSError) -> ServeError:
 
 
 def bound(
-    registry: Registry,
+    app: Application,
     host: str,
     port: int,
     *,
-    limits: ServiceLimits | None = None,
-    snapshots: Where | None = None,
-    queues: str | None = None,
-    queue_manager: str = QUEUE_MANAGER,
-    jobs: Mapping[str, JobOutput] | None = None,
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
-    """Create a server of a registry that listens; its `run` serves until the process is asked to stop (SIGINT
-    or SIGTERM).
+    """Create a server of an application that listens; its `run` serves until the process is asked to stop
+    (SIGINT or SIGTERM).
 
     Args:
-        registry: an open registry; it stays open.
+        app: the application; its registry stays open.
         host: a name or address of this machine; without tokens only a loopback one.
         port: 0 for any free port.
-        limits: the limits of requests.
-        snapshots: the folder to which revisions are published; the registry's own by default.
-        queues: the URL of the database of queues; the registry's own by default.
-        queue_manager: the name of the queue manager of all queues.
-        jobs: the output folders of jobs, by name.
         started: called with the service's URL once it answers.
         place: the socket of `bind_address`, to bind the port before the registry is opened.
 
     Raises:
         ServeError: the host is not loopback and there is no token, or listening fails.
-        StoreError: the database of the queues is unsupported or fails.
     """
-    open_to_others = not is_loopback(host)
-    if open_to_others and not registry.tokens.had_any():
-        raise ServeError(
-            f"without tokens the service is for this machine only, but other machines can reach {host}: "
-            "listen on 127.0.0.1, or create a token with `selectroute token create`"
-        )
+    service: Service = app.state.service
+    if not is_loopback(host):
+        if not service.registry.tokens.had_any():
+            raise ServeError(
+                f"without tokens the service is for this machine only, but other machines can reach {host}: "
+                "listen on 127.0.0.1, or create a token with `selectroute token create`"
+            )
+        service.callers.tokens_needed = True
     listening = bind_address(host, port) if place is None else place
     try:
         listening.listen(_BACKLOG)
@@ -133,19 +120,8 @@ def bound(
         raise _not_listened(host, port, error) from error
     shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
     url = f"http://{shown}:{listening.getsockname()[1]}"
-    app = create_app(
-        registry,
-        limits=limits,
-        tokens_needed=open_to_others,
-        snapshots=snapshots,
-        queues=queues,
-        queue_manager=queue_manager,
-        jobs=jobs,
-    )
-    if queues is not None:
-        app.state.service.queues.names()  # report an unusable URL at once
     config = uvicorn.Config(
-        _with_console(app, queue_manager),
+        _with_console(app, service.queue_manager),
         lifespan="on",
         ws="none",
         http=Protocol,
@@ -156,7 +132,7 @@ def bound(
         backlog=_ACCEPTED,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    return Server(config, listening, lambda: started(url), app.state.service)
+    return Server(config, listening, lambda: started(url), service)
 
 
 def _with_console(app: Application, queue_manager: str) -> ASGIApp:

@@ -8,6 +8,7 @@ import pytest
 import selectroute as sr
 from selectroute.client.http import HttpClient, UnreachableError
 from selectroute.client.queues import RemoteQueues
+from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import CountChangedError
 from selectroute.queues.rest.headers import descriptor_headers
 from selectroute.queues.settings import QueueSettings
@@ -149,7 +150,12 @@ def test_a_purge_goes_on_where_the_service_stopped_and_a_changed_count_ends_it()
     done = over(answer).open("Q").move("R", selector="a = 1", expected=9)
     wanted = {"to": "R", "selector": "a = 1"}
     assert asked == [{**wanted, "expected": 9}, {**wanted, "position": "9-4"}]
-    assert (done.matched, done.done, done.stayed.too_long, done.is_complete) == ((9, True), 8, 2, True)
+    assert (done.matched, done.done, done.stayed.too_long, done.is_complete) == (
+        MessageCount(9, True),
+        8,
+        2,
+        True,
+    )
     with pytest.raises(CountChangedError) as caught:
         over(refused(409, "count-changed", expected=9, found=8)).open("Q").purge(expected=9)
     assert (caught.value.expected, caught.value.found) == (9, 8)

@@ -45,7 +45,7 @@ EVERYTHING = LookupParams(None, "order-7", "ID:0a", 3, 4, "00" * 16, "a = 1", "j
 
 def test_a_lookup_is_members_of_a_body():
     assert LookupParams().body() == {}
-    assert LookupParams(message_id=hex_of(id_of("m"))).body() == {"messageId": hex_of(id_of("m"))}
+    assert LookupParams(messageId=hex_of(id_of("m"))).body() == {"messageId": hex_of(id_of("m"))}
     assert EVERYTHING.body() == {
         "correlationId": "order-7",
         "groupId": "ID:0a",

@@ -5,11 +5,12 @@ import socket
 import threading
 import warnings
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
+from dataclasses import fields
 
 import httpx
 import pytest
 
+from selectroute.job_output import AuditTotals, LettersLeft, ReplayProgress
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
@@ -62,7 +63,8 @@ def meanwhile(*calls):
 def running(registry, host="127.0.0.1", **options):
     """A client of a server in a thread of this process, and the server."""
     urls, ready = [], threading.Event()
-    server = bound(registry, host, 0, started=lambda url: (urls.append(url), ready.set()), **options)
+    app = create_app(registry, **options)
+    server = bound(app, host, 0, started=lambda url: (urls.append(url), ready.set()))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -101,10 +103,10 @@ class Job:
         self.count, self.told = count, told
 
     def letters(self, wanted, limit, **_):
-        return list(self.told)
+        return [("0.0", one) for one in self.told]
 
     def left(self, wanted=None):
-        return [SimpleNamespace(batch=0, stage="read", reason="too-large", letters=self.count, asked=0)]
+        return [LettersLeft(0, "read", "too-large", self.count)]
 
     def all_left(self):
         return self.left()
@@ -113,11 +115,12 @@ class Job:
         return "20260131T120000000000-00000000", expected
 
     def replayed(self, id):
-        return {"state": "waiting", "letters": 3, "taken": 0, "batch": None, "batches": []}
+        told = {"letters": 3, "taken": 0, "batch": None, "batches": []}
+        return ReplayProgress(request=id, done=False, state="waiting", **told)
 
     def audit(self):
-        names = ("batches", "backfills", "replays", "messages", "routed", "unrouted", "dead_lettered")
-        return {**dict.fromkeys((*names, "deliveries", "files", "bytes"), 0), "pending": [], "findings": []}
+        names = {field.name for field in fields(AuditTotals)} - {"pending", "findings", "more"}
+        return AuditTotals(**dict.fromkeys(names, 0), pending=[], findings=[])
 
 
 @pytest.fixture(scope="session")

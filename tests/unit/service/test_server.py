@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from selectroute.registry.registry import Registry
+from selectroute.service.app import create_app
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.server import ServeError, bound
 from tests.support.waiting import wait_until
@@ -224,7 +225,7 @@ def test_an_offer_of_http_2_is_ignored_and_is_none_in_a_body(registry):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])
 def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
     with pytest.raises(ServeError, match="create a token with `selectroute token create`"):
-        bound(registry, host, 0)
+        bound(create_app(registry), host, 0)
 
 
 def test_with_a_token_others_are_answered_and_need_it(registry):
@@ -248,7 +249,7 @@ def test_the_command_ends_well_while_it_publishes(tmp_path):
     program = """
 import atexit, sys, threading
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.service.subscriptions.publication import publishing
+from selectroute.service.subscriptions import publishing
 
 def catch_up(self):
     print("publishing", file=sys.stderr, flush=True)

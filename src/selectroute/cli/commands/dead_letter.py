@@ -21,7 +21,7 @@ from selectroute.selector.explain.sentences import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from selectroute.spark.replay.letters import DeadLetter
+    from selectroute.job_output import DeadLetter
     from selectroute.spark.replay.request import ReplayFilterSpec
 
 app = typer.Typer(

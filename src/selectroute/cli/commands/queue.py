@@ -472,12 +472,12 @@ def _bulk(
                 if name is not None:
                     queues.describe(name)
             found = source.count(**options)
-            least = "" if found.is_exact else "at least "
-            verb = "match" if found.number != 1 else "matches"
+            least = "" if found.exact else "at least "
+            verb = "match" if found.count != 1 else "matches"
             if output is Output.table:
-                print(f"{least}{counted(found.number, 'message')} {verb}")
+                print(f"{least}{counted(found.count, 'message')} {verb}")
             else:
-                print(json.dumps({"matched": found.number, "exact": found.is_exact}))
+                print(json.dumps({"matched": found.count, "exact": found.exact}))
             return
         if to is None:
             done = source.purge(expected=expected, **options)
@@ -488,7 +488,7 @@ def _bulk(
         for sentence in stayed_sentences(done.stayed):
             typer.echo(sentence, err=True)
     else:
-        matched = {"matched": done.matched.number, "exact": done.matched.is_exact}
+        matched = {"matched": done.matched.count, "exact": done.matched.exact}
         print(json.dumps({**matched, "done": done.done, "stayed": asdict(done.stayed)}))
     if done.stayed.total:
         raise typer.Exit(FAILURE)

@@ -13,7 +13,7 @@ import typer
 from selectroute.cli.connect import RegistryOption, is_service, registry_settings
 
 if TYPE_CHECKING:
-    from selectroute.service.jobs.job_output import JobOutput
+    from selectroute.job_output import JobOutput
 
 _VERIFIED_ROWS: Final = 20_000
 """Rows of the largest registry that is verified before it is served, in about a second."""
@@ -104,6 +104,7 @@ def serve(
 
     from selectroute.cli.settings import Settings, settings_of
     from selectroute.registry.registry import Registry
+    from selectroute.service.app import create_app
     from selectroute.service.limits import ServiceLimits
     from selectroute.service.logs import FORMS, LEVELS, configure
     from selectroute.service.server import bind_address, bound
@@ -132,25 +133,27 @@ def serve(
     if given.log is not None and given.log not in FORMS:
         raise typer.BadParameter("must be text or json", param_hint="--log")
     jobs = _jobs(job or [])
-    largest = given.limits
     configure(given.log_level, given.log)
     # The port first: if it is taken, no database is created.
     with ExitStack() as held:
         place = held.enter_context(bind_address(given.host, given.port))
-        opened = held.enter_context(Registry.open(url, limits=largest.of_selectors, verify=False))
+        opened = held.enter_context(Registry.open(url, limits=given.limits.of_selectors, verify=False))
         if verify and opened.rows <= _VERIFIED_ROWS:
             opened.verify()
         needed = "needed" if opened.tokens.had_any() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
-        server = bound(
+        app = create_app(
             opened,
-            given.host,
-            given.port,
-            limits=largest,
+            limits=given.limits,
             snapshots=given.snapshots or opened.snapshots_folder,  # raises if no folder is set
             queues=given.queues,
             queue_manager=given.queue_manager,
             jobs=jobs,
+        )
+        server = bound(
+            app,
+            given.host,
+            given.port,
             started=lambda url: print(
                 f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
                 file=sys.stderr,

@@ -160,8 +160,7 @@ def audit(
             advance=advance,
         )
     if as_ is not Output.table:
-        result = {name: value for name, value in asdict(found).items() if name != "findings"}
-        print(json.dumps({**result, "findings": [finding._asdict() for finding in found.findings]}))
+        print(json.dumps(asdict(found)))
     else:
         console = plain()
         for name, text in {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from selectroute.queues.errors import MQRC_CORREL_ID_ERROR, MQRC_GROUP_ID_ERROR
 from selectroute.queues.lookup.match import MatchOptions, match_of
@@ -11,27 +11,16 @@ from selectroute.selector.fields import id_to_text
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 
-_NAMES: Final = (
-    "messageId",
-    "correlationId",
-    "groupId",
-    "msgSeqNumber",
-    "offset",
-    "msgToken",
-    "selector",
-    "dialect",
-)
-
 
 class LookupParams(NamedTuple):
-    """Match options as texts; all that are not None must agree."""
+    """Match options as texts, by their names in the API; all that are not None must agree."""
 
-    message_id: str | None = None
-    correlation_id: str | None = None
-    group_id: str | None = None
-    msg_seq_number: int | None = None
+    messageId: str | None = None
+    correlationId: str | None = None
+    groupId: str | None = None
+    msgSeqNumber: int | None = None
     offset: int | None = None
-    msg_token: str | None = None
+    msgToken: str | None = None
     selector: str | None = None
     dialect: str | None = None
     """Dialect of the selector; None for the queue's."""
@@ -57,12 +46,12 @@ class LookupParams(NamedTuple):
 
         A selector is parsed in its dialect, or else in this one; without either it stays a text.
         """
-        token, selector, chosen = self.msg_token, self.selector, self.dialect or dialect
+        token, selector, chosen = self.msgToken, self.selector, self.dialect or dialect
         return {
-            "msg_id": None if self.message_id is None else message_id_of(self.message_id, "messageId"),
-            "correl_id": _octets(self.correlation_id, "correlationId", MQRC_CORREL_ID_ERROR),
-            "group_id": _octets(self.group_id, "groupId", MQRC_GROUP_ID_ERROR),
-            "msg_seq_number": self.msg_seq_number,
+            "msg_id": None if self.messageId is None else message_id_of(self.messageId, "messageId"),
+            "correl_id": _octets(self.correlationId, "correlationId", MQRC_CORREL_ID_ERROR),
+            "group_id": _octets(self.groupId, "groupId", MQRC_GROUP_ID_ERROR),
+            "msg_seq_number": self.msgSeqNumber,
             "offset": self.offset,
             "msg_token": None if token is None else token_of_text(token, "msgToken"),
             "selector": Selector(selector, chosen, limits=limits) if selector and chosen else selector,
@@ -70,7 +59,7 @@ class LookupParams(NamedTuple):
 
     def body(self) -> dict[str, Any]:
         """Return the conditions as members of a request's body, or as parameters of a URL."""
-        return {name: value for name, value in zip(_NAMES, self, strict=True) if value is not None}
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 def _octets(text: str | None, place: str, reason: int) -> bytes | None:

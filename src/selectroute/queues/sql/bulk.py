@@ -70,7 +70,6 @@ class Bulk:
     """
 
     def __init__(self, store: SqlStore, match: Match, to: str | None) -> None:
-        self.result = BulkResult()
         self._store = store
         self._database = store.database.store
         self._queue = store.defined.id
@@ -79,6 +78,8 @@ class Bulk:
         if self._to is not None and self._to.id == self._queue:
             raise failed(MQRC_OBJECT_NAME_ERROR, "messages cannot be moved to the queue on which they are")
         self._last_arrival, self._after = _START
+        self.result: BulkResult
+        """Result so far, from the count on."""
 
     @property
     def position(self) -> BulkPosition:
@@ -99,9 +100,9 @@ class Bulk:
             arrivals = 0 if found is None else found.arrivals
             self._last_arrival, self._after = min(position.last_arrival, arrivals), position.after
             matched = self._counted(connection)
-        if expected is not None and matched.number != expected:
-            raise CountChangedError(expected, matched.number)
-        self.result.matched = matched
+        if expected is not None and matched.count != expected:
+            raise CountChangedError(expected, matched.count)
+        self.result = BulkResult(matched, position=str(self.position))
         return matched
 
     def step(self) -> bool:
@@ -110,18 +111,17 @@ class Bulk:
         Raises MQError 2085 if a queue was deleted, 2019 if it is closed.
         """
         self._store.begin()
-        most, result = CHUNK, self.result
-        if result.matched.is_exact:  # what came back since, from a unit that was backed out, is not counted
-            most = min(most, result.matched.number - result.done - result.stayed.total)
+        most, result, is_last = CHUNK, self.result, True
+        if result.matched.exact:  # what came back since, from a unit that was backed out, is not counted
+            most = min(most, result.matched.count - result.done - result.stayed.total)
         if most > 0 and not result.is_complete:
             with self._database.reading() as connection:
                 records, after, is_last = self._next(connection, most)
             if records:
                 after, is_last = self._change(records, after, is_last)
-            self._after, result.is_complete = after, is_last
-        else:
-            result.is_complete = True
-        return not result.is_complete
+            self._after = after
+        result.position = None if is_last else str(self.position)
+        return not is_last
 
     def _counted(self, connection: Connection) -> MessageCount:
         """Return the number of matches that are left."""
@@ -177,7 +177,7 @@ class Bulk:
         if stayed.full:
             self._after = after
             with self._database.reading() as connection:
-                self.result.stayed.full = self._counted(connection).number
+                self.result.stayed.full = self._counted(connection).count
             is_last = True
         return after, is_last
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from threading import Lock
 from typing import Self
 
@@ -74,7 +75,9 @@ class SqlQueues:
     def describe(self, name: str) -> QueueDescription:
         """Return the name, settings and current depth of a queue. Raises MQError 2085."""
         queue = self.open(name)
-        return QueueDescription(name, queue.settings, queue.depth, queue.oldest)
+        return QueueDescription(
+            **asdict(queue.settings), name=name, depth=queue.depth, oldest=queue.oldest, waiting=None
+        )
 
     def open(self, name: str) -> SqlQueue:
         """Return a queue, the same object each time, closed by `close`. Raises MQError 2085."""

@@ -63,6 +63,14 @@ class Api:
     client: tuple[str, int]
     token: str | None = field(default=None, repr=False)
 
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return the data of a GET. Raises `ApiError`."""
+        return (await self.call("GET", path, params=params)).data
+
+    async def post(self, path: str, body: Any = None) -> Any:
+        """Return the data of a POST. Raises `ApiError`."""
+        return (await self.call("POST", path, body=body)).data
+
     async def call(
         self,
         method: str,

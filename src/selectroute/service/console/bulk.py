@@ -87,7 +87,7 @@ async def _found(api: Api, action: str, query: str) -> list[dict[str, Any]]:
     given = _values(query)
     chosen, fields = [value for name, value in given if name == "id"], dict(given)
     if chosen:
-        items = [(await api.call("GET", path_of(id))).data for id in dict.fromkeys(chosen)]
+        items = [await api.get(path_of(id)) for id in dict.fromkeys(chosen)]
         return _changed(items, action)
     found: list[dict[str, Any]] = []
     cursor: str | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from selectroute.job_output import ReplayedBatch
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import PageError, api_of, form, page, redirect
@@ -26,31 +28,21 @@ _MOST_DIGITS: Final = 18
 _NUMBERS: Final = {"batch": "batches", "partition": "partitions", "offset": "offsets"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _TEXTS: Final = {"stage": "stages", "reason": "reasons", "subscription": "subscriptions", "source": "sources"}
-_COUNTS: Final = (
-    "revision",
-    "letters",
-    "messages",
-    "routed",
-    "unrouted",
-    "dead_lettered",
-    "deliveries",
-    "refused",
-)
+_COUNTS: Final = [field.name for field in fields(ReplayedBatch) if field.name not in ("batch", "missing")]
 FILTERS: Final = (*_TEXTS, *_NUMBERS)
 """Parameters of the URL, and fields of the form, that name dead letters."""
 
 
 async def jobs(request: Request) -> Response:
     """Show the jobs with their dead letters by reason and batch."""
-    return await page(
-        request, "jobs.html", {"jobs": (await api_of(request).call("GET", "/v1/jobs")).data["items"]}
-    )
+    found = await api_of(request).get("/v1/jobs")
+    return await page(request, "jobs.html", {"jobs": found["items"]})
 
 
 async def audited(request: Request) -> Response:
     """Audit a job, and show what the audit says."""
     job = request.path_params["job"]
-    found = (await api_of(request).call("POST", f"{_of(job)}/audits")).data
+    found = await api_of(request).post(f"{_of(job)}/audits")
     return await page(request, "audit.html", {"job": job, "found": found})
 
 
@@ -63,7 +55,7 @@ async def listed(request: Request) -> Response:
     is_all = bool(given.get("all"))
     params: dict[str, Any] = {**asked, "left": "" if is_all else "true", "limit": _ON_A_PAGE}
     params["cursor"] = given.get("cursor")
-    found = (await api_of(request).call("GET", f"{_of(job)}/dead-letters", params=params)).data
+    found = await api_of(request).get(f"{_of(job)}/dead-letters", params)
     data = {
         "job": job,
         "asked": asked,
@@ -94,7 +86,7 @@ async def _preview(
     request: Request, asked: Mapping[str, str], error: str | None = None, status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
     job = request.path_params["job"]
-    found = (await api_of(request).call("POST", f"{_of(job)}/dead-letters:preview", body=_filter(asked))).data
+    found = await api_of(request).post(f"{_of(job)}/dead-letters:preview", _filter(asked))
     found["examples"] = [_shown(one) for one in found["examples"]]
     data = {"job": job, "asked": asked, "filtered": any(asked.values()), "found": found, "error": error}
     return await page(request, "replay_preview.html", data, status)
@@ -111,7 +103,7 @@ async def replay(request: Request) -> Response:
         )
     try:
         body = {**_filter(asked), "expected": int(expected)}
-        made = (await api_of(request).call("POST", f"{_of(job)}/replays", body=body)).data
+        made = await api_of(request).post(f"{_of(job)}/replays", body)
     except ApiError as error:
         if error.kind != "letters-changed":
             raise
@@ -133,7 +125,7 @@ async def progress(request: Request) -> Response:
 
 async def _replay_of(request: Request) -> Any:
     job, id = request.path_params["job"], request.path_params["request"]
-    return (await api_of(request).call("GET", f"{_of(job)}/replays/{quote(id, safe='')}")).data
+    return await api_of(request).get(f"{_of(job)}/replays/{quote(id, safe='')}")
 
 
 def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ async def page(
     request: Request, template: str, data: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
     """Return a screen, which shows who is signed in. Raises `ApiError`, for a caller who is not."""
-    caller = (await api_of(request).call("GET", "/v1/caller")).data
+    caller = await api_of(request).get("/v1/caller")
     return rendered(request, template, {**data, "caller": caller}, status)
 
 

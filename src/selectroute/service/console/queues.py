@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -71,7 +72,7 @@ _UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)
 async def listed(request: Request) -> Response:
     """Show all queues: how many messages each has, since when, and how many gets wait."""
     api = api_of(request)
-    names = [one["name"] for one in (await api.call("GET", "/v1/queues")).data["items"]]
+    names = [one["name"] for one in (await api.get("/v1/queues"))["items"]]
     found = []
     for name in names:
         try:
@@ -91,7 +92,7 @@ async def shown(request: Request) -> Response:
     # One message more tells whether there is another page.
     params = {**_wanted(given), "after": given.get("after"), "limit": _ON_A_PAGE + 1}
     try:
-        found = (await api.call("GET", f"{_messaging(request)}/messagelist", params=params)).data
+        found = await api.get(f"{_messaging(request)}/messagelist", params)
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
@@ -117,8 +118,8 @@ async def asked_to_get(request: Request) -> Response:
     """Show one message, and ask whether to take it from its queue: it, of how many that match."""
     data = await _browsed(request, _MOST_TEXT)
     path = f"{_of(request.path_params['name'])}:count"
-    found = await api_of(request).call("GET", path, params=data["lookup"])
-    return await page(request, "message.html", data | {"step": "ask", "counted": found.data})
+    found = await api_of(request).get(path, data["lookup"])
+    return await page(request, "message.html", data | {"step": "ask", "counted": found})
 
 
 async def _browsed(request: Request, most: int) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def _is_message(found: Answer) -> bool:
 async def _properties(request: Request, params: Mapping[str, str]) -> dict[str, Any] | None:
     """Return all properties of the message with a token; None if it is not on the queue."""
     path = f"{_messaging(request)}/messagelist"
-    messages = (await api_of(request).call("GET", path, params=params)).data["messages"]
+    messages = (await api_of(request).get(path, params))["messages"]
     return messages[0]["properties"] if messages else None
 
 
@@ -246,7 +247,7 @@ async def put(request: Request) -> Response:
     api, name = api_of(request), request.path_params["name"]
     stranger, may_put = None, False
     try:
-        may_put = (await api.call("GET", "/v1/caller")).data["role"] != Role.reader.name
+        may_put = (await api.get("/v1/caller"))["role"] != Role.reader.name
         await api.call("GET", _of(name))
     except ApiError as error:
         stranger = error
@@ -298,25 +299,12 @@ async def _put_page(
 # ---- many messages
 
 
-async def asked_to_purge(request: Request) -> Response:
-    """Ask whether the messages that the lookup in the URL finds are to be removed, with their number."""
-    return await _bulk(request, "purge", _wanted(request.query_params))
-
-
-async def asked_to_move(request: Request) -> Response:
-    """Ask whether the messages that the lookup in the URL finds are to be moved, with their number."""
+async def asked_to(action: str, request: Request) -> Response:
+    """Ask whether the messages that the lookup in the URL finds are to be removed, or moved, with their
+    number.
+    """
     given = request.query_params
-    return await _bulk(request, "move", _wanted(given), given.get("to", ""))
-
-
-async def purged(request: Request) -> Response:
-    """Remove messages, if as many match as the page before has shown."""
-    return await _done(request, "purge", await form(request))
-
-
-async def moved(request: Request) -> Response:
-    """Move messages, if as many match as the page before has shown."""
-    return await _done(request, "move", await form(request))
+    return await _bulk(request, action, _wanted(given), given.get("to", ""))
 
 
 async def _bulk(
@@ -329,18 +317,20 @@ async def _bulk(
 ) -> Response:
     """Show how many messages an action is about, and the first of them."""
     api, name = api_of(request), request.path_params["name"]
-    found = (await api.call("GET", f"{_of(name)}:count", params=lookup)).data
+    found = await api.get(f"{_of(name)}:count", lookup)
     path = f"{_messaging(request)}/messagelist"
-    sample = (await api.call("GET", path, params={**lookup, "limit": _SAMPLE})).data["messages"]
-    names = [one["name"] for one in (await api.call("GET", "/v1/queues")).data["items"]]
+    sample = (await api.get(path, {**lookup, "limit": _SAMPLE}))["messages"]
+    names = [one["name"] for one in (await api.get("/v1/queues"))["items"]]
     data = {"name": name, "action": action, "to": to, "counted": found, "sample": _rows(sample)}
     data |= {"others": [one for one in names if one != name], "error": error, "result": None}
     return await page(request, "queue_bulk.html", data | _searched(lookup), status)
 
 
-async def _done(request: Request, action: str, given: dict[str, str]) -> Response:
-    """Purge or move, and show what came of it; where another number matches now, ask again."""
-    api, name = api_of(request), request.path_params["name"]
+async def done(action: str, request: Request) -> Response:
+    """Purge or move, and show what came of it; where another number matches than the page before has shown,
+    ask again.
+    """
+    api, name, given = api_of(request), request.path_params["name"], await form(request)
     lookup, to = _wanted(given), given.get("to", "")
     await api.call("GET", "/v1/caller")  # who is not signed in is asked for a token before anything else
     asked: dict[str, Any] = {field: value for field, value in lookup.items() if value}
@@ -352,7 +342,7 @@ async def _done(request: Request, action: str, given: dict[str, str]) -> Respons
     else:
         asked["expected"] = _number(given.get("expected", ""))
     try:
-        result = (await api.call("POST", f"{_of(name)}:{action}", body=asked)).data
+        result = await api.post(f"{_of(name)}:{action}", asked)
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
@@ -382,7 +372,7 @@ def _searched(given: Mapping[str, str]) -> dict[str, Any]:
 
 async def _described(api: Api, name: str) -> dict[str, Any]:
     """Return a queue as the API describes it, with the age of its oldest message."""
-    found: dict[str, Any] = (await api.call("GET", _of(name))).data
+    found: dict[str, Any] = await api.get(_of(name))
     return found | {"age": None if found["oldest"] is None else _age(found["oldest"])}
 
 
@@ -434,10 +424,10 @@ ROUTES: Final = (
     ("POST", "/queue-get/{name:path}", got),
     ("GET", "/queue-put/{name:path}", asked_to_put),
     ("POST", "/queue-put/{name:path}", put),
-    ("GET", "/queue-purge/{name:path}", asked_to_purge),
-    ("POST", "/queue-purge/{name:path}", purged),
-    ("GET", "/queue-move/{name:path}", asked_to_move),
-    ("POST", "/queue-move/{name:path}", moved),
+    ("GET", "/queue-purge/{name:path}", partial(asked_to, "purge")),
+    ("POST", "/queue-purge/{name:path}", partial(done, "purge")),
+    ("GET", "/queue-move/{name:path}", partial(asked_to, "move")),
+    ("POST", "/queue-move/{name:path}", partial(done, "move")),
     ("GET", "/queues/{name:path}", shown),
 )
 """Method, path and function of each screen."""

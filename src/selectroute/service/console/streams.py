@@ -41,13 +41,13 @@ async def overview(request: Request) -> Response:
     """Show the verdict with its evidence, and the streams with their rates."""
     api = api_of(request)
     try:
-        health = (await api.call("GET", "/v1/health")).data
+        health = await api.get("/v1/health")
     except ApiError as error:
         if error.kind != "forbidden":
             raise
         # Counts of streams are of all topics: a token for some has none of them.
         return await page(request, "overview.html", {"health": None, "why": str(error), "streams": []})
-    streams = (await api.call("GET", "/v1/streams")).data["items"]
+    streams = (await api.get("/v1/streams"))["items"]
     data = {"health": health, "why": None, "streams": streams}
     data["names"] = {one["query"]: one["name"] for one in streams}
     return await page(request, "overview.html", data)
@@ -68,7 +68,7 @@ async def shown(request: Request) -> Response:
     api, query = api_of(request), request.path_params["query"]
     streams = await _streams(api)
     params = {"limit": _ON_A_PAGE, "cursor": request.query_params.get("cursor")}
-    found = (await api.call("GET", f"{_of(query)}/reports", params=params)).data
+    found = await api.get(f"{_of(query)}/reports", params)
     batches = found["batches"]
     found_steps = dict.fromkeys(step for one in batches for step in one["seconds"])
     steps = sorted(found_steps, key=lambda step: _STEPS.index(step) if step in _STEPS else len(_STEPS))
@@ -106,7 +106,7 @@ def _seconds_of(steps: list[str], batch: dict[str, Any]) -> dict[int, float]:
 async def _streams(api: Api) -> list[dict[str, Any]]:
     """Return the streams; none for a caller who may not see streams."""
     try:
-        found: list[dict[str, Any]] = (await api.call("GET", "/v1/streams")).data["items"]
+        found: list[dict[str, Any]] = (await api.get("/v1/streams"))["items"]
     except ApiError as error:
         if error.kind != "forbidden":
             raise

@@ -72,7 +72,7 @@ async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
     """Return what is known of the last deliveries of subscriptions, by id."""
     if not ids:
         return {}
-    found = (await api.call("GET", f"{PATH}:activity", params={"id": ids})).data
+    found = await api.get(f"{PATH}:activity", {"id": ids})
     return {one["id"]: one for one in found["items"]}
 
 
@@ -83,10 +83,8 @@ async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str 
     searches = bool(asked.get("text"))
     given = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
     path = PATH + (":search" if searches else "")
-    page: dict[str, Any] = (
-        await api.call("GET", path, params={**given, "limit": limit, "cursor": cursor})
-    ).data
-    return page
+    found: dict[str, Any] = await api.get(path, {**given, "limit": limit, "cursor": cursor})
+    return found
 
 
 async def shown(request: Request) -> Response:
@@ -96,16 +94,11 @@ async def shown(request: Request) -> Response:
 
 async def _shown(request: Request, done: str | None, backfill: Sequence[Mapping[str, Any]] = ()) -> Response:
     api, id = api_of(request), request.path_params["id"]
-    history = (
-        await api.call(
-            "GET",
-            f"{path_of(id)}/changes",
-            params={"limit": _CHANGES, "cursor": request.query_params.get("cursor")},
-        )
-    ).data
+    params = {"limit": _CHANGES, "cursor": request.query_params.get("cursor")}
+    history = await api.get(f"{path_of(id)}/changes", params)
     try:
-        now = (await api.call("GET", path_of(id))).data
-        activity = (await api.call("GET", f"{path_of(id)}/activity")).data
+        now = await api.get(path_of(id))
+        activity = await api.get(f"{path_of(id)}/activity")
     except ApiError as error:
         if error.kind != "subscription-not-found":
             raise
@@ -130,7 +123,7 @@ async def held(request: Request) -> Response:
     which asks again until one has.
     """
     api, id = api_of(request), request.path_params["id"]
-    now = (await api.call("GET", path_of(id), params={"wait": _WAIT_SECONDS})).data
+    now = await api.get(path_of(id), {"wait": _WAIT_SECONDS})
     known = await names(api) if now["effective_from"] else {}
     sentences = [
         f"in the stream {known.get(one['query'], one['query'])} from batch {one['batch']:,} on"
@@ -151,7 +144,7 @@ async def new(request: Request) -> Response:
 async def edited(request: Request) -> Response:
     """Show the editor with a subscription."""
     id = request.path_params["id"]
-    now = (await api_of(request).call("GET", path_of(id))).data
+    now = await api_of(request).get(path_of(id))
     return await _editor(request, id, _fields_of(now), revision=str(now["revision"]))
 
 
@@ -160,7 +153,7 @@ async def check(request: Request) -> Response:
     given = await form(request)
     body = {"selector": given.get("selector", ""), "dialect": given.get("dialect", "jms")}
     try:
-        return JSONResponse((await api_of(request).call("POST", "/v1/selectors:check", body=body)).data)
+        return JSONResponse(await api_of(request).post("/v1/selectors:check", body))
     except ApiError as error:
         is_known = error.status != HTTPStatus.UNAUTHORIZED
         return JSONResponse({"problem": str(error) if is_known else SIGNED_OUT}, error.status)
@@ -168,7 +161,7 @@ async def check(request: Request) -> Response:
 
 async def identifiers(request: Request) -> Response:
     """Return the identifiers in recent messages, as JSON for the console's script."""
-    return JSONResponse((await api_of(request).call("GET", "/v1/messages/identifiers")).data)
+    return JSONResponse(await api_of(request).get("/v1/messages/identifiers"))
 
 
 async def sent(request: Request) -> Response:
@@ -178,13 +171,13 @@ async def sent(request: Request) -> Response:
     given = await form(request)
     fields = {name: given.get(name, "") for name in _FIELDS}
     id: str | None = request.path_params.get("id")
-    api, key = api_of(request), given.get("key", "")
+    api, key, revision = api_of(request), given.get("key", ""), given.get("revision", "")
     try:
-        spec = _spec(fields, await _base(api, id, given.get("revision", "")))
+        spec = _spec(fields, await _base(api, id, revision))
         if given.get("do") == "try":
             asked = {"subscription": spec} | ({} if id is None else {"id": id})
-            trial = (await api.call("POST", f"{PATH}:dry-run", body=asked)).data
-            return await _editor(request, id, fields, given.get("revision", ""), trial=trial)
+            trial = await api.post(f"{PATH}:dry-run", asked)
+            return await _editor(request, id, fields, revision, trial=trial)
         if id is None:
             headers = {"Idempotency-Key": key} if is_token(key) else {}
             made = (await api.call("POST", PATH, body=spec, headers=headers)).data
@@ -192,24 +185,17 @@ async def sent(request: Request) -> Response:
         await api.call("PUT", path_of(id), body=spec, headers=_if_match(given))
         return redirect(f"/subscriptions/{quote(id, safe='')}", done="saved")
     except PageError as error:
-        return await _editor(request, id, fields, given.get("revision", ""), error=str(error))
+        return await _editor(request, id, fields, revision, error=str(error))
     except ApiError as error:
         if error.kind == "stale-revision" and id is not None:
             return await _conflict(request, api, id, fields)
-        return await _editor(
-            request,
-            id,
-            fields,
-            given.get("revision", ""),
-            error=str(error),
-            faults=error.faults,
-            status=HTTPStatus(error.status),
-        )
+        text, faults, status = str(error), error.faults, HTTPStatus(error.status)
+        return await _editor(request, id, fields, revision, error=text, faults=faults, status=status)
 
 
 async def _conflict(request: Request, api: Api, id: str, fields: Mapping[str, str]) -> Response:
     """Show what is there now beside what was to be saved. Saving again replaces what is there now."""
-    now = (await api.call("GET", path_of(id))).data
+    now = await api.get(path_of(id))
     theirs = _fields_of(now)
     differ = [name for name in _FIELDS if _as_sent(name, theirs[name]) != fields[name]]
     return await _editor(
@@ -280,7 +266,7 @@ async def _base(api: Api, id: str | None, revision: str) -> Mapping[str, Any] | 
     """Return the subscription that the form was made of; None if it is new, or has changed since."""
     if id is None:
         return None
-    now: Mapping[str, Any] = (await api.call("GET", path_of(id))).data
+    now: Mapping[str, Any] = await api.get(path_of(id))
     return now if str(now["revision"]) == revision else None
 
 
@@ -345,7 +331,7 @@ async def resumed(request: Request) -> Response:
 async def asked_to_remove(request: Request) -> Response:
     """Ask whether a subscription is to be removed."""
     id = request.path_params["id"]
-    return await page(request, "remove.html", {"now": (await api_of(request).call("GET", path_of(id))).data})
+    return await page(request, "remove.html", {"now": await api_of(request).get(path_of(id))})
 
 
 async def removed(request: Request) -> Response:

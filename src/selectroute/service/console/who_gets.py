@@ -49,7 +49,7 @@ async def _answered(request: Request, text: str, explain: str) -> Response:
     data: dict[str, Any] = {"text": text or EXAMPLE, "asked": explain, "found": None, "why": None}
     data |= {"error": None, "faults": [], "shown": _SHOWN}
     api = api_of(request)
-    data["recent"] = (await api.call("GET", "/v1/messages", params={"limit": _RECENT})).data["items"]
+    data["recent"] = (await api.get("/v1/messages", {"limit": _RECENT}))["items"]
     if not text.strip():
         return await page(request, "who_gets.html", data)
     try:
@@ -59,10 +59,10 @@ async def _answered(request: Request, text: str, explain: str) -> Response:
         return await page(request, "who_gets.html", data, HTTPStatus.UNPROCESSABLE_ENTITY)
     try:
         body = {"message": message, "near": True, "limit": _SHOWN}
-        data["found"] = (await api.call("POST", "/v1/messages:match", body=body)).data
+        data["found"] = await api.post("/v1/messages:match", body)
         if explain:
             asked = {"message": message, "subscriptions": [explain]}
-            (data["why"],) = (await api.call("POST", "/v1/messages:explain", body=asked)).data["explanations"]
+            (data["why"],) = (await api.post("/v1/messages:explain", asked))["explanations"]
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise

@@ -2,9 +2,10 @@
 function, whose annotations say what it takes and answers.
 
 A parameter of a function is the `Service`, the `Caller` or the `Request` by its type; the body by its name,
-``body``; of the path if the path has its name; a header with `Header`; several at once with `Group`; and any
-other is of the query. Bounds, descriptions and other names are pydantic's, in ``Annotated[..., Field(...)]``.
-A function returns data, which becomes JSON, or a response: ``Annotated[Response, ...]`` says of which data.
+``body``; of the path if the path has its name; a header with `Header`; several of path and query at once if
+it is a model; and any other is of the query. Bounds, descriptions and other names are pydantic's, in
+``Annotated[..., Field(...)]``. A function returns data, which becomes JSON, or a response:
+``Annotated[Response, ...]`` says of which data.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -47,12 +48,6 @@ JSON: Final = "application/json"
 
 class Header:
     """Mark of a parameter that is a header."""
-
-
-class Group(NamedTuple):
-    """Mark of a parameter that a function makes of several parameters of the query."""
-
-    function: Callable[..., Any]
 
 
 class BodyType(NamedTuple):
@@ -181,17 +176,16 @@ class Parameters:
         self.given: dict[str, type] = {}
         """Parameters of these types: `Service`, `Caller`, `Request`."""
         self.body: Body | None = None
-        self._groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+        self._models: dict[str, type[BaseModel]] = {}
         own: dict[str, Any] = {}
         for name, (hint, default) in _signature(function).items():
-            marks = getattr(hint, "__metadata__", ())
             if hint in (Service, Caller, Request):
                 self.given[name] = hint
             elif name == "body":
                 self.body = Body(hint, default)
-            elif group := next((mark.function for mark in marks if isinstance(mark, Group)), None):
-                own |= _signature(group)
-                self._groups[name] = group, [*_signature(group)]
+            elif isinstance(hint, type) and issubclass(hint, BaseModel):
+                own |= {one: (field.annotation, field) for one, field in hint.model_fields.items()}
+                self._models[name] = hint
             else:
                 own[name] = hint, default
         self.model = create_model(f"{function.__module__}.{function.__qualname__}", **own)
@@ -226,8 +220,8 @@ class Parameters:
             return {}, [
                 {**one, "loc": (self.places[str(one["loc"][0])], *one["loc"])} for one in error.errors()
             ]
-        for name, (function, names) in self._groups.items():
-            values[name] = function(**{one: values.pop(one) for one in names})
+        for name, model in self._models.items():  # its fields are validated
+            values[name] = model.model_construct(**{one: values.pop(one) for one in model.model_fields})
         return values, []
 
     def _check_known(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Disconnection of a client while its request is processed."""
+"""Requests that take long or wait: disconnection of the client, and revocation of its token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
+
+from selectroute.service.context import Service
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.problems import check_waiting
+from selectroute.service.subscriptions.publishing import BatchWaiting, Watch
 
 
 @asynccontextmanager
@@ -44,3 +50,25 @@ async def while_connected(
         raise ClientDisconnect
     if error is not None:
         raise error
+
+
+async def waited(
+    request: Request,
+    service: Service,
+    waiting: Watch | BatchWaiting,
+    what: str,
+    revision: int,
+    seconds: float,
+) -> Caller:
+    """Wait for a revision while the client is connected, and return the caller, see `still_known`. Raises a
+    problem, 429, if too many requests wait for ``what``.
+    """
+    check_waiting(len(waiting), service.limits.waiting, what)
+    async with while_connected(request):  # a disconnected client does not count
+        await waiting.wait(revision, seconds)
+    return await still_known(request, service)
+
+
+async def still_known(request: Request, service: Service) -> Caller:
+    """Return the caller after a wait. Raises a problem, 401, if the token was revoked meanwhile."""
+    return await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))

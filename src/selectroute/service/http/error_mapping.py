@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Final
 
 from selectroute.index.errors import InvalidSpecError
@@ -15,7 +14,7 @@ from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, Selec
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import MessageError
 from selectroute.selector.names import PropertyNameError
-from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError
+from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, PROBLEMS, Fault, ProblemError
 from selectroute.service.logs import log
 from selectroute.store.errors import ReplacedError
 from selectroute.topics.filter import InvalidTopicFilterError
@@ -38,8 +37,6 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             detail = f"{error.sentence} (dialect {error.dialect})"
             fault = selector_fault(error, within)
             return ProblemError("invalid-selector", detail, faults=[fault], mqrc=error.reason)
-        case InvalidTopicFilterError():
-            return ProblemError("invalid-topic-filter", str(error), place=f"{within}/topic")
         case InvalidSpecError():
             mqrc = MQRC_SUB_NAME_ERROR if error.pointer in ("/name", "/id") else None
             fault = Fault(pointer=within + error.pointer, reason=error.sentence, mqrc=mqrc)
@@ -47,14 +44,8 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
         case MessageError():
             pointer = within + message_pointer(error.place)
             return ProblemError("invalid-message", str(error), place=pointer)
-        case PropertyNameError():
-            return ProblemError("invalid-message", str(error), place=f"{within}/properties")
         case registry.ForbiddenError():
             return ProblemError("forbidden", error.sentence, place=within + error.pointer)
-        case registry.NameTakenError():
-            return ProblemError("name-taken", str(error), place=f"{within}/name")
-        case registry.IdTakenError():
-            return ProblemError("id-taken", str(error), place=f"{within}/id")
         case registry.OperationError():
             return problem_of(error.cause, f"/operations/{error.index}")
         case registry.ImportLineError():
@@ -85,9 +76,10 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
             return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)
         case _:
-            kind = next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "internal")
+            rows = (row for type_, row in _KINDS.items() if isinstance(error, type_))
+            kind, place = next(rows, ("internal", ""))
             detail = _CONSTANT.get(kind) or str(error)
-            return ProblemError(kind, detail, place=within or None)
+            return ProblemError(kind, detail, place=within + place or None)
 
 
 NO_SUBSCRIPTION = "there is no subscription with this id"
@@ -109,37 +101,34 @@ _MQ_CONSTANT = {
     "queue-taken": "there is a queue with this name already",
 }
 
-_KINDS: dict[type[SelectRouteError], str] = {
-    registry.NotFoundError: "subscription-not-found",
-    registry.IdempotencyConflictError: "idempotency-conflict",
-    registry.TooLargeError: "too-large",
-    registry.TooCostlyError: "too-costly",
-    registry.AuthError: "unauthorised",
-    registry.ReadOnlyError: "read-only",
-    registry.UnavailableError: "unavailable",
-    registry.DamagedError: "damaged",
+_KINDS: Final[Mapping[type[SelectRouteError], tuple[str, str]]] = {
+    InvalidTopicFilterError: ("invalid-topic-filter", "/topic"),
+    PropertyNameError: ("invalid-message", "/properties"),
+    registry.NameTakenError: ("name-taken", "/name"),
+    registry.IdTakenError: ("id-taken", "/id"),
+    registry.NotFoundError: ("subscription-not-found", ""),
+    registry.IdempotencyConflictError: ("idempotency-conflict", ""),
+    registry.TooLargeError: ("too-large", ""),
+    registry.TooCostlyError: ("too-costly", ""),
+    registry.AuthError: ("unauthorised", ""),
+    registry.ReadOnlyError: ("read-only", ""),
+    registry.UnavailableError: ("unavailable", ""),
+    registry.DamagedError: ("damaged", ""),
 }
+"""Problem types of errors, and the member of a subscription or message that is at fault, if it is one."""
 
 
-_MQ_KINDS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        queues.MQRC_BACKED_OUT: "unavailable",
-        queues.MQRC_HOBJ_ERROR: "unavailable",  # closed: deleted, or the service stops
-        queues.MQRC_MSG_TOO_BIG_FOR_Q: "message-too-large",
-        queues.MQRC_NOT_AUTHORIZED: "forbidden",
-        queues.MQRC_Q_FULL: "queue-full",
-        queues.MQRC_Q_NOT_EMPTY: "queue-not-empty",
-        queues.MQRC_Q_MGR_NAME_ERROR: "queue-manager-not-found",
-        queues.MQRC_UNKNOWN_OBJECT_NAME: "queue-not-found",
-        queues.MQRC_OBJECT_ALREADY_EXISTS: "queue-taken",
-        queues.MQRC_OBJECT_NAME_ERROR: "invalid-queue",
-        queues.MQRC_PROPERTY_NAME_ERROR: "invalid-message",
-        queues.MQRC_PROPERTY_TYPE_ERROR: "invalid-message",
-        queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
-        queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
-    }
-)
-"""Problem types of reason codes; all others are an invalid request."""
+_MQ_KINDS: Final[Mapping[int, str]] = {
+    **{row.mqrc: kind for kind, row in PROBLEMS.items() if row.mqrc is not None},
+    queues.MQRC_BACKED_OUT: "unavailable",
+    queues.MQRC_HOBJ_ERROR: "unavailable",  # closed: deleted, or the service stops
+    queues.MQRC_OBJECT_NAME_ERROR: "invalid-queue",
+    queues.MQRC_PROPERTY_NAME_ERROR: "invalid-message",
+    queues.MQRC_PROPERTY_TYPE_ERROR: "invalid-message",
+    queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
+    queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
+}
+"""Problem types of reason codes, in addition to those that a type has; all others are an invalid request."""
 
 
 def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:

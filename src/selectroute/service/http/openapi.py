@@ -9,7 +9,8 @@ from http import HTTPStatus
 from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import JsonSchemaMode
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core.core_schema import DataclassSchema
 from starlette.responses import Response
 
 from selectroute.registry.authorization.role import Role
@@ -61,6 +62,7 @@ def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
     schemas, rest = TypeAdapter.json_schemas(
         [(key, mode, adapter) for (key, mode), adapter in types.items()],
         ref_template="#/components/schemas/{model}",
+        schema_generator=_SchemaGenerator,
     )
     components = rest["$defs"]
     paths: dict[str, dict[str, Any]] = {}
@@ -84,6 +86,18 @@ def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
         },
         "security": [{}, *({name: []} for name in _SECURITY)],
     }
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Generator for whom each field of a dataclass is in its JSON, also one with a default, as `JsonAnswer`
+    writes it.
+    """
+
+    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
+        found = super().dataclass_schema(schema)
+        if self.mode == "serialization" and not hasattr(schema["cls"], "to_json"):
+            found["required"] = [*found["properties"]]
+        return found
 
 
 def _answer_of(call: Call) -> Any:

@@ -46,21 +46,24 @@ MQRC_SUB_NAME_ERROR = 2440
 
 
 class Row(NamedTuple):
-    """Type of problem: its status code, its title, and its MQ reason code, if any."""
+    """Type of problem: its status code, its title, its MQ reason code, if any, and the id of IBM's error."""
 
     status: int
     title: str
     mqrc: int | None = None
+    ibm_id: str = "MQWB0303E"
 
 
 PROBLEMS: Mapping[str, Row] = MappingProxyType(
     {
         "invalid-request": Row(400, "The request cannot be read"),
-        "unauthorised": Row(401, "A token is needed"),
-        "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED),
+        "unauthorised": Row(401, "A token is needed", None, "MQWB0104E"),
+        "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED, "MQWB0103E"),
         "not-found": Row(404, "Not found"),
-        "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
-        "queue-manager-not-found": Row(404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR),
+        "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME, "MQWB0300E"),
+        "queue-manager-not-found": Row(
+            404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR, "MQWB0009E"
+        ),
         "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
         "job-not-found": Row(404, "There is no such job"),
         "method-not-allowed": Row(405, "The path does not support this method"),
@@ -75,7 +78,7 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "stale-revision": Row(412, "The subscription was changed in the meantime"),
         "too-large": Row(413, "The request is too large"),
         "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
-        "unsupported-media-type": Row(415, "The body has an unsupported media type"),
+        "unsupported-media-type": Row(415, "The body has an unsupported media type", None, "MQWB0306E"),
         "misdirected": Row(421, "This service answers only its own machine"),
         "invalid-selector": Row(422, "The selector is invalid"),
         "too-costly": Row(422, "The selectors are too costly"),
@@ -88,29 +91,17 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "precondition-required": Row(428, "If-Match is needed"),
         "too-many-requests": Row(429, "Too many requests"),
         "header-too-large": Row(431, "The header fields are too large"),
-        "internal": Row(500, "Internal error of the service"),
-        "damaged": Row(500, "The store is damaged"),
+        "internal": Row(500, "Internal error of the service", None, "MQWB0000E"),
+        "damaged": Row(500, "The store is damaged", None, "MQWB0000E"),
         "read-only": Row(503, "The database cannot be written"),
         "unavailable": Row(503, "The service is not ready"),
     }
 )
 """All types of problems, by the last part of the type."""
 
-_IBM_IDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "unauthorised": "MQWB0104E",
-        "forbidden": "MQWB0103E",
-        "queue-not-found": "MQWB0300E",
-        "queue-manager-not-found": "MQWB0009E",
-        "unsupported-media-type": "MQWB0306E",
-        "internal": "MQWB0000E",
-        "damaged": "MQWB0000E",
-    }
-)
 _IBM_HEADER_ID: Final = "MQWB0302E"
 _IBM_CHARSET_ID: Final = "MQWB0305E"
-_IBM_OTHER_ID: Final = "MQWB0303E"
-"""Ids of IBM's messages, by type of problem; of an invalid header, of a character set, of any other."""
+"""Ids of IBM's messages of an invalid header, and of a character set."""
 
 RETRY_SECONDS = 5
 """Retry-After while the database is unavailable or read-only."""
@@ -231,7 +222,7 @@ class ProblemError(SelectRouteError):
 
     def _ibm(self, problem: Problem) -> MqError:
         place = self.faults[0].pointer if self.faults else ""
-        id = _IBM_IDS.get(self.kind, _IBM_OTHER_ID)
+        id = PROBLEMS[self.kind].ibm_id
         if place.lower().startswith("ibm-mq-"):
             id = _IBM_HEADER_ID
         elif place == "Content-Type":

@@ -2,7 +2,7 @@
 
 ::
 
-    selectroute serve --job flights=out ──▶ job_output.py: what a service asks of a job's folder
+    selectroute serve --job flights=out ──▶ selectroute.job_output: what a service asks of a job's folder
                                                  ▲
     GET /v1/jobs/{job}/dead-letters …  calls.py ─┘
 

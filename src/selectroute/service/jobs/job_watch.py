@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from selectroute.job_output import JobOutput
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.jobs.job_output import JobOutput
 from selectroute.service.logs import log
 
 FRESH_SECONDS: Final = 10.0

@@ -1,11 +1,13 @@
-"""Bodies and answers of the calls on jobs."""
+"""Bodies, parameters and answers of the calls on jobs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, Field, StrictInt, StrictStr
 
+from selectroute.job_output import LetterFacts
 from selectroute.service.http.models import Strict
 
 _Numbers = Annotated[
@@ -26,22 +28,51 @@ class FilterBody(Strict):
     offsets: _Numbers = Field(default_factory=list)
 
 
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+def _many(name: str, description: str) -> Any:
+    return Field(alias=name, max_length=100, description=description)
+
+
+class FilterQuery(BaseModel):
+    """Filter of dead letters, as `FilterBody`."""
+
+    batches: Annotated[list[Integer], _many("batch", "Only of these batches.")] = []
+    stages: Annotated[list[str], _many("stage", "Only of these stages: read, parse, judge, deliver.")] = []
+    reasons: Annotated[list[str], _many("reason", "Only for these reasons, such as not-json.")] = []
+    subscriptions: Annotated[
+        list[str], _many("subscription", "Only refused deliveries to these subscriptions.")
+    ] = []
+    sources: Annotated[list[str], _many("source", "Only of these files or Kafka topics.")] = []
+    partitions: Annotated[list[Integer], _many("partition", "Only of these partitions.")] = []
+    offsets: Annotated[list[Integer], _many("offset", "Only at these lines, rows or records.")] = []
+
+
 class ReplayBody(FilterBody):
     """Dead letters to be replayed, and how many a preview said they are."""
 
     expected: Annotated[StrictInt, Field(ge=1)]
 
 
-class ByBatchAnswer(BaseModel):
-    """Number of dead letters of a batch and reason that no replay took."""
+@dataclass(frozen=True, slots=True)
+class LettersOfReason:
+    """Number of dead letters of a reason that no replay took."""
 
-    batch: int
     stage: str
     reason: str
     letters: int
 
 
-class JobAnswer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class LettersOfBatch(LettersOfReason):
+    """Number of dead letters of a batch and reason that no replay took."""
+
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
     """Job with its dead letters that no replay took, and the requests that wait for it.
 
     `by_batch` has at most 1,000 lines, those of the newest commits; `more` says whether there are others.
@@ -51,19 +82,14 @@ class JobAnswer(BaseModel):
 
     name: str
     left: int
-    by_batch: list[ByBatchAnswer]
+    by_batch: list[LettersOfBatch]
     more: bool
     waiting: list[str]
     problem: str | None
 
 
-class JobsAnswer(BaseModel):
-    """Jobs whose dead letters the service shows, ordered by name."""
-
-    items: list[JobAnswer]
-
-
-class HeaderAnswer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class ShownHeader:
     """Header of a Kafka record, and at most 1,000 characters of its value, or of its bytes in base64 if they
     are not UTF-8; `bytes` is the whole number.
     """
@@ -74,129 +100,57 @@ class HeaderAnswer(BaseModel):
     bytes: int | None
 
 
-class DeadLetterAnswer(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownLetter(LetterFacts):
     """Dead letter: where it comes from, why it failed, and at most 10,000 characters of its bytes: as text if
     they are UTF-8, else 10,000 bytes in base64, null if they are still in the source. `bytes` is the number
     that `:bytes` returns. A Kafka record has a key, or null, and its first 100 headers; of others they are
     null. `replay` is the batch of the replay that took it, null if none did.
     """
 
-    batch: int
-    stage: str
-    reason: str
-    message: str
-    source: str
-    partition: int
-    offset: int | None
-    revision: int
-    subscription: str | None
     raw: str | None
     raw_base64: str | None
     bytes: int | None
     key: str | None
     key_base64: str | None
     key_bytes: int | None
-    headers: list[HeaderAnswer] | None
+    headers: list[ShownHeader] | None
     header_count: int | None
-    replay: int | None
 
 
-class DeadLettersAnswer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class LetterPage:
     """Dead letters, those of the newest commit first, whether there are more, and the cursor of those."""
 
-    items: list[DeadLetterAnswer]
+    items: list[ShownLetter]
     more: bool
     next_cursor: str | None
 
 
-class JudgedAnswer(DeadLetterAnswer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedLetter(ShownLetter):
     """Dead letter, and who gets it by the newest revision; null, and why, if that is not known."""
 
-    total: int | None
-    ids: list[str]
-    why_not: str | None
+    total: int | None = None
+    ids: list[str] = field(default_factory=list)
+    why_not: str | None = None
 
 
-class ReasonAnswer(BaseModel):
-    """Number of dead letters of a reason."""
-
-    stage: str
-    reason: str
-    letters: int
-
-
-class PreviewAnswer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Preview:
     """Dead letters that a replay would take, and the newest ones judged. `waiting` is the number of others
     that the filter finds: requests ask for them which wait for the job.
     """
 
     letters: int
     waiting: int
-    reasons: list[ReasonAnswer]
-    examples: list[JudgedAnswer]
+    reasons: list[LettersOfReason]
+    examples: list[JudgedLetter]
 
 
-class RequestedAnswer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Requested:
     """Request for a replay, and the number of its dead letters."""
 
     request: str
     letters: int
-
-
-class ReplayedBatchAnswer(BaseModel):
-    """Batch of a replay; `missing` says which of its inputs were gone, and not replayed."""
-
-    batch: int
-    revision: int
-    letters: int
-    messages: int
-    routed: int
-    unrouted: int
-    dead_lettered: int
-    deliveries: int
-    refused: int
-    missing: list[str]
-
-
-class ReplayAnswer(BaseModel):
-    """Request for a replay, and its batches so far.
-
-    It is `running` while the job makes a batch of it, `batch`, or will finish one that was interrupted at its
-    next start. `letters` is the number that was asked for; `taken` is the number of those that its batches
-    took.
-    """
-
-    request: str
-    done: bool
-    state: Literal["waiting", "running", "done"]
-    letters: int
-    taken: int
-    batch: int | None
-    batches: list[ReplayedBatchAnswer]
-
-
-class FindingAnswer(BaseModel):
-    """Inconsistency found by an audit; the batch is null if it concerns no particular one."""
-
-    batch: int | None
-    sentence: str
-
-
-class AuditAnswer(BaseModel):
-    """Outcome of an audit: totals of the batches of the stream, batches to come, and findings; with `more`
-    there are further ones.
-    """
-
-    batches: int
-    backfills: int
-    replays: int
-    messages: int
-    routed: int
-    unrouted: int
-    dead_lettered: int
-    deliveries: int
-    files: int
-    bytes: int
-    pending: list[int]
-    findings: list[FindingAnswer]
-    more: bool

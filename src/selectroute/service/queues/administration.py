@@ -4,8 +4,8 @@ queues that match its patterns, none without patterns.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, Final
+from dataclasses import asdict, replace
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from pydantic import Field
@@ -13,35 +13,34 @@ from starlette.responses import Response
 
 from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.registry.model import time_text
+from selectroute.queues.settings import QueueDescription, QueueName
+from selectroute.registry.model import Items
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.queues.models import QueueAnswer, QueueBody, QueuesAnswer
+from selectroute.service.queues.models import QueueBody
 
 PATH: Final = "/v1/queues"
 
 Name = Annotated[str, Field(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
 
 
-def listed(service: Service, by: Caller) -> Annotated[Response, QueuesAnswer]:
+def listed(service: Service, by: Caller) -> Items[QueueName]:
     """Return the queues that the caller may use, ordered by name."""
     by.check_queues()
-    names = [name for name in service.queues.names() if by.permission.may_name(QUEUE, name)]
-    return JsonAnswer({"items": [{"name": name} for name in names]})
+    return Items([QueueName(name) for name in service.queues.names() if by.permission.may_name(QUEUE, name)])
 
 
-def get(service: Service, by: Caller, name: Name) -> Annotated[Response, QueueAnswer]:
+def get(service: Service, by: Caller, name: Name) -> QueueDescription:
     """Return a queue: its settings, its depth, the oldest of its messages, and how many gets wait for one."""
     by.check_queue(name)
-    return JsonAnswer(_described(service.queues.open(name)))
+    return replace(service.queues.describe(name), waiting=service.queues.open(name).waiting)
 
 
 def put(
     service: Service, by: Caller, name: Name, body: QueueBody | None = None
-) -> Annotated[Response, QueueAnswer]:
+) -> Annotated[Response, QueueDescription]:
     """Create a queue. Idempotent: succeeds if it exists with these settings, which cannot be changed."""
     by.check_queue(name)
     settings = (body or QueueBody()).settings()
@@ -54,7 +53,7 @@ def put(
         others = [field for field, value in asdict(settings).items() if value != present[field]]
         detail = f"there is a queue with this name but other settings: {', '.join(others)}"
         raise ProblemError("queue-taken", detail) from None
-    described = _described(service.queues.open(name))
+    described = get(service, by, name)
     location = {"Location": f"{PATH}/{quote(name, safe='')}"}
     return JsonAnswer(described, 201, location) if is_new else JsonAnswer(described)
 
@@ -69,14 +68,3 @@ def delete(
     by.check_queue(name)
     service.queues.delete(name, purge=purge)
     return Response(status_code=204)
-
-
-def _described(queue: SqlQueue) -> dict[str, Any]:
-    oldest = queue.oldest
-    return {
-        "name": queue.name,
-        **asdict(queue.settings),
-        "depth": queue.depth,
-        "oldest": None if oldest is None else time_text(oldest),
-        "waiting": queue.waiting,
-    }

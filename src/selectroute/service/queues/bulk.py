@@ -8,35 +8,31 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
-from selectroute.queues.bulk import MessageCount
-from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQError
+from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount
 from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.rest.ids import RestError
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.service.context import Service
-from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.administration import Name
-from selectroute.service.queues.messages import OfQuery, opened_for, selected
-from selectroute.service.queues.models import BulkAnswer, CountAnswer, MoveBody, PurgeBody
+from selectroute.service.queues.messages import opened_for, queue_exists, selected
+from selectroute.service.queues.models import LookupBody, MoveBody, PurgeBody
 
 _STEP_SECONDS: Final = 1.0
 """Longest time that one transaction may compare messages with a selector."""
 
 
 async def count(
-    request: Request, service: Service, by: Caller, name: Name, lookup: OfQuery
-) -> Annotated[Response, CountAnswer]:
+    request: Request, service: Service, by: Caller, name: Name, lookup: LookupBody
+) -> MessageCount:
     """Return how many messages match, of those that a get can return now. At most the first 100,000 are
     compared with a selector: on a longer queue `exact` is false, and at least so many match.
     """
@@ -48,12 +44,12 @@ async def count(
 
     budget = ScanBudget()
     async with while_connected(request, budget.cancel):
-        return JsonAnswer(_counted(await selected(service, by, budget, counted)))
+        return await selected(service, by, budget, counted)
 
 
 async def purge(
     request: Request, service: Service, by: Caller, name: Name, body: PurgeBody | None = None
-) -> Annotated[Response, BulkAnswer]:
+) -> BulkResult:
     """Remove the messages that match; without conditions, all messages.
 
     Messages in units of work, those that others are getting, and those that arrive after the call has begun,
@@ -66,9 +62,7 @@ async def purge(
     return await _done(request, service, by, name, None, body or PurgeBody())
 
 
-async def move(
-    request: Request, service: Service, by: Caller, name: Name, body: MoveBody
-) -> Annotated[Response, BulkAnswer]:
+async def move(request: Request, service: Service, by: Caller, name: Name, body: MoveBody) -> BulkResult:
     """Move the messages that match to the end of another queue, in the order of delivery; `expected` and
     `position` are as for a purge.
 
@@ -82,40 +76,28 @@ async def move(
 
 async def _done(
     request: Request, service: Service, by: Caller, name: str, to: str | None, body: PurgeBody
-) -> Response:
+) -> BulkResult:
     until = time.monotonic() + service.limits.bulk_seconds
     budget = ScanBudget()
-    try:
-        async with while_connected(request, budget.cancel):
-            bulk = await selected(service, by, budget, partial(_begun, service, name, to, body))
-            turn = partial(service.scanning.of, by.subject) if body.selector else nullcontext
-            while await _stepped(service, turn(), budget, bulk):
-                if time.monotonic() > until:
-                    break
-    except MQError as error:
-        if error.reason == MQRC_HOBJ_ERROR:  # closed, because it was deleted?
-            await run_in_threadpool(service.queues.open, name)
-        raise
-    done, at = bulk.result, bulk.position
-    return JsonAnswer(
-        {
-            "matched": _counted(done.matched),
-            "done": done.done,
-            "stayed": asdict(done.stayed),
-            "position": None if done.is_complete else f"{at.last_arrival}-{at.after}",
-        }
-    )
+    async with while_connected(request, budget.cancel), queue_exists(service, name):
+        bulk = await selected(service, by, budget, partial(_begun, service, name, to, body))
+        turn = partial(service.scanning.of, by.subject) if body.selector else nullcontext
+        while await _stepped(service, turn(), budget, bulk):
+            if time.monotonic() > until:
+                break
+    return bulk.result
 
 
 def _begun(service: Service, name: str, to: str | None, body: PurgeBody) -> Bulk:
     """Return the work on a queue, with its messages counted."""
     queue = service.queues.open(name)
     try:
-        options = body.lookup().options(queue.settings.dialect, service.registry.limits)
+        options = body.options(queue.settings.dialect, service.registry.limits)
     except RestError as error:
         raise ProblemError("invalid-body", str(error), place=f"/{error.place}", mqrc=error.reason) from error
     bulk = queue.bulk(to=to, **options)
-    bulk.count(body.expected, body.begin())
+    position = BulkPosition.of(body.position) if body.position else BulkPosition()
+    bulk.count(body.expected, position)
     return bulk
 
 
@@ -125,7 +107,3 @@ async def _stepped(
     """Do the next chunk when it is the turn of its caller; return whether there may be more."""
     async with turn, service.writing:
         return await run_in_threadpool(budget.run, _STEP_SECONDS, bulk.step)
-
-
-def _counted(found: MessageCount) -> dict[str, Any]:
-    return {"count": found.number, "exact": found.is_exact}

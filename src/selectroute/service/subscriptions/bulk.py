@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import anyio.from_thread
 import anyio.to_thread
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,7 +23,7 @@ from selectroute.registry.model import Order, Page, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service
-from selectroute.service.http.call import Group, JsonAnswer
+from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
 from selectroute.service.http.models import (
@@ -55,32 +55,22 @@ _AT_ONCE: Final = 1 << 20
 """Bytes of a body that are received before its lines are read."""
 
 
-def _filters(
-    topic: Annotated[
-        str | None,
-        Field(max_length=10_240, pattern=r"^[^\x00]*$", description="Only those with this topic filter."),
-    ] = None,
-    status: Annotated[Status | None, Field(description="Only those with this status.")] = None,
-    dialect: Annotated[Dialect | None, Field(description="Only those with this dialect.")] = None,
-    name: Annotated[
-        str | None,
-        Field(max_length=10_240, pattern=r"^[^\x00]*$", description="Only the one with this name."),
-    ] = None,
-    label: Annotated[
-        str | None,
-        Field(
-            max_length=400,
-            pattern=r"^[^\x00=]+=[^\x00]*$",
-            description="Only those with this label, KEY=VALUE.",
-        ),
-    ] = None,
-) -> dict[str, str]:
-    """Return the filters that are given, as `Registry.list` takes them."""
-    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-    return {name: str(value) for name, value in filters.items() if value is not None}
+_Text = Annotated[str | None, Field(max_length=10_240, pattern=r"^[^\x00]*$")]
+_Label = Annotated[str | None, Field(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")]
 
 
-Filters = Annotated[dict[str, str], Group(_filters)]
+class Filters(BaseModel):
+    """Values that subscriptions must have."""
+
+    topic: Annotated[_Text, Field(description="Only those with this topic filter.")] = None
+    status: Annotated[Status | None, Field(description="Only those with this status.")] = None
+    dialect: Annotated[Dialect | None, Field(description="Only those with this dialect.")] = None
+    name: Annotated[_Text, Field(description="Only the one with this name.")] = None
+    label: Annotated[_Label, Field(description="Only those with this label, KEY=VALUE.")] = None
+
+    def wanted(self) -> dict[str, str]:
+        """Return the filters that are given, as `Registry.list` takes them."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 def page(
@@ -96,11 +86,11 @@ def page(
 
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
-    limit = min(limit, service.limits.page)
+    limit, wanted = min(limit, service.limits.page), filters.wanted()
     cursor = _given(service, by, cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **filters)
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **wanted)
         found += [one for one in part.items if by.sees(one.topic)]
         cursor = part.next_cursor
         if cursor is None or len(found) == limit:
@@ -109,7 +99,7 @@ def page(
     cursor = _told(service, by, cursor)
     if cursor is not None:
         in_order = {} if order == "id" else {"order": order}
-        query = urlencode({"limit": limit, **filters, **in_order, "cursor": cursor})
+        query = urlencode({"limit": limit, **wanted, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
     return JsonAnswer(Page(found, cursor), headers=headers)
 
@@ -135,9 +125,8 @@ async def searched(
     limit = min(limit, service.limits.page)
     cursor = _given(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
-    searching = Search(
-        service.registry, newest_snapshot(service), by, text, field or get_args(SearchField), filters
-    )
+    snapshot, fields = newest_snapshot(service), field or get_args(SearchField)
+    searching = Search(service.registry, snapshot, by, text, fields, filters.wanted())
 
     def found() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)

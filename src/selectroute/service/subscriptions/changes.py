@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from selectroute.registry.model import Items
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.disconnect import waited
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     BatchNumberBody,
@@ -27,7 +28,7 @@ from selectroute.service.http.models import (
     Limit,
     QueryBody,
 )
-from selectroute.service.http.problems import ProblemError, check_waiting
+from selectroute.service.http.problems import ProblemError
 
 PATH: Final = "/v1/changes"
 
@@ -62,23 +63,19 @@ async def changes(
     them can get fewer changes than `limit`, even none, although there are more, each without its `digest`.
     """
     wait = min(wait, service.limits.wait_seconds)
-    asked = _PageRequest(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
-    found = await run_in_threadpool(_visible_changes, service, by, asked)
-    if wait and not found.changes and cursor is None and found.page.revision <= after:
-        check_waiting(len(service.watch), service.limits.waiting, "changes")
-        async with while_connected(request):  # a disconnected client does not count
-            await service.watch.wait(after, wait)
-        # The token may have been revoked during the wait.
-        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
-        found = await run_in_threadpool(_visible_changes, service, by, asked)
-    page = found.page
+    limit, ops = min(limit, service.limits.page), [*dict.fromkeys(op)]
+    asked = after, limit, cursor, ops
+    seen, page = await run_in_threadpool(_visible_changes, service, by, *asked)
+    if wait and not seen and cursor is None and page.revision <= after:
+        by = await waited(request, service, service.watch, "changes", after, wait)
+        seen, page = await run_in_threadpool(_visible_changes, service, by, *asked)
     headers = {}
     if page.next_cursor is not None:
-        given = {"after": after, "limit": asked.limit, "op": asked.ops, "cursor": page.next_cursor}
+        given = {"after": after, "limit": limit, "op": ops, "cursor": page.next_cursor}
         headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
     # A page may have megabytes: encoding in a thread does not block the event loop.
-    return await run_in_threadpool(JsonAnswer, {"changes": found.changes, **data}, headers=headers)
+    return await run_in_threadpool(JsonAnswer, {"changes": seen, **data}, headers=headers)
 
 
 def history(
@@ -127,26 +124,15 @@ def batch(service: Service, by: Caller, query: Name, body: BatchNumberBody) -> R
     return Response(status_code=204)
 
 
-class _PageRequest(NamedTuple):
-    after: int
-    limit: int
-    cursor: str | None
-    ops: tuple[ChangeOp, ...]
-
-
-class _Found(NamedTuple):
-    changes: list[dict[str, Any]]
-    page: ChangePage
-
-
-def _visible_changes(service: Service, by: Caller, asked: _PageRequest) -> _Found:
-    """Return the changes of a page of the log that the caller may see."""
-    after, limit, cursor, ops = asked
+def _visible_changes(
+    service: Service, by: Caller, after: int, limit: int, cursor: str | None, ops: Sequence[ChangeOp]
+) -> tuple[list[dict[str, Any]], ChangePage]:
+    """Return a page of the log, and those of its changes that the caller may see."""
     # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
     seen = (_permitted(service, by, one) for one in page)
-    return _Found([one for one in seen if one is not None and (not ops or one["op"] in ops)], page)
+    return [one for one in seen if one is not None and (not ops or one["op"] in ops)], page
 
 
 def _permitted(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:

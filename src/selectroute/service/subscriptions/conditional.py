@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
 from selectroute.registry.changes import Idempotency
-from selectroute.registry.errors import NotFoundError, StaleRevisionError
+from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
@@ -20,11 +18,6 @@ from selectroute.service.http.callers import Caller
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.preconditions import Revisions, revisions
 from selectroute.service.http.problems import ProblemError
-
-ATTEMPTS: Final = 10
-"""Attempts of a change without If-Match while others change the same subscription."""
-
-_T = TypeVar("_T")
 
 
 def visible(service: Service, by: Caller, id: str) -> Subscription:
@@ -46,32 +39,14 @@ def found(service: Service, by: Caller, id: str) -> Subscription | None:
     return now if by.sees(now.topic) else None
 
 
-def at_its_revision(
-    service: Service,
-    by: Caller,
-    id: str,
-    if_match: str | None,
-    change: Callable[..., _T],
-    *,
-    needed: bool = False,
-) -> _T:
-    """Check a subscription's visibility and If-Match, and change it at exactly the checked revision.
-
-    Without a revision in If-Match, a concurrent change between check and change is not an error: both are
-    repeated.
-    """
+def expected_revision(
+    service: Service, by: Caller, id: str, if_match: str | None, *, needed: bool = False
+) -> int | None:
+    """Return the revision that a change must find, None for any. Raises a problem as `matching`."""
     wanted = revisions(if_match, "If-Match")
-    for _ in range(ATTEMPTS):
-        now = visible(service, by, id)
-        check(now, wanted, needed=needed)
-        try:
-            return change(id, expected=now.revision, by=by.permission)
-        except StaleRevisionError:
-            if wanted is not None and not wanted.any:
-                raise
-        except NotFoundError:
-            pass
-    raise busy()
+    now = visible(service, by, id)
+    check(now, wanted, needed=needed)
+    return None if wanted is None or wanted.any else now.revision
 
 
 def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: bool = False) -> Subscription:
@@ -110,8 +85,3 @@ def idempotency(by: Caller, key: str | None, body: BaseModel) -> Idempotency | N
     data = body.model_dump(exclude_none=True, by_alias=True)
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
     return Idempotency(by.subject, key, digest)
-
-
-def busy() -> ProblemError:
-    """Return the problem, 503, of a change that lost against concurrent ones in every attempt."""
-    return ProblemError("unavailable", "the subscription is being changed by others all the time; try again")

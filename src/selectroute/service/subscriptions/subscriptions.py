@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 from pydantic import Field
@@ -25,7 +24,7 @@ from selectroute.selector.limits import Limits
 from selectroute.service.context import Service
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.disconnect import waited
 from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     Id,
@@ -45,10 +44,10 @@ from selectroute.service.http.preconditions import (
     is_minimal,
     revisions,
 )
-from selectroute.service.http.problems import ProblemError, check_waiting
+from selectroute.service.http.problems import ProblemError
 from selectroute.service.subscriptions.conditional import (
-    at_its_revision,
     check,
+    expected_revision,
     idempotency,
     matching,
     visible,
@@ -83,7 +82,7 @@ async def register(
     key = idempotency(by, idempotency_key, body)
     checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
     made = await service.changed(lambda revision: revision.register(None, spec, key), by.permission, checks)
-    return await _created(service, made, prefer)
+    return await _registered(service, made, prefer, is_new=True)
 
 
 async def get(
@@ -105,11 +104,7 @@ async def get(
     now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
     is_known = known is not None and now.revision in known
     if wait and not effective and not is_known:
-        check_waiting(len(service.batch_waiting), service.limits.waiting, "batches")
-        async with while_connected(request):  # a disconnected client does not count
-            await service.batch_waiting.wait(now.revision, wait)
-        # During the wait the token may have been revoked, or the subscription hidden.
-        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+        by = await waited(request, service, service.batch_waiting, "batches", now.revision, wait)
         now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
     headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
     if is_known:
@@ -160,9 +155,7 @@ async def put(
 
     checks = await _read(spec.selector, Checks, service.registry.limits, [spec])
     now, is_new = await service.changed(change, by.permission, checks)
-    if is_new:
-        return await _created(service, now, prefer)
-    return _changed(now, prefer, warnings=await _warnings(service, now))
+    return await _registered(service, now, prefer, is_new)
 
 
 def patch(
@@ -174,8 +167,8 @@ def patch(
     prefer: Prefer = None,
 ) -> Annotated[Response, RegisteredAnswer]:
     """Change fields of a subscription (a merge patch, RFC 7396)."""
-    change = partial(service.registry.change, patch=body)
-    changed = at_its_revision(service, by, id, if_match, change, needed=True)
+    expected = expected_revision(service, by, id, if_match, needed=True)
+    changed = service.registry.change(id, body, expected=expected, by=by.permission)
     return _changed(changed, prefer, warnings=warnings_of(changed, service.registry.limits))
 
 
@@ -214,8 +207,9 @@ def resume(
     """Resume a subscription: it gets future messages, or also those since its pause. For a caller who may not
     see all subscriptions, numbers replace the names of queries, and there are no reasons.
     """
-    change = partial(service.registry.resume, from_="latest" if body is None else body.from_)
-    resumed = at_its_revision(service, by, id, if_match, change)
+    expected = expected_revision(service, by, id, if_match)
+    from_ = "latest" if body is None else body.from_
+    resumed = service.registry.resume(id, from_=from_, expected=expected, by=by.permission)
     backfill = _numbered(by, resumed.backfill)
     return _changed(resumed.subscription, prefer, backfill=backfill)
 
@@ -240,23 +234,20 @@ async def _read(selector: str, function: Callable[_P, _T], *given: _P.args, **na
     return await run_in_threadpool(function, *given, **named)
 
 
-async def _warnings(service: Service, now: Subscription) -> list[dict[str, Any]]:
-    return await _read(now.selector, warnings_of, now, service.registry.limits)
-
-
-async def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
-    headers = {"Location": f"{PATH}/{made.id}", "ETag": etag(made.revision)}
+async def _registered(service: Service, now: Subscription, prefer: str | None, is_new: bool) -> Response:
+    """Return the response with a registered or replaced subscription."""
     if is_minimal(prefer):
-        return Response(status_code=201, headers={**headers, "Preference-Applied": "return=minimal"})
-    data = {**made.to_json(), "effective_from": [], "warnings": await _warnings(service, made)}
-    return JsonAnswer(data, 201, headers)
+        return _changed(now, prefer, is_new)
+    warnings = await _read(now.selector, warnings_of, now, service.registry.limits)
+    return _changed(now, prefer, is_new, warnings=warnings)
 
 
-def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:
-    headers = {"ETag": etag(now.revision)}
+def _changed(now: Subscription, prefer: str | None, is_new: bool = False, **more: Any) -> Response:
+    headers = {"ETag": etag(now.revision)} | ({"Location": f"{PATH}/{now.id}"} if is_new else {})
     if is_minimal(prefer):
-        return Response(status_code=204, headers={**headers, "Preference-Applied": "return=minimal"})
-    return JsonAnswer({**now.to_json(), "effective_from": [], **more}, headers=headers)
+        headers["Preference-Applied"] = "return=minimal"
+        return Response(status_code=201 if is_new else 204, headers=headers)
+    return JsonAnswer({**now.to_json(), "effective_from": [], **more}, 201 if is_new else 200, headers)
 
 
 def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:

@@ -33,14 +33,7 @@ def create(service: Service, by: Caller, body: TokenBody) -> Annotated[Response,
             "only an admin can create one"
         )
         raise ProblemError("invalid-request", sentence, place="/role")
-    token, secret = service.registry.tokens.add(
-        body.role,
-        topics=body.topics,
-        queues=body.queues,
-        kafka=body.kafka,
-        name=body.name,
-        by=by.permission,
-    )
+    token, secret = service.registry.tokens.add(**body.model_dump(), by=by.permission)
     service.callers.tokens_needed = True  # at once, before the next check of the registry
     return JsonAnswer({**plain(token), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 

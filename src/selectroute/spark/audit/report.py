@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from selectroute.job_output import Finding
 from selectroute.spark.sinks.counts import Counts
 
 _SHOWN = 3
 """Maximum number of names in a sentence."""
-
-
-class Finding(NamedTuple):
-    """Inconsistency found by an audit; ``batch`` is None if it concerns no particular batch."""
-
-    batch: int | None
-    sentence: str
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 from selectroute.index.errors import SnapshotNotFoundError, UnknownSubscriptionError
 from selectroute.index.matcher import SnapshotMatcher, SnapshotRow
 from selectroute.index.snapshot import Snapshot
+from selectroute.job_output import DeadLetter
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import message_of
@@ -22,7 +23,7 @@ from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.inputs.files import bound_by
 from selectroute.spark.inputs.read_files import read_files
 from selectroute.spark.job.job import JobError, MessageNotFoundError, job_record
-from selectroute.spark.replay.letters import DeadLetter, wanted_letters
+from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.bound_columns import Bound

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from selectroute.job_output import DeadLetter, LettersLeft
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
 from selectroute.spark.replay.request import ReplayFilterSpec, Request
@@ -55,36 +56,6 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
 
 _AT_ONCE: Final = 64
 """Letters that are made objects at a time, with their bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Input or delivery that could not be read, judged or delivered.
-
-    Attributes:
-        batch: the batch of the dead letter; below 0 for a side batch.
-        stage, reason, message: the stage, the reason, and the error text.
-        source, partition, offset: the position; ``offset`` is None for a whole file.
-        revision: the revision of the batch.
-        subscription: of a refused delivery only; other deliveries of the message are not affected.
-        raw: the original bytes, possibly truncated; None if they are still in the source. Of a Kafka record
-            the value; ``key`` and ``headers`` are the record's, too.
-        replay: the batch of the replay that took it; None if none did.
-    """
-
-    batch: int
-    stage: str
-    reason: str
-    message: str
-    source: str
-    partition: int
-    offset: int | None
-    revision: int
-    subscription: str | None
-    raw: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] | None = None
-    replay: int | None = None
 
 
 class LetterPlace(NamedTuple):
@@ -213,7 +184,7 @@ def _replays(letters: pa.Table, taken_of: Sequence[TakenLetters]) -> npt.NDArray
 def _letter(batch: int, row: dict[str, Any], replay: int | None) -> DeadLetter:
     headers = row.pop("headers")
     pairs = None if headers is None else tuple((one["key"], one["value"]) for one in headers)
-    return DeadLetter(batch, **row, headers=pairs, replay=replay)
+    return DeadLetter(batch=batch, **row, headers=pairs, replay=replay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,21 +324,9 @@ def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:
     return found
 
 
-class Left(NamedTuple):
-    """Number of dead letters of a batch, stage and reason that no replay took; ``asked`` of them are asked
-    for by requests that wait.
-    """
-
-    batch: int
-    stage: str
-    reason: str
-    letters: int
-    asked: int = 0
-
-
 def left_by_batch(
     output: Where, request: Request, history: History | None = None, asked: Sequence[Request] = ()
-) -> Iterator[Left]:
+) -> Iterator[LettersLeft]:
     """Yield the counts of the dead letters that a request would replay, those of the newest commit first.
 
     Args:
@@ -390,7 +349,7 @@ def left_by_batch(
 
 def counts_left(
     output: Where, batch: int, wanted: ReplayFilterSpec, history: History, asked: Sequence[Request] = ()
-) -> Iterator[Left]:
+) -> Iterator[LettersLeft]:
     """Yield the counts of the wanted letters of one batch that no replay took. Raises JobError."""
     letters = letters_left(output, batch, wanted, history.taken[batch])
     is_asked = np.zeros(len(letters), np.bool_)
@@ -400,4 +359,4 @@ def counts_left(
     letters = letters.append_column("asked", pa.array(is_asked).cast(pa.int64()))
     counts = letters.group_by(["stage", "reason"]).aggregate([([], "count_all"), ("asked", "sum")])
     for row in counts.to_pylist():
-        yield Left(batch, row["stage"], row["reason"], row["count_all"], row["asked_sum"])
+        yield LettersLeft(batch, row["stage"], row["reason"], row["count_all"], row["asked_sum"])

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any, Final
 
+from selectroute.job_output import AuditTotals, DeadLetter, LettersLeft, ReplayedBatch, ReplayProgress
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import REPLAY, Commits
 from selectroute.spark.batch.pins import Pin
@@ -16,7 +17,6 @@ from selectroute.spark.job.job import job_record
 from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.replay.letters import (
     History,
-    Left,
     LetterPlace,
     batches_with_letters,
     counts_left,
@@ -41,10 +41,11 @@ MOST_COUNTED: Final = 100_000
 
 _PLACE: Final = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _ALL: Final = ReplayFilterSpec()
+_COUNTS: Final = ("messages", "routed", "unrouted", "dead_lettered", "deliveries")
 
 
 class JobFolder:
-    """Output folder of a job, which may not have run yet; see `JobOutput` of the service.
+    """Output folder of a job, which may not have run yet; see `JobOutput`.
 
     It remembers the commits of side batches, and the number of letters left of each batch: both only grow
     with new commits. Threads may share it.
@@ -55,7 +56,7 @@ class JobFolder:
         self._reading, self._counting = threading.Lock(), threading.Lock()
         self._query: object = None
         self._known: tuple[Commits, History] | None = None
-        self._counts: dict[int, tuple[int, list[Left]]] = {}
+        self._counts: dict[int, tuple[int, list[LettersLeft]]] = {}
 
     def has_run(self) -> bool:
         """Return whether the job has been started. Raises JobNotFoundError: what is there is another's."""
@@ -76,7 +77,7 @@ class JobFolder:
         left_only: bool = False,
         unasked_only: bool = False,
         after: str | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[tuple[str, DeadLetter]]:
         """Return the dead letters that a filter finds, those of the newest commit first, each with its
         ``place``. With ``left_only`` those that no replay took, with ``unasked_only`` those that no request
         which waits asks for, with ``after`` those after this place. O(letters of the batches that are read).
@@ -93,9 +94,9 @@ class JobFolder:
             left_only=left_only,
             asked=open_requests(self._output) if unasked_only else (),
         )
-        return [{**asdict(one), "place": f"{place.batch}.{place.row}"} for place, one in islice(found, limit)]
+        return [(f"{place.batch}.{place.row}", one) for place, one in islice(found, limit)]
 
-    def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[Left]:
+    def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[LettersLeft]:
         """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how
         many of them the requests ask for that wait.
         """
@@ -103,13 +104,13 @@ class JobFolder:
         request = as_of_now(self._output, _filter(wanted))
         return list(left_by_batch(self._output, request, history, open_requests(self._output)))
 
-    def all_left(self) -> list[Left]:
+    def all_left(self) -> list[LettersLeft]:
         """Return the numbers of all those that no replay took, as `left`, without what requests ask for. A
         batch is read only at the first call, and after a replay took letters of it.
         """
         history = self._up_to_date()
         commits, counts = Commits(self._output), self._counts
-        found: list[Left] = []
+        found: list[LettersLeft] = []
         with self._counting:
             batches = batches_with_letters(self._output)
             for gone in counts.keys() - batches:  # moved away by readers
@@ -151,11 +152,8 @@ class JobFolder:
         write_request(self._output, replace(request, letters=number))
         return request.id, number
 
-    def replayed(self, id: str) -> dict[str, Any]:
-        """Return how far a request is: ``state``, which is waiting, running or done; ``letters`` that it asks
-        for; ``taken`` of them so far; ``batch``, the one that is being made, or None; and
-        ``batches``, those that came of it, with their counts. Raises KeyError for an unknown request.
-        """
+    def replayed(self, id: str) -> ReplayProgress:
+        """Return how far a request is. Raises KeyError for an unknown request."""
         if not is_request_id(id):
             raise KeyError(id)
         done = replays_of(self._output, id)
@@ -163,19 +161,17 @@ class JobFolder:
         history = self._up_to_date()
         made = list(history.replays[id]) if done is None else done
         commits = Commits(self._output)
-        batches, taken = [], 0
-        for batch in made:
-            commit = commits.read(batch) or {}
-            counts = commit["counts"]
-            names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
-            record = {"batch": batch, "revision": commit["revision"], "letters": commit[REPLAY]["letters"]}
-            record["missing"] = [one["why"] for one in commit[REPLAY]["missing"]]
-            batches.append(record | {name: counts[name] for name in names})
-            taken += commit[REPLAY]["letters"]
+        batches = [_replayed_batch(batch, commits.read(batch) or {}) for batch in made]
         making = None if done is not None else self._making(id, commits.next_side_batch())
-        state = "done" if done is not None else "waiting" if making is None else "running"
-        found: dict[str, Any] = {"state": state, "letters": letters, "taken": taken, "batch": making}
-        return found | {"batches": batches}
+        return ReplayProgress(
+            request=id,
+            done=done is not None,
+            state="done" if done is not None else "waiting" if making is None else "running",
+            letters=letters,
+            taken=sum(one.letters for one in batches),
+            batch=making,
+            batches=batches,
+        )
 
     def _making(self, id: str, next_batch: int) -> int | None:
         """Return the batch of a request that is pinned and not committed; None if there is none."""
@@ -195,23 +191,28 @@ class JobFolder:
             history.read()
             return history
 
-    def audit(self) -> dict[str, Any]:
-        """Return what an audit says that does not read the published files: sizes and rows, as plain data."""
+    def audit(self) -> AuditTotals:
+        """Return what an audit says that does not read the published files: sizes and rows."""
         found = audit(self._output, digests=False)
-        counts = asdict(found.counts)
-        return {
-            "batches": found.batches,
-            "backfills": found.backfills,
-            "replays": found.replays,
-            **{
-                name: counts[name]
-                for name in ("messages", "routed", "unrouted", "dead_lettered", "deliveries")
-            },
-            "files": found.files,
-            "bytes": found.bytes,
-            "pending": list(found.pending),
-            "findings": [one._asdict() for one in found.findings],
-        }
+        names = ("batches", "backfills", "replays", "files", "bytes", "pending", "findings")
+        return AuditTotals(
+            **{name: getattr(found, name) for name in names}, **_some(asdict(found.counts), _COUNTS)
+        )
+
+
+def _replayed_batch(batch: int, commit: Mapping[str, Any]) -> ReplayedBatch:
+    """Return the batch of a replay, from its commit."""
+    return ReplayedBatch(
+        batch=batch,
+        revision=commit["revision"],
+        letters=commit[REPLAY]["letters"],
+        missing=[one["why"] for one in commit[REPLAY]["missing"]],
+        **_some(commit["counts"], (*_COUNTS, "refused")),
+    )
+
+
+def _some(counts: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: counts[name] for name in names}
 
 
 def _filter(wanted: Mapping[str, Sequence[Any]]) -> ReplayFilterSpec:

@@ -13,6 +13,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import event
 
+from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import CountChangedError, MQError
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql import bulk as bulks
@@ -67,13 +68,13 @@ def test_a_purge_removes_what_was_counted_and_nothing_else(queues, small_chunks,
     queue = filled(queues)
     if indexed:
         queue._store._indexes._make(("color",))
-    assert queue.count(**lookup)[:2] == (len(found), True)
+    assert queue.count(**lookup) == MessageCount(len(found), True)
     done = queue.purge(expected=len(found), **lookup)
     assert (done.done, done.stayed.total, done.is_complete) == (len(found), 0, True)
     left = [str(number).encode() for number in range(10) if number not in found]
     assert bodies(queue) == left
-    assert queue.count(**lookup).number == 0
-    assert queue.count(selector="color = 'blue'").number == sum(int(one) % 3 == 2 for one in left)
+    assert queue.count(**lookup).count == 0
+    assert queue.count(selector="color = 'blue'").count == sum(int(one) % 3 == 2 for one in left)
 
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["scanned", "indexed"])
@@ -91,7 +92,7 @@ def test_a_move_takes_what_was_counted_to_the_end_of_the_other_queue(
     assert bodies(other) == [b"before", *(str(number).encode() for number in found)]
     # They are found there by all that they are found by: also by the keys of an index.
     reds = [number for number in found if number % 3 == 0]
-    assert other.count(selector="color = 'red'").number == 1 + len(reds)
+    assert other.count(selector="color = 'red'").count == 1 + len(reds)
     assert [one.body for one in other.listed(20, selector="color = 'red'")] == [b""] * (1 + len(reds))
     assert other.get(selector="color = 'red'").body == b"before"
     other.put(b"after")
@@ -140,7 +141,7 @@ def test_what_does_not_fit_stays_and_the_answer_says_why(queues, small_chunks):
     with other.unit() as unit:  # a message in a unit takes room
         other.put(b"own", syncpoint=unit)
         done = queue.move("B", selector="number < 11")
-        assert (done.matched[:2], done.done) == ((11, True), 6)
+        assert (done.matched, done.done) == (MessageCount(11, True), 6)
         assert (done.stayed.full, done.stayed.too_long, done.stayed.in_use) == (4, 1, 0)
         assert done.is_complete
     assert (queue.depth, other.depth) == (6, 7)
@@ -168,7 +169,7 @@ def test_messages_in_units_are_left_alone(queues):
     with queue.unit() as unit:
         queue.get(syncpoint=unit)
         queue.put(b"new", syncpoint=unit)
-        assert queue.count().number == 3
+        assert queue.count().count == 3
         assert queue.move("B").done == 3
         unit.backout()
     assert (queue.depth, other.depth) == (1, 3)
@@ -207,12 +208,12 @@ def test_what_arrives_after_the_count_is_not_touched(queues, small_chunks, to):
 def test_a_count_of_a_long_queue_by_a_selector_says_that_there_may_be_more(queues, monkeypatch):
     queue = filled(queues)
     monkeypatch.setattr(bulks, "MOST_COMPARED", 6)
-    assert queue.count(selector="number >= 4")[:2] == (2, False)
-    assert queue.count(selector="number < 6")[:2] == (6, False)
-    assert queue.count()[:2] == (10, True)
-    assert queue.count(correl_id=id_of("c0"))[:2] == (5, True)
+    assert queue.count(selector="number >= 4") == MessageCount(2, False)
+    assert queue.count(selector="number < 6") == MessageCount(6, False)
+    assert queue.count() == MessageCount(10, True)
+    assert queue.count(correl_id=id_of("c0")) == MessageCount(5, True)
     monkeypatch.setattr(bulks, "MOST_COMPARED", 10)
-    assert queue.count(selector="number >= 4")[:2] == (6, True)
+    assert queue.count(selector="number >= 4") == MessageCount(6, True)
     monkeypatch.setattr(bulks, "MOST_COMPARED", 6)
     assert queue.purge(selector="number >= 4", expected=2).done == 6
 
@@ -265,7 +266,7 @@ def test_a_fault_anywhere_leaves_whole_chunks_and_the_same_call_goes_on(queues, 
             else:
                 assert moved + left == everything
                 reds = sum(int(body) % 3 == 0 for body in moved)
-                assert other.count(selector="color = 'red'").number == reds
+                assert other.count(selector="color = 'red'").count == reds
     assert faults >= 4
 
 
@@ -277,9 +278,9 @@ def test_another_object_goes_on_from_the_position_of_one(queues, small_chunks):
     assert (first.result.done, first.position) == (0, (10, 4 + (5 << 56)))
     queue.put(b"later", properties={"number": 8})
     second = queue.bulk(selector="number >= 8")
-    assert second.count(2, first.position).number == 2
+    assert second.count(2, first.position).count == 2
     assert everything_done(second) == 2
-    assert queue.count(selector="number >= 8").number == 1
+    assert queue.count(selector="number >= 8").count == 1
 
 
 def test_a_queue_that_is_deleted_meanwhile_loses_no_message(queues, small_chunks):

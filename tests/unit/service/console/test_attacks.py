@@ -2,14 +2,15 @@
 
 import json
 import re
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from itertools import product
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec
+from selectroute.job_output import DeadLetter, Finding, LettersLeft, ReplayedBatch, ReplayProgress
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.console import HEADERS
@@ -70,22 +71,24 @@ class Letters(Job):
     waiting = staticmethod(lambda: [WAITS])
 
     def letters(self, wanted, limit, **_):
-        one = dict.fromkeys(("stage", "reason", "message", "source", "subscription"), self.text)
-        one |= {"batch": 0, "revision": 1, "partition": 0, "offset": 1, "replay": None, "place": "0.0"}
-        one |= {"raw": self.text.encode(), "key": self.text.encode()}
-        one["headers"] = [(self.text, self.text.encode()), (self.text, None), (self.text, b"\xff")]
-        return [one, {**one, "replay": -1, "offset": None}]
+        told = dict.fromkeys(("stage", "reason", "message", "source", "subscription"), self.text)
+        data = self.text.encode()
+        headers = [(self.text, data), (self.text, None), (self.text, b"\xff")]
+        told |= {"revision": 1, "raw": data, "key": data, "headers": headers}
+        one = DeadLetter(batch=0, partition=0, offset=1, **told)
+        return [("0.0", one), ("0.1", replace(one, replay=-1, offset=None))]
 
     def left(self, wanted=None):
-        return [SimpleNamespace(batch=0, stage=self.text, reason=self.text, letters=2, asked=1)]
+        return [LettersLeft(0, self.text, self.text, 2, 1)]
 
     def replayed(self, id):
-        names = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "letters")
-        one = {**dict.fromkeys(names, 1), "batch": -1, "revision": 1, "missing": [self.text]}
-        return {"state": "running", "letters": 3, "taken": 1, "batch": -2, "batches": [one]}
+        names = {field.name for field in fields(ReplayedBatch)} - {"batch", "missing"}
+        one = ReplayedBatch(**dict.fromkeys(names, 1), batch=-1, missing=[self.text])
+        told = {"letters": 3, "taken": 1, "batch": -2, "batches": [one]}
+        return ReplayProgress(request=id, done=False, state="running", **told)
 
     def audit(self):
-        return {**super().audit(), "pending": [1], "findings": [{"batch": 0, "sentence": self.text}]}
+        return replace(super().audit(), pending=[1], findings=[Finding(0, self.text)])
 
 
 WAITS = "20261125T000000000000-00000000"

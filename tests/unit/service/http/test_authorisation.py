@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import selectroute as sr
+from selectroute.job_output import DeadLetter
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import NotFoundError
 from selectroute.service.app import create_app
@@ -141,9 +142,10 @@ TABLE = {
 }
 """One request of each call, of a subscription or queue that all may see who may see any."""
 
-LETTER = {"batch": 0, "stage": "read", "reason": "too-large", "message": "long", "source": "a.jsonl"}
-LETTER |= {"partition": 0, "offset": 1, "revision": 1, "subscription": None, "raw": b"x", "replay": None}
-LETTER |= {"place": "0.0"}
+LETTER = DeadLetter(
+    **{"batch": 0, "stage": "read", "reason": "too-large", "message": "long", "source": "a.jsonl"},
+    **{"partition": 0, "offset": 1, "revision": 1, "subscription": None, "raw": b"x"},
+)
 
 NAMED = {"id": "seen", "query": "q", "version": "v3", "qmgr": "selectroute", "topic": "cars/eu", "job": "job"}
 NAMED |= {"request": "made"}

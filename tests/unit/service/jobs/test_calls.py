@@ -4,12 +4,14 @@ import base64
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
 from selectroute.index.specification import SubscriptionSpec
+from selectroute.job_output import DeadLetter
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.jobs import calls
@@ -116,9 +118,11 @@ def test_who_gets_a_letter_whose_bytes_are_a_message(client, world, registry):
         def letters(self, wanted, limit, **_):
             found = JobFolder(world.output).letters(wanted, limit)
             raws = [json.dumps(RED).encode(), b'{"properties": {"a": [1]}}', None, b'{"a": NaN}', b"{}"]
-            whole = [{**one, "raw": raw, "reason": "not-json"} for one, raw in zip(found, raws, strict=True)]
-            whole[4]["headers"] = (("color", b"red"),)
-            return whole
+            whole = [
+                replace(one, raw=raw, reason="not-json") for (_, one), raw in zip(found, raws, strict=True)
+            ]
+            whole[4] = replace(whole[4], headers=(("color", b"red"),))
+            return [("0.0", one) for one in whole]
 
     client.app.state.service.jobs["whole"] = Whole()
     found = client.post("/v1/jobs/whole/dead-letters:preview", json={}).json()["examples"]
@@ -256,10 +260,10 @@ def test_the_bytes_of_a_letter_are_returned_as_they_are(client, world):
 
 
 def test_key_and_headers_of_a_record_are_shown(client):
-    letter = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
-    letter |= {"partition": 3, "offset": 7, "subscription": None, "replay": None, "place": "0.0"}
+    told = dict.fromkeys(("stage", "reason", "message", "source"), "x") | {"batch": 0, "revision": 1}
+    told |= {"partition": 3, "offset": 7, "subscription": None}
     headers = [("a", b"x" * 2_000), ("b", None), *((str(n), b"\xff") for n in range(200))]
-    letter |= {"raw": None, "key": b"\xff\x00", "headers": headers}
+    letter = DeadLetter(**told, raw=None, key=b"\xff\x00", headers=headers)
     client.app.state.service.jobs["records"] = Job(1, letter)
     (one,) = client.get("/v1/jobs/records/dead-letters").json()["items"]
     assert (one["key"], one["key_base64"], one["key_bytes"]) == (None, "/wA=", 2)

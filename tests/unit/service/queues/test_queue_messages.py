@@ -490,6 +490,17 @@ def test_a_long_purge_goes_on_where_its_budget_ended(registry, monkeypatch):
         assert (done["done"], done["position"], queue.depth) == (4, None, 1)
 
 
+def test_a_purge_that_has_not_come_to_any_message_goes_on(registry, monkeypatch):
+    asked = {"selector": "a <> 2"}
+    with service(registry, limits=ServiceLimits(bulk_seconds=1e-9)) as client:
+        opened(client).put(properties={"a": 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(bulk, "_STEP_SECONDS", -1.0)
+            first = client.post("/v1/queues/Q:purge", json=asked).json()
+        then = client.post("/v1/queues/Q:purge", json={**asked, "position": first["position"]}).json()
+        assert (first["done"], then["done"], then["position"]) == (0, 1, None)
+
+
 def test_a_scan_ends_with_its_client():
     budget, begun = finding.ScanBudget(), threading.Event()
 

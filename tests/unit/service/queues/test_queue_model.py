@@ -44,12 +44,12 @@ PUTS = st.fixed_dictionaries(
 )
 LOOKUPS = st.builds(
     LookupParams,
-    message_id=st.none() | IDS.map(lambda name: hex_of(id_of(name))),
-    correlation_id=st.none() | TEXTS | IDS,
-    group_id=st.none() | IDS | st.just("group"),
-    msg_seq_number=st.none() | st.integers(1, 3),
+    messageId=st.none() | IDS.map(lambda name: hex_of(id_of(name))),
+    correlationId=st.none() | TEXTS | IDS,
+    groupId=st.none() | IDS | st.just("group"),
+    msgSeqNumber=st.none() | st.integers(1, 3),
     offset=st.none() | st.integers(0, 2),
-    msg_token=st.none(),
+    msgToken=st.none(),
     dialect=st.none(),
     selector=st.none()
     | st.sampled_from(["color = 'red'", "weight > 1", "JMSType = 'car' AND weight IS NOT NULL", ""]),
@@ -89,7 +89,7 @@ def test_random_requests_give_what_a_queue_in_memory_does(client, steps, order):
             answer = client.post(path, content=body, headers=dict(put_headers(fields)))
             assert answer.status_code == 201, answer.text
             continue
-        if what.selector and what.correlation_id == LONG:
+        if what.selector and what.correlationId == LONG:
             what = what._replace(selector=None)  # it is found by a selector itself
         asked = what.options()
         if kind == "list":

@@ -3,7 +3,7 @@
 import threading
 
 from selectroute.registry.publisher import RegistryPublisher
-from selectroute.service.subscriptions.publication.publishing import Publishing
+from selectroute.service.subscriptions.publishing import Publishing
 
 
 def test_stopping_does_not_wait_for_a_publication_that_takes_long(registry, monkeypatch):

@@ -25,7 +25,7 @@ from selectroute.service.http.models import (
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, Name
-from selectroute.service.subscriptions.publication.publishing import State
+from selectroute.service.subscriptions.publishing import State
 
 LAG_SECONDS: Final = 10.0
 """Seconds after which a revision should be published."""

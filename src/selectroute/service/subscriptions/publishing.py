@@ -1,4 +1,12 @@
-"""Threads that publish committed changes and wake waiting requests."""
+"""Way of a change from its commit to the batch that uses it.
+
+::
+
+    request ──→ registry ──Publishing──→ snapshots ──→ streams ──BatchWaiting──→ waiting request
+
+`Publishing` is the thread that publishes what is committed, `Watch` the one that wakes requests for changes.
+`BatchWaiting` wakes requests when a batch has used their revision. The service's context owns one of each.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from starlette.concurrency import run_in_threadpool
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
@@ -29,6 +38,9 @@ LOOK_SECONDS: Final = 0.05
 """Interval of looking for revisions that another process has published; in remote storage, where a look is
 paid for, `STAND_BY_SECONDS`.
 """
+
+BATCH_LOOK_SECONDS: Final = 0.2
+"""Interval of queries during a wait for a batch: batches may be reported directly to the database."""
 
 AGAIN_SECONDS: Final = 2.0
 """Delay until the thread restarts after a failure."""
@@ -254,3 +266,51 @@ class Watch:
             if found and self._waiting and self._loop is not None:  # who waits from now on sees the revision
                 with suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._wake)
+
+
+class BatchWaiting:
+    """Requests that wait for a batch.
+
+    Args:
+        newest: queries the database for the newest revision that any batch used.
+    """
+
+    def __init__(self, newest: Callable[[], int]) -> None:
+        self._newest = newest
+        self._count = 0
+        self._used = 0
+        self._looked: float | None = None
+        self._looking = asyncio.Lock()
+        self._stopping = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def release(self) -> None:
+        """End all waits because the service is about to stop."""
+        self._stopping.set()
+
+    async def wait(self, revision: int, seconds: float) -> None:
+        """Return when a batch has used this revision or a later one, after the timeout, or when the service
+        stops.
+        """
+        deadline = time.monotonic() + seconds
+        self._count += 1
+        try:
+            while not self._stopping.is_set() and not await self._is_used(revision):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                with anyio.move_on_after(min(left, BATCH_LOOK_SECONDS)):
+                    await self._stopping.wait()
+        finally:
+            self._count -= 1
+
+    async def _is_used(self, revision: int) -> bool:
+        """Return whether a batch has used the revision, by the cached result or, if old, a new query."""
+        if self._used < revision:
+            async with self._looking:  # the others use the result of the first one
+                if self._looked is None or time.monotonic() - self._looked >= BATCH_LOOK_SECONDS / 2:
+                    self._used = await run_in_threadpool(self._newest)
+                    self._looked = time.monotonic()
+        return self._used >= revision
