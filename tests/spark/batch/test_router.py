@@ -223,7 +223,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
 def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     world.publish(1, red="color = 'red'")
     path = world.drop_json("a.jsonl", RED)
-    with killed(1, [(files, "plan")], after=False):
+    with killed(1, [(files, "plan_in")], after=False):
         world.router().route(0, [path], "q")
     manifest = world.snapshots / "manifest-1.json"
     manifest.rename(world.root / "aside")

@@ -99,7 +99,8 @@ def test_messages_of_the_last_file_are_spread_over_it_and_have_all_their_propert
             (tmp_path / f"{number}.json").write_text("\n".join(["{", *lines]))
         else:
             pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{number}.parquet")
-    source = FileSource(tmp_path, kind, 16, None, 2)
+    job = Job.of(tmp_path, tmp_path / "snapshots", tmp_path.with_name("out"), file_format=kind)
+    source = FileSource(job, None, 2)
     files = sorted(tmp_path.iterdir())
     found = source.sample(files, 5)
     weights = [one.properties["weight"].value for one in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -12,16 +12,10 @@ from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text
 from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+from selectroute.spark.inputs.source import Source
 
 _PAUSE_SECONDS: Final = 1.0
 """Shortest time between two samples: a stream may make many batches a second."""
-
-
-class Sampled(Protocol):
-    """Source of which messages can be read once more."""
-
-    def sample(self, inputs: Sequence[Any], count: int) -> list[Message]:
-        """Return at most so many messages of the inputs of a batch, in any order."""
 
 
 class Sampler:
@@ -36,7 +30,7 @@ class Sampler:
         clock: returns seconds.
     """
 
-    def __init__(self, source: Sampled, each: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: Source, each: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._each = each
         self._clock = clock

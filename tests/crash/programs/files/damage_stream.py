@@ -64,7 +64,7 @@ class Halted:
         _until(run.router, "write", run.backfill)
         _until(Commits, "publish", run.route, 2, *MESSAGES[2])
         self.log.replace("all", "color = 'blue'")
-        _until(file_intake, "plan", run.route, 3, *MESSAGES[3])
+        _until(file_intake, "plan_in", run.route, 3, *MESSAGES[3])
         self.log.add("late", "")
 
     def go_on(self) -> Any:
