@@ -273,8 +273,8 @@ class History:
         self._read_to = 0
         self._kinds: dict[int, str] = {}
         self._records: dict[int, dict[str, Any]] = {}
-        self._after: dict[int, int] = {}
-        self._given: defaultdict[int, set[str]] = defaultdict(set)
+        self.given: defaultdict[int, set[str]] = defaultdict(set)
+        """Subscriptions that got a batch of the stream by backfills."""
         self.taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
         """Letters of a batch that replays took."""
         self.replays: defaultdict[str, list[int]] = defaultdict(list)
@@ -290,10 +290,9 @@ class History:
             commit = self._commits.read(number) or {}
             self._kinds[number] = kind = kind_of(commit)
             record = self._records[number] = commit.get(kind, {})
-            self._after[number] = record.get("after", -1)
             if kind == BACKFILL:
                 for batch in record["batches"]:
-                    self._given[batch].update(record["subscriptions"])
+                    self.given[batch].update(record["subscriptions"])
             elif kind == REPLAY:
                 taken = TakenLetters.of(number, record)
                 for batch in record["batches"]:
@@ -307,7 +306,7 @@ class History:
         """Return a key that sorts batches by the time of their commits, as that of `Commits`; a side batch
         without a commit is the oldest.
         """
-        return (batch, 0) if batch >= 0 else (self._after.get(batch, -1), -batch)
+        return (batch, 0) if batch >= 0 else (self._records.get(batch, {}).get("after", -1), -batch)
 
     def newest_first(self, batches: Iterable[int]) -> list[int]:
         """Return batches in the reverse order of their commits."""
@@ -338,7 +337,7 @@ class History:
 
     def scope(self, origin: int, only: tuple[str, ...] | None) -> Scope:
         """Return the subscriptions that may get the dead-lettered messages of a batch of the stream."""
-        return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
+        return Scope(None, tuple(sorted(self.given[origin]))) if only is None else Scope(only)
 
 
 def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:

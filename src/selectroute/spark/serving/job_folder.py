@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import REPLAY, Commits
-from selectroute.spark.batch.pins import Pin
+from selectroute.spark.batch.pins import read_pin
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.replay.letters import (
@@ -179,8 +179,7 @@ class JobFolder:
 
     def _making(self, id: str, next_batch: int) -> int | None:
         """Return the batch of a request that is pinned and not committed; None if there is none."""
-        content = (self._output / "pins" / f"{next_batch}.json").read_json()
-        pinned = None if content is None else Pin.from_json(content)
+        pinned = read_pin(next_batch, self._output / "pins")
         return next_batch if pinned is not None and pinned.request == id else None
 
     def _up_to_date(self) -> History:

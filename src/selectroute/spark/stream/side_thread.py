@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from selectroute.registry.errors import AuthError
 from selectroute.registry.protocol import StreamReports
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.backfill.backfill import Backfills, ChangeLog
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
+from selectroute.spark.replay.backfill import Backfills, ChangeLog
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.stream.reporter import BatchReporter, Ending
 from selectroute.spark.stream.sampler import Sampler
