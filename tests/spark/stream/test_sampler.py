@@ -13,6 +13,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.sources.files.planner import PlannedFile
 from selectroute.spark.stream.sampler import Sampler
 
 
@@ -101,7 +102,7 @@ def test_messages_of_the_last_file_are_spread_over_it_and_have_all_their_propert
             pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{number}.parquet")
     job = Job.of(tmp_path, tmp_path / "snapshots", tmp_path.with_name("out"), file_format=kind)
     source = FileSource(job, None, 2)
-    files = sorted(tmp_path.iterdir())
+    files = [PlannedFile(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())]
     found = source.sample(files, 5)
     weights = [one.properties["weight"].value for one in found]
     assert len(weights) == 5 and min(weights) == 100 and max(weights) == 149 and sorted(weights) == weights
