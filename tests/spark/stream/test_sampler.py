@@ -14,7 +14,7 @@ from selectroute.selector.message import Message
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.sources.files.planner import PlannedFile
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import Sampler
 
 
 class Registry:

@@ -22,7 +22,8 @@ from selectroute.spark.audit.outcomes import newest_outcomes
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.job import CommitError, OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.replay.letters import dead_letters
+from selectroute.spark.replay.letters import wanted_letters
+from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sinks.schemas import DELIVERIES, SINKS
 from selectroute.spark.tables import delta_table
 from selectroute.spark.tables.delta_table import OutcomeTable
@@ -151,8 +152,8 @@ def test_our_own_readers_know_either_format(delta, compact_every):
     found = newest_outcomes(delta.output, DELIVERIES, 2, subscription="red")
     assert [(one.batch, one.source, one.offset) for one in found] == [(3, "3.jsonl", 0), (4, "4.jsonl", 0)]
     assert busiest(delta.output, 5).counts == [("any", 10), ("red", 5)]
-    assert [one.batch for one in dead_letters(delta.output)] == list(range(5))
-    assert [one.raw for one in dead_letters(delta.output, batches=[3])] == [b"{"]
+    assert [one.batch for one in wanted_letters(delta.output)] == list(range(5))
+    assert [one.raw for one in wanted_letters(delta.output, ReplayFilterSpec(batches=(3,)))] == [b"{"]
 
 
 # ---- exactly once

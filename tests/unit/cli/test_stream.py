@@ -25,7 +25,7 @@ from selectroute.spark.batch.router import Router
 from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.replay.letters import REASONS, dead_letters
+from selectroute.spark.replay.letters import REASONS, wanted_letters
 from selectroute.spark.replay.replay import Replays
 from selectroute.storage import Location
 from tests.support.world import Files, note_plan
@@ -145,7 +145,7 @@ def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, out
     folder = output / "dead-letters" / "batch=-10"
     folder.mkdir()
     pq.write_table(rows, folder / "part.parquet")
-    assert [letter.batch for letter in dead_letters(output)] == [-10, -10, -10, 0]
+    assert [letter.batch for letter in wanted_letters(output)] == [-10, -10, -10, 0]
     code, out, err = run("dead-letter", "list", output, "--limit", 2, "-o", "ndjson")
     first, second = map(json.loads, out.splitlines())
     assert first["raw_base64"].startswith("////") and second["raw"] is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
-from selectroute.spark.replay.request import ReplayFilterSpec, Request
+from selectroute.spark.replay.request import ALL, ReplayFilterSpec, Request
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.tables.tables import OutcomeTables
@@ -94,23 +94,8 @@ class LetterPlace(NamedTuple):
     row: int
 
 
-def dead_letters(
-    output: Where,
-    *,
-    batches: Collection[int] = (),
-    stages: Collection[str] = (),
-    reasons: Collection[str] = (),
-    subscriptions: Collection[str] = (),
-) -> Iterator[DeadLetter]:
-    """Yield a job's dead letters of these batches, stages, reasons and subscriptions; empty means all. The
-    rest is that of `wanted_letters`.
-    """
-    wanted = ReplayFilterSpec(tuple(batches), tuple(stages), tuple(reasons), tuple(subscriptions))
-    return wanted_letters(output, wanted)
-
-
 def wanted_letters(
-    output: Where, wanted: ReplayFilterSpec, *, left_only: bool = False
+    output: Where, wanted: ReplayFilterSpec = ALL, *, left_only: bool = False
 ) -> Iterator[DeadLetter]:
     """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
     replay took.

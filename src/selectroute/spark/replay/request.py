@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,10 @@ class ReplayFilterSpec:
             if name not in known:
                 raise RequestError(unknown_field("a request", name, known))
         return cls(**{name: _listed(content, name, int if name in _NUMBERS else str) for name in known})
+
+
+ALL: Final = ReplayFilterSpec()
+"""Filter of all dead letters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from selectroute.spark.replay.letters import (
     newest_letters,
 )
 from selectroute.spark.replay.request import (
+    ALL,
     ReplayFilterSpec,
     as_of_now,
     is_request_id,
@@ -40,7 +41,6 @@ MOST_COUNTED: Final = 100_000
 """Batches whose counts are remembered; those of more are counted at each call."""
 
 _PLACE: Final = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
-_ALL: Final = ReplayFilterSpec()
 
 
 class JobFolder:
@@ -120,7 +120,7 @@ class JobFolder:
                 if known is None or known[0] != replays:
                     if not commits.is_committed(batch):
                         continue
-                    new = replays, list(counts_left(self._output, batch, _ALL, history))
+                    new = replays, list(counts_left(self._output, batch, ALL, history))
                     if known is not None or len(counts) < MOST_COUNTED:
                         counts[batch] = new
                     known = new

@@ -49,8 +49,7 @@ from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.stream.ready_workers import ReadyWorkers
-from selectroute.spark.stream.reporter import BatchReporter, Ending, offsets_behind
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler, offsets_behind
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of

@@ -22,8 +22,7 @@ from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.replay.backfill import Backfills, ChangeLog
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.reporter import BatchReporter, Ending
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The

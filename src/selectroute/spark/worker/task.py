@@ -39,7 +39,7 @@ from selectroute.spark.destinations.outgoing import Outgoing, OutgoingWriter
 from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import OutputFiles
 from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
