@@ -1,4 +1,4 @@
-"""What a stream tells a registry for people to look at: a small summary of each batch, signs of life, and a
+"""Reporter of a stream to a registry, for people to look at: a summary of each batch, signs of life, and a
 sample of its messages.
 """
 
