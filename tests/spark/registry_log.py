@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.backfill.backfill import Backfills
 from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.replay.backfill import Backfills
 from selectroute.spark.stream.side_thread import EffectiveFromReporter
 from selectroute.storage import Location
 

@@ -31,9 +31,7 @@ class Files(FileSource):
     """
 
     def __init__(self, job: Job, tasks: int, offsets: dict[str, int] | None = None) -> None:
-        assert isinstance(job.input, Location), "a world reads files"
-        own = (job.input, job.file_format, job.max_files, run_here, tasks)
-        super().__init__(*own, binding=job.binding, output=job.output)
+        super().__init__(job, run_here, tasks)
         self._offsets = {} if offsets is None else offsets
 
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> FileBatchInput:

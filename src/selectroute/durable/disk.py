@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from selectroute.durable.sealed_json import unsealed
 from selectroute.selector.errors import SelectRouteError
 
 
@@ -25,13 +24,8 @@ class DamagedFileError(SelectRouteError, ValueError):
     """Damaged file: its content has changed since it was written. The message names the file."""
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Replace the file at ``path`` atomically: readers see the old text or the new one. Raises OSError."""
-    replace_bytes(path, text.encode())
-
-
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Replace the file at ``path`` atomically, as `replace_text`. Raises OSError."""
+    """Replace the file at ``path`` atomically: readers see the old bytes or the new ones. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb") as file:
         file.write(data)
@@ -39,28 +33,6 @@ def replace_bytes(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_folder(path.parent)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the sealed JSON object in this file, or None if the file does not exist.
-
-    Raises:
-        DamagedFileError: the file is not a JSON object, or does not match its seal.
-    """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return checked_json(data, path)
-
-
-def checked_json(data: bytes, name: object) -> dict[str, Any]:
-    """Return the JSON object in the content of a file, as `read_json`. Raises DamagedFileError."""
-    try:
-        return unsealed(data)
-    except ValueError:
-        pass
-    raise DamagedFileError(f"{name} is damaged: its content has changed; restore it from a copy")
 
 
 def append_line(path: Path, line: str) -> None:

@@ -1,8 +1,10 @@
-"""Private directories for files that are executed: compiled code, scripts."""
+"""Private directories: for files that are executed, such as compiled code, and for those of one process."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -31,3 +33,15 @@ def private_folders(forbidden: int) -> Iterator[Path]:
             continue
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & forbidden:
             yield folder
+
+
+def temporary_folder(noun: str) -> Path:
+    """Return a new directory of this user for things of this noun; it is removed when this process ends."""
+    folder = tempfile.mkdtemp(prefix=f"selectroute-{noun}-")  # 0700
+    atexit.register(_remove, folder, os.getpid())
+    return Path(folder)
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and not a fork of it, which ends sooner
+        shutil.rmtree(folder, ignore_errors=True)

@@ -6,10 +6,8 @@ character stand for itself; letters have no escapes, and no line continues anoth
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from selectroute.durable.private_folder import temporary_folder
 from selectroute.selector.errors import SelectRouteError
 
 _MOST_BYTES: Final = 1 << 20
@@ -121,12 +120,5 @@ def _private_file(text: str, process: int) -> str:
 
 
 @cache
-def _private_folder(process: int) -> str:
-    folder = tempfile.mkdtemp(prefix="selectroute-settings-")  # 0700
-    atexit.register(_remove, folder, process)
-    return folder
-
-
-def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:  # and not a fork of it, which ends sooner
-        shutil.rmtree(folder, ignore_errors=True)
+def _private_folder(process: int) -> Path:
+    return temporary_folder("settings")

@@ -12,11 +12,11 @@ DataFrame, too: each delivery is written exactly once to its folder, its queues 
                  │  pins: revision and plan of a batch
                  ├─ senders/: the queues and topics that exist
                  └─ commits: the batch is done ─▶ tables/: Parquet folders or Delta tables
-    side batches:      backfill/  replay/         without a stream:   frames/  partitions/
+    side batches:      replay/                    without a stream:   frames/  partitions/
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
     for a service:     serving/
 
-Rooms import only those below them: serving, audit, stream, backfill and replay, batch, {frames, inputs,
+Rooms import only those below them: serving, audit, stream, replay, batch, {frames, inputs,
 senders}, {partitions, worker}, {destinations, tables}, job, {columns, sinks}, sources, runtime. Read
 ``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """

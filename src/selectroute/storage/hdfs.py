@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from selectroute.extras import the_extra
 from selectroute.storage.errors import ChangedError, DeniedError, StorageError, UnreachableError
@@ -43,10 +43,8 @@ class HdfsStorage:
 
     root: str
 
-    @property
-    def local(self) -> bool:
-        """False: a key is not a path of this machine."""
-        return False
+    local: ClassVar[bool] = False
+    """False: a key is not a path of this machine."""
 
     def url(self, key: str) -> str:
         """Return the URL of a key."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
@@ -20,10 +21,8 @@ from selectroute.storage.protocol import Entry
 class LocalStorage:
     """Storage whose keys are absolute paths; see `Storage`."""
 
-    @property
-    def local(self) -> bool:
-        """True: keys are paths."""
-        return True
+    local: ClassVar[bool] = True
+    """True: keys are paths."""
 
     def url(self, key: str) -> str:
         """Return the path."""

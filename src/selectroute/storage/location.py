@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 from urllib.parse import unquote
 
 from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed
+from selectroute.durable.sealed_json import sealed, unsealed
 from selectroute.storage.errors import ChangedError, StorageError, UnknownSchemeError
 from selectroute.storage.hdfs import HdfsStorage
 from selectroute.storage.local import LocalStorage
@@ -147,7 +147,11 @@ class Location:
             data = self.read()
         except FileNotFoundError:
             return None
-        return disk.checked_json(data, self)
+        try:
+            return unsealed(data)
+        except ValueError:
+            sentence = f"{self} is damaged: its content has changed; restore it from a copy"
+            raise disk.DamagedFileError(sentence) from None
 
     def put(self, data: bytes) -> None:
         """Write the file, or replace it: readers see the old content or the new one."""

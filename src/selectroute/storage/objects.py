@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
@@ -78,10 +78,8 @@ class ObjectStorage:
 
     root: str
 
-    @property
-    def local(self) -> bool:
-        """False: a key is not a path."""
-        return False
+    local: ClassVar[bool] = False
+    """False: a key is not a path."""
 
     def url(self, key: str) -> str:
         """Return the URL of a key."""

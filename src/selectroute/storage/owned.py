@@ -16,22 +16,20 @@ from pathlib import Path
 from typing import Final
 
 from selectroute.storage.location import Location
-from selectroute.storage.protocol import Entry, Storage
+from selectroute.storage.protocol import Entry, WrappedStorage
 
 _REMEMBERED: Final = 1_000
 """Files whose content is remembered: those used last."""
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedStorage:
+class OwnedStorage(WrappedStorage):
     """Storage with folders that only this process writes; see `Storage`. Thread-safe.
 
     Attributes:
-        storage: the storage.
         owned: the keys of these folders. Files outside of them are passed through.
     """
 
-    storage: Storage
     owned: tuple[str, ...]
     _entries: dict[str, Entry] = field(default_factory=dict, compare=False, repr=False)
     _content: OrderedDict[str, bytes] = field(default_factory=OrderedDict, compare=False, repr=False)
@@ -47,15 +45,6 @@ class OwnedStorage:
                 self._entries[entry.key] = entry
         self._listed.set()
 
-    @property
-    def local(self) -> bool:
-        """True if keys are paths of this machine."""
-        return self.storage.local
-
-    def url(self, key: str) -> str:
-        """Return the URL of a key."""
-        return self.storage.url(key)
-
     def read(self, key: str) -> bytes:
         """Return a file, without a request if it is known."""
         if not self._owns(key):
@@ -68,14 +57,6 @@ class OwnedStorage:
             data = self.storage.read(key)
             self._remember(key, data)
         return data
-
-    def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Return a part of a file."""
-        return self.storage.read_range(key, start, length)
-
-    def read_version(self, key: str) -> tuple[bytes, str]:
-        """Return a file and its version."""
-        return self.storage.read_version(key)
 
     def put(self, key: str, data: bytes) -> None:
         """Write a file."""
@@ -148,10 +129,6 @@ class OwnedStorage:
         for key in known:
             self._forget(key)
 
-    def make_folder(self, folder: str) -> None:
-        """Make a folder."""
-        self.storage.make_folder(folder)
-
     def upload(self, path: Path, key: str) -> None:
         """Write a file of this machine."""
         self.storage.upload(path, key)
@@ -159,10 +136,6 @@ class OwnedStorage:
             with self._guard:
                 self._entries[key] = Entry(key, path.stat().st_size, time.time())
                 self._content.pop(key, None)
-
-    def download(self, key: str, path: Path) -> None:
-        """Write a file to one of this machine."""
-        self.storage.download(key, path)
 
     def _owns(self, key: str) -> bool:
         return self._listed.is_set() and any(key == one or key.startswith(f"{one}/") for one in self.owned)

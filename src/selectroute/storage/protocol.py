@@ -1,10 +1,13 @@
-"""Protocol of storage: the verbs that everything is read and written with."""
+"""Protocol of storage: the verbs that everything is read and written with, and a base of its wrappers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Entry(NamedTuple):
@@ -77,3 +80,88 @@ class Storage(Protocol):
 
     def download(self, key: str, path: Path) -> None:
         """Write a file to a new one of this machine. Raises FileNotFoundError."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedStorage:
+    """Storage that passes each verb on to another one by `ask`. A subclass overrides what it changes.
+
+    Attributes:
+        storage: the other storage.
+    """
+
+    storage: Storage
+
+    def ask(self, call: Callable[[], Result]) -> Result:
+        """Return what a call of the other storage returns."""
+        return call()
+
+    @property
+    def local(self) -> bool:
+        """True if keys are paths of this machine."""
+        return self.storage.local
+
+    def url(self, key: str) -> str:
+        """Return the URL of a key."""
+        return self.storage.url(key)
+
+    def read(self, key: str) -> bytes:
+        """Return a file."""
+        return self.ask(lambda: self.storage.read(key))
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        return self.ask(lambda: self.storage.read_range(key, start, length))
+
+    def read_version(self, key: str) -> tuple[bytes, str]:
+        """Return a file and its version."""
+        return self.ask(lambda: self.storage.read_version(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write a file."""
+        self.ask(lambda: self.storage.put(key, data))
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write a file that does not exist."""
+        self.ask(lambda: self.storage.put_new(key, data))
+
+    def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace a version of a file."""
+        return self.ask(lambda: self.storage.replace(key, data, version))
+
+    def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield the files in a folder; the whole listing is one call."""
+        return iter(self.ask(lambda: [*self.storage.entries(folder, deep=deep)]))
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the sub-folders."""
+        return self.ask(lambda: self.storage.folders(folder))
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry of a file."""
+        return self.ask(lambda: self.storage.entry(key))
+
+    def delete(self, key: str) -> None:
+        """Delete a file."""
+        self.ask(lambda: self.storage.delete(key))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder."""
+        self.ask(lambda: self.storage.delete_folder(folder))
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder."""
+        self.ask(lambda: self.storage.make_folder(folder))
+
+    def upload(self, path: Path, key: str) -> None:
+        """Write a file of this machine."""
+        self.ask(lambda: self.storage.upload(path, key))
+
+    def download(self, key: str, path: Path) -> None:
+        """Write a file to a new one of this machine; what a call that failed has left of it goes first."""
+
+        def once() -> None:
+            path.unlink(missing_ok=True)
+            self.storage.download(key, path)
+
+        self.ask(once)

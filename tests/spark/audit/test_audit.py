@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from selectroute.durable import disk
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.job.job import JobError
@@ -65,7 +64,7 @@ def committed(world, batch):
 
 
 def changed(path, change):
-    content = disk.read_json(path)
+    content = Location.of(path).read_json()
     change(content)
     Location.of(path).put_json(content)
 
@@ -116,7 +115,7 @@ def test_counts_that_do_not_add_up_and_a_commit_that_is_damaged_or_missing_are_f
 
 
 def test_an_input_in_two_batches_and_one_that_nobody_handed_over_are_found(job):
-    sizes = disk.read_json(committed(job, 5))["inputs"]["sizes"]
+    sizes = Location.of(committed(job, 5)).read_json()["inputs"]["sizes"]
     changed(committed(job, 6), lambda commit: commit["inputs"].update(sizes=sizes))
     changed(committed(job, 7), lambda commit: commit["inputs"]["sizes"].update({"made-up.jsonl": 1}))
     found = sentences(job)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from selectroute.spark.batch.ahead import Ahead
+from selectroute.spark.batch.router import Ahead
 
 
 def failing(error):

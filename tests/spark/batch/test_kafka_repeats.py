@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from selectroute.durable import disk
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sinks.schemas import SINKS
+from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.registry_log import Log, committed, delivered
 from tests.support.components import KAFKA
@@ -149,7 +149,7 @@ def test_a_backfill_goes_on_without_a_topic_that_was_deleted(pipe):
     pipe.run(registry=log, **options)
     source = pipe.start(lambda _: None, registry=log, **options)
     source.wait()
-    commit = disk.read_json(pipe.world.output / "_commits" / "0.json")
+    commit = Location.of(pipe.world.output / "_commits" / "0.json").read_json()
     pipe.broker.delete(other)
     (found,) = source._source.reread([commit])
     assert {one.topic for one in found.inputs} == {pipe.name} and len(found.inputs) == 3

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import selectroute as sr
-from selectroute.durable import disk
 from selectroute.spark.batch.pins import PinError
 from selectroute.spark.inputs import files
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.sources.files import splits
 from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.storage import Location
 from tests.support.crashes import killed, kills
 from tests.support.world import World
 
@@ -204,7 +204,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
         router = world.router()
         with kill:
             router.route(0, paths, "q")
-        pinned = disk.read_json(world.output / "pins" / "0.json")
+        pinned = Location.of(world.output / "pins" / "0.json").read_json()
         world.publish(2, red="color = 'red'", new="color = 'red'")
         again = world.router()
         again.route(0, paths, "q")
@@ -223,7 +223,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
 def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     world.publish(1, red="color = 'red'")
     path = world.drop_json("a.jsonl", RED)
-    with killed(1, [(files, "plan")], after=False):
+    with killed(1, [(files, "plan_in")], after=False):
         world.router().route(0, [path], "q")
     manifest = world.snapshots / "manifest-1.json"
     manifest.rename(world.root / "aside")

@@ -11,7 +11,6 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.retention import collect
 from selectroute.spark import BindingError, OutputError, deliveries, route
@@ -176,7 +175,7 @@ def test_tasks_that_begin_together_have_one_revision_and_one_lease(folder):
             together.wait()
             change(folder, sr.Add(f"also-{query}", "n = 1"))
             (revision,) = {one.result() for one in found}
-            leased = disk.read_json(folder / "leases" / f"{query}.json")
+            leased = Location.of(folder / "leases" / f"{query}.json").read_json()
             assert leased is not None and leased["revision"] == revision
 
 

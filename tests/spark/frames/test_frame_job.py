@@ -29,9 +29,10 @@ from selectroute.spark import (
     start_fanout,
 )
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.outcomes import deliveries_of
+from selectroute.spark.audit.outcomes import newest_outcomes
 from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.replay.request import ReplayFilterSpec, replays_of
+from selectroute.spark.sinks.schemas import DELIVERIES
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from tests.spark.queue_world import A
@@ -389,7 +390,7 @@ def test_a_job_of_a_frame_is_a_job_whose_rows_cannot_be_read_again(spark, world,
     (again,) = rerun(spark, job, tmp_path / "again")
     assert again.verdict == "gone"
     assert again.why.startswith(f"{gone}: the rows of a DataFrame can be read only while")
-    *_, one = deliveries_of(world.output, "red", 9)
+    *_, one = newest_outcomes(world.output, DELIVERIES, 9, subscription="red")
     assert one.message is None
     assert one.missing == "rows of a DataFrame can be read only while their batch is routed"
     made = make_request(world.output, ReplayFilterSpec())

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from selectroute.spark import Job
-from selectroute.spark.inputs.open_source import files_of
+from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.sources.files.planner import PlannedFile
 from selectroute.spark.sources.files.readers import Messages, read
 from selectroute.storage import Location
@@ -23,7 +23,7 @@ def source(tmp_path, monkeypatch):
     job = replace(
         Job.of(tmp_path / "in", tmp_path / "snapshots", tmp_path / "out"), input=Location.of(tmp_path / "in")
     )
-    return files_of(job, run_here, 2)
+    return FileSource(job, run_here, 2)
 
 
 def put(source, *lengths):

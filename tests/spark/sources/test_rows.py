@@ -14,8 +14,16 @@ pytest.importorskip("pyspark")
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.job.unrouted import Unrouted
 from selectroute.spark.sources.files.readers import DeadLetterBatch
-from selectroute.spark.worker.row_digests import RowDigests
-from selectroute.spark.worker.rows import HASH, LETTER, OFFSET, PARTITION, SOURCE, RowLayout, RowReader
+from selectroute.spark.worker.rows import (
+    HASH,
+    LETTER,
+    OFFSET,
+    PARTITION,
+    SOURCE,
+    RowDigests,
+    RowLayout,
+    RowReader,
+)
 from selectroute.spark.worker.task import TaskSettings
 from selectroute.storage import Location
 

@@ -28,7 +28,7 @@ from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
 from selectroute.selector.values.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import OutputFiles
 from selectroute.spark.sources.files.readers import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
 from selectroute.spark.worker.task import RecordReader, TaskSettings, judge

@@ -13,7 +13,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.sources.files.planner import PlannedFile
+from selectroute.spark.stream.reporter import Sampler
 
 
 class Registry:
@@ -99,8 +100,9 @@ def test_messages_of_the_last_file_are_spread_over_it_and_have_all_their_propert
             (tmp_path / f"{number}.json").write_text("\n".join(["{", *lines]))
         else:
             pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{number}.parquet")
-    source = FileSource(tmp_path, kind, 16, None, 2)
-    files = sorted(tmp_path.iterdir())
+    job = Job.of(tmp_path, tmp_path / "snapshots", tmp_path.with_name("out"), file_format=kind)
+    source = FileSource(job, None, 2)
+    files = [PlannedFile(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())]
     found = source.sample(files, 5)
     weights = [one.properties["weight"].value for one in found]
     assert len(weights) == 5 and min(weights) == 100 and max(weights) == 149 and sorted(weights) == weights

@@ -10,8 +10,7 @@ from selectroute.spark import BatchReport
 from selectroute.spark.job.job import JobError
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.stream.fan_out import check
-from selectroute.spark.stream.reporter import BatchReporter
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Sampler
 from selectroute.spark.stream.side_thread import EffectiveFromReporter, FairLock, SideThread
 from tests.spark.registry_log import Log, Run, delivered
 from tests.support.crashes import kills

@@ -18,12 +18,13 @@ from deltalake.schema import PrimitiveType
 
 from selectroute.spark import Job, JobError, check
 from selectroute.spark.audit.busiest import busiest
-from selectroute.spark.audit.outcomes import deliveries_of
+from selectroute.spark.audit.outcomes import newest_outcomes
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.job import CommitError, OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.replay.letters import dead_letters
-from selectroute.spark.sinks.schemas import SINKS
+from selectroute.spark.replay.letters import wanted_letters
+from selectroute.spark.replay.request import ReplayFilterSpec
+from selectroute.spark.sinks.schemas import DELIVERIES, SINKS
 from selectroute.spark.tables import delta_table
 from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.spark.tables.open_tables import tables_of
@@ -148,11 +149,11 @@ def test_our_own_readers_know_either_format(delta, compact_every):
     router = filled(delta, 5, compact_every=compact_every)
     router.commits.tables.maintain(lambda: False)
     assert any(name.startswith("merged-") for name in files(delta)) == bool(compact_every)
-    found = deliveries_of(delta.output, "red", 2)
+    found = newest_outcomes(delta.output, DELIVERIES, 2, subscription="red")
     assert [(one.batch, one.source, one.offset) for one in found] == [(3, "3.jsonl", 0), (4, "4.jsonl", 0)]
     assert busiest(delta.output, 5).counts == [("any", 10), ("red", 5)]
-    assert [one.batch for one in dead_letters(delta.output)] == list(range(5))
-    assert [one.raw for one in dead_letters(delta.output, batches=[3])] == [b"{"]
+    assert [one.batch for one in wanted_letters(delta.output)] == list(range(5))
+    assert [one.raw for one in wanted_letters(delta.output, ReplayFilterSpec(batches=(3,)))] == [b"{"]
 
 
 # ---- exactly once

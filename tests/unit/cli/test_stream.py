@@ -19,14 +19,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from selectroute import job_options
 from selectroute.cli import dead_letter
 from selectroute.cli.commands import stream_run
-from selectroute.durable import disk
 from selectroute.spark.audit import busiest as delivered
 from selectroute.spark.audit.outcomes import _of_parquet
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.replay.letters import REASONS, dead_letters
+from selectroute.spark.replay.letters import REASONS, wanted_letters
 from selectroute.spark.replay.replay import Replays
 from selectroute.storage import Location
 from tests.support.world import Files, note_plan
@@ -84,7 +83,7 @@ def test_an_audit_of_what_adds_up_is_0(run, output):
 
 def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
     commit = output / "_commits" / "0.json"
-    content = disk.read_json(commit)
+    content = Location.of(commit).read_json()
     content["counts"]["routed"] = 2
     Location.of(commit).put_json(content)
     code, out, _ = run("stream", "audit", output)
@@ -146,7 +145,7 @@ def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, out
     folder = output / "dead-letters" / "batch=-10"
     folder.mkdir()
     pq.write_table(rows, folder / "part.parquet")
-    assert [letter.batch for letter in dead_letters(output)] == [-10, -10, -10, 0]
+    assert [letter.batch for letter in wanted_letters(output)] == [-10, -10, -10, 0]
     code, out, err = run("dead-letter", "list", output, "--limit", 2, "-o", "ndjson")
     first, second = map(json.loads, out.splitlines())
     assert first["raw_base64"].startswith("////") and second["raw"] is None
@@ -195,7 +194,7 @@ def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run,
     (report,) = replay_all(output)
     assert "waiting" not in run("stream", "status", output)[1]
     assert report.kind == "replay"
-    assert disk.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
+    assert Location.of(output / "_commits" / "-1.json").read_json()["replay"]["request"] == line["request"]
     code, out, _ = run("stream", "status", output)
     assert "0 backfills, 1 replay" in out
     assert run("stream", "audit", output)[0] == 0

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from selectroute.durable import disk
 from selectroute.durable.disk import DamagedFileError
 from selectroute.storage import Location
 
@@ -21,8 +20,8 @@ def path(tmp_path):
 
 
 def test_what_was_written_is_read(path):
-    assert disk.read_json(path) == CONTENT
-    assert disk.read_json(path.with_name("4.json")) is None
+    assert Location.of(path).read_json() == CONTENT
+    assert Location.of(path.with_name("4.json")).read_json() is None
     assert json.loads(path.read_text())["revision"] == 7, "it is JSON to everybody else"
 
 
@@ -32,7 +31,7 @@ def test_every_turned_bit_is_named(path):
         for bit in range(8):
             path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
             with pytest.raises(DamagedFileError, match=r"3\.json is damaged"):
-                disk.read_json(path)
+                Location.of(path).read_json()
 
 
 def test_every_truncation_is_named(path):
@@ -40,11 +39,11 @@ def test_every_truncation_is_named(path):
     for size in range(len(data)):
         path.write_bytes(data[:size])
         with pytest.raises(DamagedFileError, match=r"3\.json is damaged"):
-            disk.read_json(path)
+            Location.of(path).read_json()
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "[" * 100_000, "", "{}", json.dumps(CONTENT, indent=1) + "\n"])
 def test_what_is_no_sealed_object_is_named(path, text):
     path.write_text(text)
     with pytest.raises(DamagedFileError):
-        disk.read_json(path)
+        Location.of(path).read_json()

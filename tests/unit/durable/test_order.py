@@ -50,7 +50,6 @@ def written(path):
         disk.name_if_absent(new, path)
 
     return {
-        "replace_text": lambda: disk.replace_text(path, data.decode()),
         "replace_bytes": lambda: disk.replace_bytes(path, data),
         "append_line": lambda: disk.append_line(path, data.decode()),
         "write_new": lambda: disk.write_new(path, data),
@@ -61,7 +60,7 @@ def written(path):
     }
 
 
-NAMED = ("replace_text", "replace_bytes", "link_new", "name_if_absent")
+NAMED = ("replace_bytes", "link_new", "name_if_absent")
 SYNCED = (*NAMED, "write_file", "DigestingFile")
 """What flushes the folder; the others leave that to callers, who write several files."""
 

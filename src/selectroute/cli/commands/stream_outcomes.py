@@ -82,11 +82,12 @@ def deliveries(
     Kafka are read with --kafka-servers; without it only their positions are shown. Exit code 1 if there are
     no deliveries.
     """
-    from selectroute.spark.audit.outcomes import Place, deliveries_of
+    from selectroute.spark.audit.outcomes import Place, newest_outcomes
+    from selectroute.spark.sinks.schemas import DELIVERIES
 
     records_of = _records_of(output, kafka_servers, kafka_config)
     place = Place(source, partition, offset)
-    found = deliveries_of(output, subscription, limit, since, records_of.fetch, place)
+    found = newest_outcomes(output, DELIVERIES, limit, since, records_of.fetch, place, subscription)
     to = "" if subscription is None else f" to {printable(subscription)}"
     _print(found, as_, f"no deliveries{to}", records_of, named=subscription is None)
 
@@ -109,10 +110,12 @@ def unrouted(
 
     A job lists them unless it runs with --unrouted drop. Exit code 1 if there are none.
     """
-    from selectroute.spark.audit.outcomes import Place, unrouted_of
+    from selectroute.spark.audit.outcomes import Place, newest_outcomes
+    from selectroute.spark.sinks.schemas import UNROUTED
 
     records_of = _records_of(output, kafka_servers, kafka_config)
-    found = unrouted_of(output, limit, since, records_of.fetch, Place(source, partition, offset))
+    place = Place(source, partition, offset)
+    found = newest_outcomes(output, UNROUTED, limit, since, records_of.fetch, place)
     _print(found, as_, "no unrouted messages", records_of, named=False)
 
 

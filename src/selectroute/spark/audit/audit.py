@@ -32,7 +32,7 @@ from selectroute.spark.job.unrouted import KEEP
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
-from selectroute.spark.sources.files.splits import plan, whole_files
+from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.tables import Checker
 from selectroute.storage import Location
@@ -205,11 +205,7 @@ def _recount(input: str, commit: Mapping[str, Any], file_format: str, found: Aud
         return
     files = {folder / one.source: one.size or 0 for one in inputs}
     messages = 0
-    if folder.is_local:
-        tasks = plan([file.path for file in files], folder.path, file_format, 1)
-    else:
-        tasks = whole_files(files.items(), folder, file_format, 1)
-    for splits in tasks:
+    for splits in plan_in(folder, files.items(), file_format, 1):
         for split in splits:
             for one in read(split, (), _BLOCK):
                 messages += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)

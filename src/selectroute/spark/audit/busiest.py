@@ -34,10 +34,7 @@ def busiest(output: Where, top: int) -> Busiest:
     totals = _NONE_COUNTED
     pending: list[pa.Table] = []
     absent = waiting = 0
-    numbers = (*commits.batches(), *commits.side_batches())
-    files = (
-        file for commit in map(commits.read, numbers) for file in (() if commit is None else commit["files"])
-    )
+    files = (file for commit in commits.all() for file in commit["files"])
     for batch in commits.tables.scan(DELIVERIES, ["subscription"], files):
         if batch is None:
             absent += 1

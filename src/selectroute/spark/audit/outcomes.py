@@ -18,7 +18,7 @@ from selectroute.kafka.record import Record
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.read_files import ReadFile, read_files
 from selectroute.spark.job.job import job_record
-from selectroute.spark.sinks.schemas import DELIVERIES, SCHEMAS, UNROUTED, as_written
+from selectroute.spark.sinks.schemas import SCHEMAS, as_written
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import ranges_of
@@ -97,52 +97,34 @@ class Outcome:
     headers: list[tuple[str, str | None]] | None = None
 
 
-def deliveries_of(
+def newest_outcomes(
     output: Where,
-    subscription: str | None,
+    sink: str,
     limit: int,
     since: int | None = None,
     fetch: Fetch | None = None,
     place: Place = ANY,
+    subscription: str | None = None,
 ) -> list[Outcome]:
-    """Return the newest deliveries to a subscription, or to all, the newest last, of committed batches only.
+    """Return the newest deliveries, or unrouted messages, the newest last, of committed batches only.
 
-    Reads batches from the newest on until there are enough, each file in pieces. ``since`` is the first batch
-    of the stream to consider, and excludes backfills and replays. ``place`` selects messages. ``fetch`` reads
-    Kafka records; without it only the positions of a Kafka job's messages are returned.
+    Reads batches from the newest on until there are enough, each file in pieces.
+
+    Args:
+        output: the job's output folder.
+        sink: ``deliveries`` or ``unrouted``.
+        limit: the most to return.
+        since: the first batch of the stream to consider; excludes backfills and replays.
+        fetch: reads Kafka records; without it only the positions of a Kafka job's messages are returned.
+        place: selects messages.
+        subscription: that of the deliveries; all unless given.
 
     Raises:
         JobError: the folder is not a job's.
     """
-    return _newest(output, DELIVERIES, subscription, limit, since, fetch, place)
-
-
-def unrouted_of(
-    output: Where,
-    limit: int,
-    since: int | None = None,
-    fetch: Fetch | None = None,
-    place: Place = ANY,
-) -> list[Outcome]:
-    """Return the newest messages without a match, as `deliveries_of` returns deliveries."""
-    return _newest(output, UNROUTED, None, limit, since, fetch, place)
-
-
-def _newest(
-    output: Where,
-    sink: str,
-    subscription: str | None,
-    limit: int,
-    since: int | None,
-    fetch: Fetch | None,
-    place: Place,
-) -> list[Outcome]:
     record = job_record(output)
     commits = Commits(output)
-    numbers = [*commits.batches(), *(() if since is not None else commits.side_batches())]
-    found = [commits.read(number) for number in numbers if since is None or number >= since]
-    committed = [one for one in found if one is not None]
-    newest = sorted(committed, key=lambda one: (one["committed"], one["batch"]))
+    newest = sorted(commits.all(since), key=lambda one: (one["committed"], one["batch"]))
     files: dict[str, ReadFile] = {}
     for commit in newest:
         files |= {one.source: one for one in read_files(commit)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
-from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.job.working_copy import read_only_copy
@@ -63,15 +64,13 @@ def status(output: Where) -> Status:
     """
     record = job_record(output)
     commits = Commits(output)
-    batches = commits.batches()
-    counts = Counts()
+    counts, kinds = Counts(), Counter[str]()
     newest: dict[str, Any] = {}
-    for batch in batches:
-        commit = commits.read(batch)
-        if commit is not None:
+    for commit in commits.all():
+        kinds[kind_of(commit)] += 1
+        if kind_of(commit) == STREAM:
             counts.add(Counts(**commit["counts"]))
             newest = commit
-    kinds = [kind_of(commits.read(batch) or {}) for batch in commits.side_batches()]
     last = newest.get("batch")
     planned = planned_batches(read_only_copy(record["checkpoint"]))
     return Status(
@@ -80,9 +79,9 @@ def status(output: Where) -> Status:
         snapshots=record["snapshots"],
         checkpoint=record["checkpoint"],
         running=is_owned(output),
-        batches=len(batches),
-        backfills=kinds.count(BACKFILL),
-        replays=kinds.count(REPLAY),
+        batches=kinds[STREAM],
+        backfills=kinds[BACKFILL],
+        replays=kinds[REPLAY],
         batch=last,
         revision=newest.get("revision"),
         committed=newest.get("committed"),

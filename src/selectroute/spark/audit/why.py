@@ -17,7 +17,7 @@ from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import message_of
 from selectroute.selector.message import Message
-from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, deliveries_of, record_place
+from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, newest_outcomes, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.inputs.files import bound_by
@@ -25,10 +25,10 @@ from selectroute.spark.inputs.read_files import read_files
 from selectroute.spark.job.job import JobError, MessageNotFoundError, job_record
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.sinks.schemas import as_written
+from selectroute.spark.sinks.schemas import DELIVERIES, as_written
 from selectroute.spark.sources.files.bound_columns import Bound
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, read
-from selectroute.spark.sources.files.splits import plan, whole_files
+from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.offset_log import FRAME
 from selectroute.storage import Location
@@ -92,7 +92,7 @@ def why(
     record = job_record(output)
     commits = Commits(output)
     commit = _commit_of(commits, place)
-    delivered = deliveries_of(output, subscription, 100, place=place)
+    delivered = newest_outcomes(output, DELIVERIES, 100, place=place, subscription=subscription)
     wanted = ReplayFilterSpec(
         sources=(place.source,), partitions=(place.partition or 0,), offsets=(place.offset,)
     )
@@ -164,10 +164,7 @@ def _of_file(
         change = "it is gone" if entry is None else file.change(entry) or "its size was not recorded"
         raise MessageNotFoundError(f"{path} is not as batch {file.batch} read it: {change}")
     assert entry is not None, "a file that is the same exists"
-    if folder.is_local:
-        tasks = plan([path.path], folder.path, file_format, 1)
-    else:
-        tasks = whole_files([(path, entry.size)], folder, file_format, 1)
+    tasks = plan_in(folder, [(path, entry.size)], file_format, 1)
     for split in (split for splits in tasks for split in splits):
         for part in read(split, (), _ANY_BYTES, True, bound):
             match part:

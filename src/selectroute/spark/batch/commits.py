@@ -19,7 +19,7 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -89,7 +89,7 @@ class Commits:
         for commit in sorted(left.values(), key=_order):
             self._publish(commit)
         if self.output.is_local:
-            commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
+            commits = [*self.all()]
             self._rebuild_accounting(commits)
             kept = {file["path"] for commit in commits for file in commit["files"]}
         else:
@@ -123,6 +123,14 @@ class Commits:
     def read(self, batch: int) -> dict[str, Any] | None:
         """Return a batch's commit; None if it is not committed."""
         return (self._commits / f"{batch}.json").read_json()
+
+    def all(self, since: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the commits of the stream, ascending, then those of backfills and replays in order; with
+        ``since`` only those of the stream from this batch on.
+        """
+        for batch in (*self.batches(), *self.side_batches()):
+            if (since is None or batch >= since) and (commit := self.read(batch)) is not None:
+                yield commit
 
     def is_committed(self, batch: int | None) -> bool:
         """Return whether a batch is committed."""

@@ -4,8 +4,7 @@ A batch may run again after a crash, when the registry has newer revisions. Its 
 batch is routed and read by a repeat, so both runs make the same deliveries. The lease, a file in the snapshot
 folder, keeps needed revisions from being removed.
 
-A backfill or replay has its own pin, which includes its plan, and its own lease: the next batch of the stream
-may use a newer revision before an interrupted side batch is finished.
+A backfill or replay has its own pin, which includes its plan, and its own lease (see ``replay``).
 """
 
 from __future__ import annotations
@@ -88,11 +87,9 @@ def pin(
         PinError: the pinned revision is gone or was replaced, or revisions went backwards.
         SnapshotError: the folder has no snapshot, or the lease can't be written.
     """
-    path = pins / f"{batch}.json"
-    written = path.read_json()
-    if written is not None:
-        pinned = Pin.from_json(written)
-        _check(pinned, snapshots)
+    path, pinned = pins / f"{batch}.json", read_pin(batch, pins)
+    if pinned is not None:
+        check_pinned(pinned, snapshots)
         return pinned
     pins.make_folder()
     find = newest or NewestRevision(snapshots).get
@@ -122,41 +119,10 @@ def _newest(batch: int, pins: Location, snapshots: Location, query: str, newest:
     return Pin(batch, revision, newest.digest)
 
 
-def pinned_revision(batch: int, pins: Location) -> int | None:
-    """Return the revision that a batch of the stream is pinned to; None if it is not pinned."""
+def read_pin(batch: int, pins: Location) -> Pin | None:
+    """Return the pin of a batch as it was written; None if the batch is not pinned."""
     written = (pins / f"{batch}.json").read_json()
-    return None if written is None else int(written["revision"])
-
-
-def pin_side_batch(pinned: Pin, pins: Location, snapshots: Location, query: str) -> None:
-    """Write the pin of a side batch durably, after its lease. Hold the lock of the snapshot folder."""
-    lease(snapshots, _side_batch_lease(query), pinned.revision)
-    pins.make_folder()
-    (pins / f"{pinned.batch}.json").put_json(pinned.to_json())
-
-
-def pinned_side_batch(batch: int, kind: str, pins: Location, snapshots: Location) -> Pin | None:
-    """Return the pin of an interrupted side batch of this number and kind; None if there is none.
-
-    Raises:
-        PinError: the pinned revision is gone or was replaced.
-    """
-    written = (pins / f"{batch}.json").read_json()
-    found = None if written is None else Pin.from_json(written)
-    if found is None or found.kind != kind:
-        return None
-    _check(found, snapshots)
-    return found
-
-
-def release_side_batch(snapshots: Location, query: str) -> None:
-    """Release the lease of a committed side batch."""
-    (snapshots / "leases" / f"{_side_batch_lease(query)}.json").delete()
-
-
-def _side_batch_lease(query: str) -> str:
-    """Return the lease's name, the same for backfills and replays: only one of them is made at a time."""
-    return f"{query}-backfill"
+    return None if written is None else Pin.from_json(written)
 
 
 def reference(pinned: Pin, snapshots: Location) -> SnapshotRef:
@@ -166,14 +132,12 @@ def reference(pinned: Pin, snapshots: Location) -> SnapshotRef:
 
 def _previous(batch: int, pins: Location) -> Pin | None:
     # Batches come one after another, so the previous one nearly always has a pin.
-    for number in range(batch - 1, max(-1, batch - 4), -1):
-        written = (pins / f"{number}.json").read_json()
-        if written is not None:
-            return Pin.from_json(written)
-    return None
+    found = (read_pin(number, pins) for number in range(batch - 1, max(-1, batch - 4), -1))
+    return next(filter(None, found), None)
 
 
-def _check(pinned: Pin, snapshots: Location) -> None:
+def check_pinned(pinned: Pin, snapshots: Location) -> None:
+    """Raise PinError if the pinned revision is gone or was replaced."""
     try:
         digest = published_digest(snapshots, pinned.revision)
     except SnapshotError as error:

@@ -15,17 +15,18 @@ on, between two batches of the stream.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.columns.missing import unlike_sentence
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.batch.ahead import Ahead
 from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
 from selectroute.spark.batch.pins import Pin, pin, reference
@@ -39,17 +40,69 @@ from selectroute.spark.batch.plans import (
 )
 from selectroute.spark.batch.revisions import NewestRevision
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.destinations.codes import names_of
 from selectroute.spark.inputs.source import BatchInput, Outcome, Source
 from selectroute.spark.job.job import CommitError, Job
 from selectroute.spark.job.unrouted import FAIL, Unrouted
-from selectroute.spark.senders.kafka import KafkaTopics, topics_of
+from selectroute.spark.senders.kafka import KafkaTopics
 from selectroute.spark.senders.missing import MissingDestinations
-from selectroute.spark.senders.queues import JobQueues, queues_of
+from selectroute.spark.senders.queues import JobQueues
 from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import OutputFiles
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.task import TaskSettings
 from selectroute.storage import Location
+
+_THREADS: Final = 4
+_MOST_REMOVALS: Final = 100
+"""Removals that may be outstanding before one is waited for, so that memory stays bounded."""
+
+
+class Ahead:
+    """Writes that go on while a batch is matched, of one batch at a time, and removals of the batches before.
+
+    In remote storage each write is a round trip. The plan and the pin of a batch are only needed if the batch
+    is put, sent or committed: until then its tasks can read and match. What a batch leaves behind, such as
+    its plan once it is published, is removed while the next ones are made, and nothing waits for that.
+    """
+
+    def __init__(self) -> None:
+        self._writers: ThreadPoolExecutor | None = None
+        self._remover: ThreadPoolExecutor | None = None
+        self._writes: list[Future[None]] = []
+        self._removals: deque[Future[None]] = deque()
+
+    def start(self, write: Callable[[], None]) -> None:
+        """Begin a write."""
+        if self._writers is None:
+            self._writers = ThreadPoolExecutor(_THREADS, "selectroute-ahead")
+        self._writes.append(self._writers.submit(write))
+
+    def remove(self, removal: Callable[[], None]) -> None:
+        """Begin a removal, after those that were begun before."""
+        if self._remover is None:
+            self._remover = ThreadPoolExecutor(1, "selectroute-remover")
+        self._removals.append(self._remover.submit(removal))
+
+    def wait(self) -> None:
+        """Wait until all writes are done. Raises the error of the first that failed, or else that of a
+        removal which is done.
+        """
+        writes, self._writes = self._writes, []
+        errors = [error for one in writes if (error := one.exception()) is not None]
+        while self._removals and (self._removals[0].done() or len(self._removals) > _MOST_REMOVALS):
+            error = self._removals.popleft().exception()
+            errors += [] if error is None else [error]
+        if errors:
+            raise errors[0]
+
+    def forget(self) -> None:
+        """Wait for the writes of a batch that failed and for all removals, without their errors."""
+        futures = [*self._writes, *self._removals]
+        self._writes = []
+        self._removals.clear()
+        for one in futures:
+            one.exception()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +131,19 @@ class BatchReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBatch:
-    """Settings of a side batch: a backfill or a replay.
+class BatchSettings:
+    """Settings of a batch, which differ between the stream, a backfill and a replay.
 
     Attributes:
         prepare: prepares the staging folder; returns the snapshot to match with.
-        record: the side batch's record in its commit.
         unrouted: the policy for unrouted messages.
+        record: the record of a side batch in its commit.
         replay_list: file name in the staging folder of the list of letters to judge, of a replay only.
     """
 
     prepare: Callable[[Location], SnapshotRef]
-    record: dict[str, Any]
     unrouted: Unrouted
+    record: dict[str, Any] | None = None
     replay_list: str | None = None
 
 
@@ -149,7 +202,7 @@ class Router:
         """
         snapshot = Snapshot.open(self.job.snapshots)
         queues = None if self._queues is None else self._queues.known()
-        topics = None if self._kafka is None else self._kafka.known(topics_of(snapshot))
+        topics = None if self._kafka is None else self._kafka.known(names_of(snapshot, KAFKA))
         self._missing.look(snapshot, queues, topics)
 
     def route(self, batch: int, inputs: Sequence[Any], query: str) -> BatchReport:
@@ -172,18 +225,8 @@ class Router:
             return self._skip(committed)
         pinned = pin(batch, self._pins, self.job.snapshots, query, self._newest.get, self._write_ahead)
         clock.lap("pin")
-        return self._route(pinned, batch_input, clock, query)
-
-    def write(
-        self, pinned: Pin, batch_input: BatchInput, clock: Clock, query: str, side_batch: SideBatch
-    ) -> BatchReport:
-        """Route a pinned side batch completely: from the plan to the accounting.
-
-        Raises:
-            SnapshotError, CommitError: as `route`.
-            JobError: the job's queues already have messages of this batch.
-        """
-        return self._route(pinned, batch_input, clock, query, side_batch)
+        settings = BatchSettings(lambda _: reference(pinned, self.job.snapshots), self.job.policy)
+        return self.write(pinned, batch_input, clock, query, settings)
 
     def newest_revision(self) -> int:
         """Return the newest published revision that is known; later batches have it or a newer one. Raises
@@ -242,42 +285,38 @@ class Router:
             self._warned.add(key)
             self._warn(sentence)
 
-    def _route(
-        self,
-        pinned: Pin,
-        batch_input: BatchInput,
-        clock: Clock,
-        query: str,
-        side_batch: SideBatch | None = None,
+    def write(
+        self, pinned: Pin, batch_input: BatchInput, clock: Clock, query: str, batch_settings: BatchSettings
     ) -> BatchReport:
+        """Route a pinned batch completely: from the plan to the accounting.
+
+        Raises:
+            SnapshotError, CommitError: as `route`.
+            JobError: the job's queues already have messages of this batch.
+        """
         batch = pinned.batch
         staging = self.commits.stage(batch)
-        snapshot = (
-            reference(pinned, self.job.snapshots) if side_batch is None else side_batch.prepare(staging)
-        )
+        snapshot = batch_settings.prepare(staging)
         opened = open_once(snapshot)
-        policy = self.job.policy if side_batch is None else side_batch.unrouted
+        replay_list = batch_settings.replay_list
         settings = TaskSettings(
             snapshot,
             self.commits.tables.files_of(batch, staging),
-            policy,
+            batch_settings.unrouted,
             self.job.max_message_bytes,
-            replay_list=None
-            if side_batch is None or side_batch.replay_list is None
-            else str(staging / side_batch.replay_list),
+            replay_list=None if replay_list is None else str(staging / replay_list),
             destinations=self._destinations,
             counts_busiest=self._counts_busiest,
         )
-        queues = frozenset[str]() if self._queues is None else queues_of(opened)
-        topics = frozenset[str]() if self._kafka is None else topics_of(opened)
+        queues = frozenset[str]() if self._queues is None else names_of(opened, QUEUE)
+        topics = frozenset[str]() if self._kafka is None else names_of(opened, KAFKA)
         if queues or topics:
-            if policy.may_fail:
+            if batch_settings.unrouted.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
                 trial = OutputFiles.staged(str(staging / "attempts"))
                 to_judge = replace(settings, destinations=(), files=trial, counts_busiest=False)
                 self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
-            # A replay often follows a repair, so missing topics are looked up again.
-            plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
+            plan = self._plan(pinned, batch_input, query, queues, topics)
             batch_input = batch_input.by(plan.input)
             self._wait_ahead(batch)
             settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
@@ -307,13 +346,13 @@ class Router:
             "revision": pinned.revision,
             "digest": pinned.digest,
             "staging": staging.name,
-            "inputs": inputs | outcome.found,
+            "inputs": {**inputs, **outcome.found},
             "counts": asdict(counts),
             "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if side_batch is not None:
-            commit[pinned.kind] = side_batch.record
+        if batch_settings.record is not None:
+            commit[pinned.kind] = batch_settings.record
         self._wait_ahead(batch)
         self._check_owner()
         try:
@@ -352,7 +391,6 @@ class Router:
         query: str,
         queues: frozenset[str],
         topics: frozenset[str],
-        refresh: bool,
     ) -> Plan:
         """Return the plan of a batch: the one that it has begun with, or a new one, which is written. Wait
         until that is done before anything is put or sent.
@@ -377,7 +415,9 @@ class Router:
         if plan is not None:
             return plan
         lengths = self._queues.lengths(queues) if self._queues is not None and queues else {}
-        of_topics = self._kafka.topics(topics, refresh) if self._kafka is not None and topics else {}
+        # A replay often follows a repair, so missing topics are looked up again.
+        is_side = batch < 0
+        of_topics = self._kafka.topics(topics, is_side) if self._kafka is not None and topics else {}
         tasks = batch_input.plan(self.source.tasks)
         plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics, lengths)
         self._write_ahead(partial(write_plan, self._pins, plan))

@@ -27,16 +27,12 @@ from selectroute.spark.sources.offset_log import FRAME
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _WHOLE: Final = (ByteType, ShortType, IntegerType)
-_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
-    "source": (StringType,),
-    "partition": _WHOLE,
-    "offset": (*_WHOLE, LongType),
+_TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+    "source": ((StringType,), "a string"),
+    "partition": (_WHOLE, "an int, a smallint or a tinyint"),
+    "offset": ((*_WHOLE, LongType), "a bigint, or a smaller integer"),
 }
-_WANTED: Final = {
-    "source": "a string",
-    "partition": "an int, a smallint or a tinyint",
-    "offset": "a bigint, or a smaller integer",
-}
+"""Types of the columns of a position, and the same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ class FrameInput:
             BindingError: a column is missing, ambiguous or of the wrong type.
         """
         found: dict[str, Bound] = {}
-        for part, types in _TYPES.items():
+        for part, (types, wanted) in _TYPES.items():
             column = getattr(self.position, part)
             if column is None:
                 continue
@@ -144,7 +140,7 @@ class FrameInput:
             if not isinstance(bound[0].own, types):
                 raise BindingError(
                     f"the position's {part} is column {column!r} of type {bound[0].own.simpleString()}: it "
-                    f"must be {_WANTED[part]}"
+                    f"must be {wanted}"
                 )
             found[part] = bound[0]
         return found

@@ -6,19 +6,17 @@ checks them against the digest, and keeps the snapshot for later batches.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
+from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
 from selectroute.index.folder.retention import floor
@@ -112,7 +110,7 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
         return ref
     if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
         return SnapshotRef(str(snapshot.folder.resolved()), snapshot.revision, snapshot.digest)
-    state = published(snapshot, temporary_folder())
+    state = published(snapshot, temporary_folder("snapshot"))
     assert state.revision is not None
     ref = _published[snapshot] = SnapshotRef(str(state.folder), state.revision, state.digest)
     return ref
@@ -127,21 +125,14 @@ def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
     check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
-    folder = temporary_folder()
+    folder = temporary_folder("snapshot")
     state = published(snapshot, folder)
     assert state.revision is not None
     # Spark unpacks an archive on each executor into a folder of the archive's name.
     name = f"snapshot-{state.revision}-{state.digest[:16]}"
-    archive = shutil.make_archive(str(Path(temporary_folder()) / name), "zip", folder)
+    archive = shutil.make_archive(str(temporary_folder("snapshot") / name), "zip", folder)
     spark.sparkContext.addArchive(archive)
     _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", state.revision, state.digest)
-
-
-def temporary_folder() -> str:
-    """Return a new folder on this machine that is removed when the process ends."""
-    folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def lease(snapshots: Location, query: str, revision: int) -> None:

@@ -41,6 +41,12 @@ def destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
     return known[kind]
 
 
+def names_of(snapshot: Snapshot, kind: str) -> frozenset[str]:
+    """Return the queues or topics to which a snapshot's subscriptions are delivered."""
+    to = destinations(snapshot, kind)
+    return frozenset() if to is None else frozenset(to.names)
+
+
 def _destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
     column = snapshot.subscriptions["destination"]
     if column.null_count == len(column):

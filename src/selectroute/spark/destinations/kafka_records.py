@@ -62,7 +62,6 @@ class KafkaMessages:
 
     name = KAFKA
     unfit = "not-for-kafka"
-    columns = _COLUMNS
 
     def __init__(self, names: Sequence[str], topics: Mapping[str, Topic] | None) -> None:
         self._names = names

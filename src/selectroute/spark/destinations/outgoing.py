@@ -72,17 +72,10 @@ class Refused(NamedTuple):
 class DestinationFormat(Protocol):
     """Format of messages for one kind of destination."""
 
-    @property
-    def name(self) -> str:
-        """Name of the kind."""
-
-    @property
-    def unfit(self) -> str:
-        """Reason of dead letters for messages that no destination of the kind can hold."""
-
-    @property
-    def columns(self) -> pa.Schema:
-        """Columns of `contents`."""
+    name: str
+    """Name of the kind."""
+    unfit: str
+    """Reason of dead letters for messages that no destination of the kind can hold."""
 
     def block(self, messages: Messages) -> int:
         """Return the number of messages to convert at a time, the maximum of a row group: bounds the memory
@@ -111,21 +104,6 @@ class OutgoingWriter(Protocol):
         """Return what the report of the task says of the kind, after `close`: the destinations to which
         deliveries were ``sent``, and those that are ``held``, with the reason.
         """
-
-
-class NoWriter:
-    """Writer of a job without destinations of the kind: the format refuses every delivery."""
-
-    def write(self, block: Block) -> list[Refused]:
-        """Raise, since there is nothing to write."""
-        raise AssertionError("deliveries without a destination are refused by their format")
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def report(self) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +137,12 @@ class Outgoing:
     Args:
         kind: the format of the kind.
         to: the destinations of the snapshot's subscriptions.
-        writer: takes the deliveries.
+        writer: takes the deliveries; None in a job without destinations of the kind: the format refuses all.
 
     ``part`` is the number of the part of the task's input that the next messages are from.
     """
 
-    def __init__(self, kind: DestinationFormat, to: Destinations, writer: OutgoingWriter) -> None:
+    def __init__(self, kind: DestinationFormat, to: Destinations, writer: OutgoingWriter | None) -> None:
         self.deliveries = 0
         self.part = 0
         self.kind = kind.name
@@ -206,6 +184,7 @@ class Outgoing:
                 refuse(one)
             kept = np.flatnonzero(left)
             if len(kept):
+                assert self.writer is not None, "deliveries without a destination are refused by their format"
                 fitting = np.cumsum(contents.fit) - 1
                 chosen = block[contents.fit]
                 offsets = messages.rows[chosen]
@@ -232,11 +211,12 @@ class Outgoing:
 
     def close(self) -> None:
         """Finish, after the last message."""
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()
 
     def report(self) -> dict[str, Any]:
         """Return what the report of the task says of the kind, after `close`."""
-        return self.writer.report()
+        return {} if self.writer is None else self.writer.report()
 
     def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[Refused]:
         """Yield a block's deliveries that are not accepted, for each reason and error text."""

@@ -49,7 +49,6 @@ class QueueMessages:
 
     name = QUEUE
     unfit = "not-for-queues"
-    columns = _COLUMNS
 
     def __init__(self, names: Sequence[str], lengths: Mapping[str, int] | None) -> None:
         self._names = names

@@ -70,23 +70,15 @@ from selectroute.spark.partitions.snapshot import (
     partitioned_revisions,
 )
 from selectroute.spark.partitions.steps import PartitionError
+from selectroute.spark.sinks.schemas import BATCH, DELIVERIES, SCHEMAS, decoded
 from selectroute.storage import Location
 
 SUBSCRIPTIONS = "subscriptions"
 """Column that `route` adds."""
 
 
-_DELIVERY_SCHEMA = pa.schema(
-    [
-        pa.field("subscription", pa.string()),
-        pa.field("batch", pa.int64()),
-        pa.field("revision", pa.int64()),
-        pa.field("source", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("message_id", pa.string()),
-    ]
-)
+_SUBSCRIPTION, *_OTHERS = SCHEMAS[DELIVERIES]
+_DELIVERY_SCHEMA = decoded(pa.schema([_SUBSCRIPTION, BATCH, *_OTHERS]))
 
 _OF_MESSAGE = ("source", "partition", "offset", "message_id")
 """Columns of a delivery that come from its message."""

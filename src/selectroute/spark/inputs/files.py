@@ -21,18 +21,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message
-from selectroute.spark.columns.binding import BY_NAME, Binding
+from selectroute.spark.columns.binding import Binding
 from selectroute.spark.inputs.read_files import read_files
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
-from selectroute.spark.job.job import CommitError
+from selectroute.spark.job.job import CommitError, Job
 from selectroute.spark.runtime.tasks import Runner, Work
-from selectroute.spark.sinks.busiest import busiest_of
-from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.planner import NAME, PlannedFile, files_source, planned_files
 from selectroute.spark.sources.files.readers import Messages, read
-from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, whole_files
+from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
 from selectroute.spark.sources.files.stream import SourceNotFoundError
 from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
@@ -58,35 +56,21 @@ class FileSource:
     names are merged into one file, ``_inputs/<batch>.json``, from which the planner goes on.
 
     Args:
-        folder: the folder.
-        file_format: ``parquet``, ``json`` or ``auto``.
-        max_files: maximum number of files of a batch.
+        job: the job, whose input is the folder.
         run: runs tasks.
         tasks: maximum number of tasks of a batch.
         spark: for `stream`.
-        binding: columns of identifiers in Parquet whose names or types differ.
-        output: output folder of the job, whose commits say what was read; None if nothing was.
     """
 
-    def __init__(
-        self,
-        folder: Where,
-        file_format: str,
-        max_files: int,
-        run: Runner,
-        tasks: int,
-        spark: SparkSession | None = None,
-        binding: Binding = BY_NAME,
-        output: Location | None = None,
-    ) -> None:
-        self.bound = bound_by(binding)
-        self.folder = Location.of(folder)
-        self.file_format = file_format
-        self.limit = max_files
+    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> None:
+        assert isinstance(job.input, Location), "files are in a folder"
+        self.bound = bound_by(job.binding)
+        self.folder = job.input
+        self.limit = job.max_files
         self.run = run
         self.tasks = tasks
+        self._job = job
         self._spark = spark
-        self._output = output
 
     def connect(self) -> None:
         """Check that the folder exists, or can be listed."""
@@ -95,7 +79,7 @@ class FileSource:
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches."""
         assert self._spark is not None, "a stream needs Spark"
-        known = [] if self._output is None else _read_before(self._output)
+        known = _read_before(self._job.output)
         self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
         return self._spark.readStream.format(NAME).load()
 
@@ -160,11 +144,8 @@ class FileSource:
 
     def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks. In remote storage each file is one."""
-        if self.folder.is_local:
-            paths = [(self.folder / one.name).path for one in inputs]
-            return plan(paths, self.folder.path, self.file_format, tasks)
         files = ((self.folder / one.name, one.size) for one in inputs)
-        return whole_files(files, self.folder, self.file_format, tasks)
+        return plan_in(self.folder, files, self._job.file_format, tasks)
 
     def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
         """Return whether files of which the splits are the same are the same: those of this machine, whose
@@ -253,14 +234,14 @@ class FileBatchInput:
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
         source, tasks = self._source, self._splits()
-        reports = attempts.complete(source.run, partial(_work, tasks, source.bound), settings, len(tasks))
-        counts = Counts()
-        written: list[dict[str, Any]] = []
+
+        def work_of(settings: TaskSettings) -> Work:
+            return partial(route_splits, tasks, source.bound, settings)
+
+        reports = attempts.complete(source.run, work_of, settings, len(tasks))
         unlike: dict[str, tuple[str, bool]] = {}
         warnings: dict[str, str] = {}
         for report, splits in zip(reports, tasks, strict=True):
-            counts.add(Counts(**report["counts"]))
-            written += report["files"]
             _check_rows(batch, splits, report["rows"])
             unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
             warnings |= report["warnings"]
@@ -270,16 +251,7 @@ class FileBatchInput:
                 f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
-        busiest = busiest_of(report["busiest"] for report in reports)
-        return Outcome(counts, written, {}, unlike=unlike, warnings=warnings, busiest=busiest)
-
-
-def _work(tasks: list[list[Split]], bound: Bound, settings: TaskSettings) -> Work:
-    return partial(_route, tasks, bound, settings)
-
-
-def _route(tasks: list[list[Split]], bound: Bound, settings: TaskSettings, number: int) -> dict[str, Any]:
-    return route_splits(tasks[number], bound, settings, number)
+        return Outcome.of(reports, unlike=unlike, warnings=warnings)
 
 
 def _splits_digest(tasks: list[list[Split]]) -> str:

@@ -37,8 +37,6 @@ from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner
-from selectroute.spark.sinks.busiest import busiest_of
-from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.offset_log import batch_offsets, offsets_digest
 from selectroute.spark.worker.rows import HASH, LETTER, PLACE, RowLayout, RowReader
 from selectroute.spark.worker.task import Reader, TaskSettings, run_once
@@ -151,18 +149,12 @@ class FrameBatchInput:
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the rows, in tasks. Raises `CommitError`."""
         if self._batch is None:
-            return Outcome(Counts(), [], {})
+            return Outcome.of([])
         selected = _selected(self._source.input, self._batch.rows, batch, settings, self._tasks)
         run = _runner(selected.rows, selected.layout)
         tasks = self._partitions() if self._tasks is None else self._tasks
         reports = attempts.complete(run, lambda settings: settings, settings, tasks)
-        counts = Counts()
-        files: list[dict[str, Any]] = []
-        for report in reports:
-            counts.add(Counts(**report["counts"]))
-            files += report["files"]
-        busiest = busiest_of(report["busiest"] for report in reports)
-        return Outcome(counts, files, {}, unlike=selected.unlike, warnings=selected.warnings, busiest=busiest)
+        return Outcome.of(reports, unlike=selected.unlike, warnings=selected.warnings)
 
     def _partitions(self) -> int:
         # It plans the rows, and computes none.

@@ -21,8 +21,6 @@ from selectroute.selector.message import Message
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner, Work
-from selectroute.spark.sinks.busiest import busiest_of
-from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import SourceNotFoundError
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.kafka.offsets import (
@@ -186,15 +184,14 @@ class KafkaBatchInput:
         source, input, tasks = self._source, self._source.input, self._tasks
         if tasks is None:
             tasks = plan(self._ranges, source.tasks, input.min_partitions)
-        work_of = partial(_work, tasks, input, self._again)
+
+        def work_of(settings: TaskSettings) -> Work:
+            return partial(route_ranges, tasks, input, self._again, settings)
+
         reports = attempts.complete(source.run, work_of, settings, len(tasks))
-        counts = Counts()
-        files: list[dict[str, Any]] = []
         came: Counter[tuple[str, int]] = Counter()
         unlike: dict[str, Unlike] = {}
         for report in reports:
-            counts.add(Counts(**report["counts"]))
-            files += report["files"]
             for name, of_task in report["unlike"].items():
                 found = Unlike(*of_task)
                 unlike[name] = unlike[name].plus(found) if name in unlike else found
@@ -218,9 +215,10 @@ class KafkaBatchInput:
             topics[topic] += rows
         binding = input.binding
         sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
-        busiest_of_tasks = busiest_of(report["busiest"] for report in reports)
         of_inputs = {"gaps": gaps} if gaps else {}
-        return Outcome(counts, files, of_inputs, topics, sentences, self._warnings(), busiest_of_tasks)
+        return Outcome.of(
+            reports, found=of_inputs, topics=topics, unlike=sentences, warnings=self._warnings()
+        )
 
     def _warnings(self) -> dict[str, str]:
         """Return a sentence for each partition that begins late, and each topic that is another one."""
@@ -248,16 +246,6 @@ class KafkaBatchInput:
             raise CommitError(
                 f"batch {batch}: records {first} to {last} of {topic}/{partition} belong to another batch"
             )
-
-
-def _work(tasks: list[list[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings) -> Work:
-    return partial(_route, tasks, input, may_lack, settings)
-
-
-def _route(
-    tasks: list[list[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, number: int
-) -> dict[str, Any]:
-    return route_ranges(tasks[number], input, may_lack, settings, number)
 
 
 def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = None) -> list[list[Range]]:

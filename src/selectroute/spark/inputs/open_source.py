@@ -10,9 +10,8 @@ from selectroute.spark.inputs.frame import FrameSource
 from selectroute.spark.inputs.kafka import KafkaSource
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
-from selectroute.spark.runtime.tasks import Runner, arrow_runner_of, runner_of
+from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of
 from selectroute.spark.sources.kafka.config import KafkaInput
-from selectroute.storage import Location
 
 
 def source_of(spark: SparkSession, job: Job) -> Source:
@@ -22,10 +21,4 @@ def source_of(spark: SparkSession, job: Job) -> Source:
         return FrameSource(job.input, arrow_runner_of(spark), tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
-    return files_of(job, run, tasks, spark)
-
-
-def files_of(job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> FileSource:
-    """Return the source of a job that reads files, whose tasks are run by ``run``."""
-    assert isinstance(job.input, Location), "files are in a folder"
-    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding, job.output)
+    return FileSource(job, run, tasks, spark)

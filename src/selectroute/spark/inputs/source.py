@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from selectroute.selector.message import Message
 from selectroute.spark.runtime.tasks import Runner
+from selectroute.spark.sinks.busiest import busiest_of
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
 
@@ -36,11 +37,20 @@ class Outcome(NamedTuple):
 
     counts: Counts
     files: list[dict[str, Any]]
-    found: dict[str, Any]
+    found: Mapping[str, Any] = MappingProxyType({})
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
     warnings: Mapping[str, str] = MappingProxyType({})
     busiest: Mapping[str, int] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, reports: Sequence[Mapping[str, Any]], **more: Any) -> Outcome:
+        """Return the outcome of tasks by their reports; ``more`` are the fields that the source adds."""
+        counts = Counts()
+        for report in reports:
+            counts.add(Counts(**report["counts"]))
+        files = [file for report in reports for file in report["files"]]
+        return cls(counts, files, busiest=busiest_of(report["busiest"] for report in reports), **more)
 
 
 class Attempts(Protocol):

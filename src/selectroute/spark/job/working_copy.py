@@ -14,15 +14,14 @@ On the next start, on any machine, the copy is made from them. A file is written
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from selectroute.durable.private_folder import temporary_folder
 from selectroute.spark.job.job import JobError
 from selectroute.spark.sources.files.stream import planned_batches
 from selectroute.storage import Location
@@ -48,8 +47,7 @@ def working_copy(checkpoint: Location) -> Path:
         return checkpoint.path
     key = os.getpid(), str(checkpoint)
     if key not in _copies:
-        _copies[key] = Path(tempfile.mkdtemp(prefix="selectroute-checkpoint-"))
-        atexit.register(shutil.rmtree, _copies[key], ignore_errors=True)
+        _copies[key] = temporary_folder("checkpoint")
     return _copies[key]
 
 
@@ -82,8 +80,7 @@ def read_only_copy(checkpoint: Where) -> Path:
     where = Location.of(checkpoint)
     if where.is_local:
         return where.path
-    copy = Path(tempfile.mkdtemp(prefix="selectroute-checkpoint-"))
-    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    copy = temporary_folder("checkpoint")
     _fetch(where, copy)
     return copy
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from selectroute.arrays.distinct import distinct_values
 from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
+from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.build.build import rebuilt
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
@@ -30,7 +31,6 @@ from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
-from selectroute.spark.columns.snapshot_ref import temporary_folder
 from selectroute.spark.partitions.keys import hash_keys, joined
 from selectroute.spark.partitions.snapshot import (
     MAX_PARTITIONS,
@@ -139,7 +139,7 @@ def partitioned(snapshot: Snapshot | PartitionedSnapshot, partitions: int) -> Pa
         return snapshot
     published = _published.setdefault(snapshot, {})
     if partitions not in published:
-        published[partitions] = publish_partitions(snapshot, temporary_folder(), partitions)
+        published[partitions] = publish_partitions(snapshot, temporary_folder("snapshot"), partitions)
     return published[partitions]
 
 

@@ -225,7 +225,7 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 def _opened(folder: Path, revision: int) -> PartitionedSnapshot:
     path = folder / f"partitions-{revision}.json"
     try:
-        manifest = disk.read_json(path)
+        manifest = Location.of(path).read_json()
     except (OSError, ValueError) as error:
         raise SnapshotError(f"{path} can't be read: {error}") from error
     if manifest is None:

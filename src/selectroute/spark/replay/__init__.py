@@ -1,5 +1,6 @@
-"""Replay of dead letters.
+"""Side batches of a job, between two batches of its stream: backfills and replays of dead letters.
 
-``letters`` reads dead letters from the output folder, ``request`` stores the requests of a command,
-``replay`` carries them out, in side batches.
+``side_batches`` has what both have in common. ``owed`` computes from the change log what paused subscriptions
+missed, and ``backfill`` delivers it. ``letters`` reads dead letters from the output folder, ``request``
+stores the requests of a command, and ``replay`` carries them out.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from selectroute.job_output import DeadLetter, LettersLeft
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
-from selectroute.spark.replay.request import ReplayFilterSpec, Request
+from selectroute.spark.replay.request import ALL, ReplayFilterSpec, Request
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.tables.tables import OutcomeTables
@@ -65,23 +65,8 @@ class LetterPlace(NamedTuple):
     row: int
 
 
-def dead_letters(
-    output: Where,
-    *,
-    batches: Collection[int] = (),
-    stages: Collection[str] = (),
-    reasons: Collection[str] = (),
-    subscriptions: Collection[str] = (),
-) -> Iterator[DeadLetter]:
-    """Yield a job's dead letters of these batches, stages, reasons and subscriptions; empty means all. The
-    rest is that of `wanted_letters`.
-    """
-    wanted = ReplayFilterSpec(tuple(batches), tuple(stages), tuple(reasons), tuple(subscriptions))
-    return wanted_letters(output, wanted)
-
-
 def wanted_letters(
-    output: Where, wanted: ReplayFilterSpec, *, left_only: bool = False
+    output: Where, wanted: ReplayFilterSpec = ALL, *, left_only: bool = False
 ) -> Iterator[DeadLetter]:
     """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
     replay took.
@@ -244,8 +229,8 @@ class History:
         self._read_to = 0
         self._kinds: dict[int, str] = {}
         self._records: dict[int, dict[str, Any]] = {}
-        self._after: dict[int, int] = {}
-        self._given: defaultdict[int, set[str]] = defaultdict(set)
+        self.given: defaultdict[int, set[str]] = defaultdict(set)
+        """Subscriptions that got a batch of the stream by backfills."""
         self.taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
         """Letters of a batch that replays took."""
         self.replays: defaultdict[str, list[int]] = defaultdict(list)
@@ -261,10 +246,9 @@ class History:
             commit = self._commits.read(number) or {}
             self._kinds[number] = kind = kind_of(commit)
             record = self._records[number] = commit.get(kind, {})
-            self._after[number] = record.get("after", -1)
             if kind == BACKFILL:
                 for batch in record["batches"]:
-                    self._given[batch].update(record["subscriptions"])
+                    self.given[batch].update(record["subscriptions"])
             elif kind == REPLAY:
                 taken = TakenLetters.of(number, record)
                 for batch in record["batches"]:
@@ -278,7 +262,7 @@ class History:
         """Return a key that sorts batches by the time of their commits, as that of `Commits`; a side batch
         without a commit is the oldest.
         """
-        return (batch, 0) if batch >= 0 else (self._after.get(batch, -1), -batch)
+        return (batch, 0) if batch >= 0 else (self._records.get(batch, {}).get("after", -1), -batch)
 
     def newest_first(self, batches: Iterable[int]) -> list[int]:
         """Return batches in the reverse order of their commits."""
@@ -309,7 +293,7 @@ class History:
 
     def scope(self, origin: int, only: tuple[str, ...] | None) -> Scope:
         """Return the subscriptions that may get the dead-lettered messages of a batch of the stream."""
-        return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
+        return Scope(None, tuple(sorted(self.given[origin]))) if only is None else Scope(only)
 
 
 def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:

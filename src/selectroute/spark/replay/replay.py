@@ -1,7 +1,6 @@
 """Replays: dead letters judged again on request, after a repair.
 
-A replay is a side batch (numbered -1, -2, … like backfills), with its own pin, commit, folders and line of
-the accounting, not counted in the totals of the stream::
+A replay is a side batch (see ``side_batches``)::
 
     unfinished one? ─yes→ by its pin ───────────────────────────────────────────────────────┐
                     └no→ request: the next batches with letters that no replay took ─→ pin ─┴→
@@ -31,24 +30,19 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index.folder.manifest import latest_revision, locked, published_digest, revisions
+from selectroute.index.folder.manifest import latest_revision, locked, revisions
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import REPLAY
-from selectroute.spark.batch.pins import (
-    Pin,
-    pin_side_batch,
-    pinned_side_batch,
-    reference,
-    release_side_batch,
-)
-from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
+from selectroute.spark.batch.pins import Pin, reference
+from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.inputs.source import ReplayableInput
 from selectroute.spark.job.job import JobError
 from selectroute.spark.job.unrouted import DROP, Unrouted
-from selectroute.spark.replay.letters import History, batches_with_letters, letters_left, messages_in
+from selectroute.spark.replay.letters import batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
+from selectroute.spark.replay.side_batches import SideBatches
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.worker.replay_filter import LETTERS, Scope, write_replay_list
 from selectroute.storage import Location
@@ -62,20 +56,17 @@ MOST_BATCHES: Final = 200
 _LIST: Final = "recalled.arrow"
 
 
-class Replays:
+class Replays(SideBatches):
     """Replays of one job. All but `look` must come between two batches of the stream."""
 
+    kind = REPLAY
+
     def __init__(self, router: Router, warn: Callable[[str], None] = lambda _: None) -> None:
-        self._router = router
-        self._job = router.job
-        self._commits = router.commits
-        self._pins = router.job.output / "pins"
+        super().__init__(router)
         self._warn = warn
-        self._history = History(router.commits)
         self._with_letters: defaultdict[str, set[int]] = defaultdict(set)
         self._without_letters: defaultdict[str, set[int]] = defaultdict(set)
         self._refused: set[Location] = set()
-        self._leased = True
         self._is_asked = True
 
     def look(self) -> None:
@@ -98,8 +89,7 @@ class Replays:
         Raises:
             PinError, SnapshotError, CommitError: as `Router.route`.
         """
-        number = self._commits.next_side_batch()
-        pinned = pinned_side_batch(number, REPLAY, self._pins, self._job.snapshots)
+        pinned = self._interrupted()
         return None if pinned is None else self._make(pinned, query)
 
     def next(self, query: str, revision: int | None = None) -> BatchReport | None:
@@ -109,9 +99,7 @@ class Replays:
             query: id of the query, whose lease keeps the revision.
             revision: the revision to match with, the newest unless given.
         """
-        if self._leased:  # or may be: a crash may have come between commit and release
-            release_side_batch(self._job.snapshots, query)
-            self._leased = False
+        self._release(query)
         if not self._is_asked:
             return None
         for path in waiting(self._job.output):
@@ -191,11 +179,8 @@ class Replays:
             chosen = latest_revision(snapshots) if revision is None else revision
             if chosen not in revisions(snapshots):
                 return None
-            number, digest = self._commits.next_side_batch(), published_digest(snapshots, chosen)
             wanted = request.wanted.to_json()
-            pin = Pin(number, chosen, digest, REPLAY, tuple(batches), request=request.id, wanted=wanted)
-            pin_side_batch(pin, self._pins, snapshots, query)
-            return pin
+            return self._pin(chosen, query, batches=tuple(batches), request=request.id, wanted=wanted)
 
     # ---- execution
 
@@ -238,9 +223,10 @@ class Replays:
             return reference(pinned, self._job.snapshots)
 
         unrouted = self._job.policy.never_failing() if only is None else Unrouted(DROP)
-        side_batch = SideBatch(prepare, record, unrouted, _LIST)
-        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, side_batch)
-        release_side_batch(self._job.snapshots, query)
+        settings = BatchSettings(prepare, unrouted, record, _LIST)
+        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
+        self._is_leased = True
+        self._release(query)
         sentences = [one["why"] for one in missing]
         messages = messages_in(replayed)
         if messages is not None and messages != report.counts.messages:

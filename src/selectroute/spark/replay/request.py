@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,10 @@ class ReplayFilterSpec:
         return cls(**{name: _listed(content, name, int if name in _NUMBERS else str) for name in known})
 
 
+ALL: Final = ReplayFilterSpec()
+"""Filter of all dead letters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Request for a replay.
@@ -109,6 +113,11 @@ class Request:
     lowest: int
     letters: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as JSON, which `read_request` reads."""
+        content = asdict(self) | {"wanted": self.wanted.to_json()}
+        return {"request": content.pop("id")} | content
+
     def means(self, batch: int) -> bool:
         """Return whether the request includes dead letters of this batch."""
         return self.lowest <= batch <= self.newest and (
@@ -120,16 +129,8 @@ def write_request(output: Where, request: Request) -> None:
     """Write a request, for the job to carry out."""
     folder = Location.of(output) / _FOLDER
     folder.make_folder()
-    (folder / f"{request.id}.json").put_json(
-        {
-            "request": request.id,
-            "wanted": request.wanted.to_json(),
-            "newest": request.newest,
-            "lowest": request.lowest,
-            "letters": request.letters,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-    )
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    (folder / f"{request.id}.json").put_json(request.to_json() | {"made": made})
 
 
 def as_of_now(output: Where, wanted: ReplayFilterSpec) -> Request:
@@ -171,13 +172,7 @@ def is_request_id(text: str) -> bool:
 def finish_request(output: Where, request: Request, batches: Sequence[int]) -> None:
     """Mark a request as done, with the numbers of its replays. Idempotent."""
     folder = Location.of(output) / _FOLDER
-    done: dict[str, Any] = {
-        "request": request.id,
-        "wanted": request.wanted.to_json(),
-        "batches": list(batches),
-        "letters": request.letters,
-    }
-    (folder / f"{request.id}.done.json").put_json(done)
+    (folder / f"{request.id}.done.json").put_json(request.to_json() | {"batches": list(batches)})
     (folder / f"{request.id}.json").delete()
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.codes import destinations
+from selectroute.spark.destinations.codes import destinations, names_of
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
-from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.senders.missing import shown
+from selectroute.spark.job.job import FAIL_MISSING, Job, JobError
+from selectroute.spark.senders.missing import refuse_missing
 from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 
@@ -200,7 +200,9 @@ class KafkaTopics:
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""
-        return patient(call, _why, self._warn, self._pause)
+        from selectroute.kafka.client.errors import UnreachableError  # needs the extra `kafka`
+
+        return patient(call, UnreachableError, self._warn, self._pause)
 
     def wire(self) -> Wire:
         """Return the connections to the cluster."""
@@ -251,19 +253,6 @@ class KafkaTopics:
         return self._input.matching(topics)
 
 
-def _why(error: Exception) -> str | None:
-    """Return why the stream waits; None for an error that waiting does not resolve."""
-    from selectroute.kafka.client.errors import UnreachableError  # needs the extra `kafka`
-
-    return str(error) if isinstance(error, UnreachableError) else None
-
-
-def topics_of(snapshot: Snapshot) -> frozenset[str]:
-    """Return the Kafka topics to which a snapshot's subscriptions are delivered."""
-    to = destinations(snapshot, KAFKA)
-    return frozenset() if to is None else frozenset(to.names)
-
-
 def check_topics(job: Job, kafka: KafkaTopics) -> None:
     """Check that the cluster answers and, if missing destinations fail the job, that the topics of the newest
     snapshot's subscriptions exist.
@@ -273,16 +262,11 @@ def check_topics(job: Job, kafka: KafkaTopics) -> None:
         JobError: the job reads one of the topics.
         KafkaClientError: the cluster does not answer.
     """
-    topics = topics_of(Snapshot.open(job.snapshots))
+    topics = names_of(Snapshot.open(job.snapshots), KAFKA)
     known = kafka.known(topics)
     if job.missing_destinations != FAIL_MISSING:
         return
-    missing = sorted(topics - known.keys())
-    if missing:
-        raise DestinationNotFoundError(
-            f"subscriptions are delivered to topics that do not exist in Kafka ({kafka.servers}): "
-            f"{shown(missing)}; create them first"
-        )
+    refuse_missing(topics, known, f"topics that do not exist in Kafka ({kafka.servers})")
     own = sorted(name for name, topic in known.items() if topic.is_input)
     if own:
         raise JobError(

@@ -16,6 +16,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import INPUT_TOPIC, UNKNOWN_TOPIC, Topic
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
+from selectroute.spark.job.job import DestinationNotFoundError
 from selectroute.storage import Location
 
 _MOST: Final = 5
@@ -113,6 +114,14 @@ def _problem(
         problem = "the job reads this topic, so each delivery would return endlessly"
         return problem, "Choose another destination", INPUT_TOPIC
     return None
+
+
+def refuse_missing(names: Collection[str], known: Collection[str], where: str) -> None:
+    """Raise DestinationNotFoundError for destinations that are not known: they are ``where``."""
+    if missing := set(names).difference(known):
+        raise DestinationNotFoundError(
+            f"subscriptions are delivered to {where}: {shown(missing)}; create them first"
+        )
 
 
 def shown(names: Collection[str]) -> str:

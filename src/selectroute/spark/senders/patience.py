@@ -123,7 +123,7 @@ class Waiting:
 
 def patient(
     call: Callable[[], _Result],
-    reason: Callable[[Exception], str | None],
+    error: type[Exception],
     warn: Callable[[str], None],
     pause: Callable[[], bool],
 ) -> _Result:
@@ -131,7 +131,7 @@ def patient(
 
     Args:
         call: the call.
-        reason: returns for an error why the stream waits; None for an error to raise.
+        error: the error after which it is tried again; its text is the reason.
         warn: called with a sentence, once for as long as the reason stays the same.
         pause: waits some time; returns whether the job is to stop.
 
@@ -142,12 +142,10 @@ def patient(
     while True:
         try:
             return call()
-        except Exception as error:
-            why = reason(error)
-            if why is None:
-                raise
+        except error as failure:
+            why = str(failure)
             if why != warned:
                 warn(f"{why}: the stream waits")
                 warned = why
             if pause():
-                raise StoppingError(f"the job stopped while it waited: {why}") from error
+                raise StoppingError(f"the job stopped while it waited: {why}") from failure

@@ -13,10 +13,10 @@ from selectroute.durable.settings_file import url_by_reference
 from selectroute.extras import importing
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.codes import destinations
+from selectroute.spark.destinations.codes import names_of
 from selectroute.spark.destinations.queue_writer import QueueTarget
-from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.senders.missing import shown
+from selectroute.spark.job.job import FAIL_MISSING, Job, JobError
+from selectroute.spark.senders.missing import refuse_missing, shown
 from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.store.errors import NoDatabaseError, UnavailableError
 
@@ -100,7 +100,7 @@ class JobQueues:
     def patient(self, call: Callable[[QueueDeliveries], _Result]) -> _Result:
         """Call until the database answers. Raises `StoppingError`."""
         # Each retry gets the newest client: it may come much later.
-        return patient(lambda: call(self._queues()), _why, self._warn, self.pause)
+        return patient(lambda: call(self._queues()), UnavailableError, self._warn, self.pause)
 
     def close(self) -> None:
         """Close the database."""
@@ -117,17 +117,6 @@ class JobQueues:
         return self._opened
 
 
-def _why(error: Exception) -> str | None:
-    """Return why the stream waits; None for an error that waiting does not resolve."""
-    return str(error) if isinstance(error, UnavailableError) else None
-
-
-def queues_of(snapshot: Snapshot) -> frozenset[str]:
-    """Return the queues to which a snapshot's subscriptions are delivered."""
-    to = destinations(snapshot, QUEUE)
-    return frozenset() if to is None else frozenset(to.names)
-
-
 def check_queues(job: Job) -> None:
     """Check that the database of queues exists and, if missing destinations fail the job, that it has the
     queues of the newest snapshot's subscriptions.
@@ -137,9 +126,9 @@ def check_queues(job: Job) -> None:
         JobError: the job has no database of queues.
         StoreError: there is no database, or it has no queues, or does not answer.
     """
-    names = (
-        queues_of(Snapshot.open(job.snapshots)) if job.missing_destinations == FAIL_MISSING else frozenset()
-    )
+    names = frozenset[str]()
+    if job.missing_destinations == FAIL_MISSING:
+        names = names_of(Snapshot.open(job.snapshots), QUEUE)
     if job.queues is None:
         if names:
             raise JobError(
@@ -148,12 +137,7 @@ def check_queues(job: Job) -> None:
         return
     database = JobQueues(job.queues)
     try:
-        missing = sorted(names - set(database.known()))
-        if missing:
-            raise DestinationNotFoundError(
-                f"subscriptions are delivered to queues that are not in {database.name}: {shown(missing)}; "
-                "create them first"
-            )
+        refuse_missing(names, database.known(), f"queues that are not in {database.name}")
     except NoDatabaseError as error:
         raise NoDatabaseError(f"{error}; `selectroute queue create NAME --queues URL` makes it") from error
     finally:

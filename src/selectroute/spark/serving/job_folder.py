@@ -12,7 +12,7 @@ from typing import Any, Final
 from selectroute.job_output import AuditTotals, DeadLetter, LettersLeft, ReplayedBatch, ReplayProgress
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import REPLAY, Commits
-from selectroute.spark.batch.pins import Pin
+from selectroute.spark.batch.pins import read_pin
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.replay.letters import (
@@ -24,6 +24,7 @@ from selectroute.spark.replay.letters import (
     newest_letters,
 )
 from selectroute.spark.replay.request import (
+    ALL,
     ReplayFilterSpec,
     as_of_now,
     is_request_id,
@@ -40,7 +41,6 @@ MOST_COUNTED: Final = 100_000
 """Batches whose counts are remembered; those of more are counted at each call."""
 
 _PLACE: Final = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
-_ALL: Final = ReplayFilterSpec()
 _COUNTS: Final = ("messages", "routed", "unrouted", "dead_lettered", "deliveries")
 
 
@@ -121,7 +121,7 @@ class JobFolder:
                 if known is None or known[0] != replays:
                     if not commits.is_committed(batch):
                         continue
-                    new = replays, list(counts_left(self._output, batch, _ALL, history))
+                    new = replays, list(counts_left(self._output, batch, ALL, history))
                     if known is not None or len(counts) < MOST_COUNTED:
                         counts[batch] = new
                     known = new
@@ -175,8 +175,7 @@ class JobFolder:
 
     def _making(self, id: str, next_batch: int) -> int | None:
         """Return the batch of a request that is pinned and not committed; None if there is none."""
-        content = (self._output / "pins" / f"{next_batch}.json").read_json()
-        pinned = None if content is None else Pin.from_json(content)
+        pinned = read_pin(next_batch, self._output / "pins")
         return next_batch if pinned is not None and pinned.request == id else None
 
     def _up_to_date(self) -> History:

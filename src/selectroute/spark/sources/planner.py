@@ -59,7 +59,8 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Planner of one stream, without rows. Spark calls it from one thread."""
 
     def __init__(self) -> None:
-        self._outage: Exception | None = None
+        self.outage: Exception | None = None
+        """Error of the question that was not answered last; None if it was answered."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return none: the tasks of a batch read its input."""
@@ -84,17 +85,12 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 answer = ask()
             except errors as error:
-                if self._outage is None:
+                if self.outage is None:
                     _log.warning("selectroute: %s: the stream waits", error)
-                self._outage = error
+                self.outage = error
                 if time.monotonic() >= deadline:
                     return None
                 time.sleep(pause_seconds)
             else:
-                self._outage = None
+                self.outage = None
                 return answer
-
-    @property
-    def outage(self) -> Exception | None:
-        """Error of the question that was not answered last; None if it was answered."""
-        return self._outage

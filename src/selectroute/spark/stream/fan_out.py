@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -35,6 +35,7 @@ from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.columns.frame_input import NO_POSITION, FrameInput, Position
+from selectroute.spark.destinations.codes import names_of
 from selectroute.spark.inputs.files import check_folder
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
@@ -42,19 +43,13 @@ from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.working_copy import keep
 from selectroute.spark.runtime.checkpoint_files import quick_checkpoint, wait_for_sources
-from selectroute.spark.senders.kafka import (
-    KafkaTopics,
-    check_cluster,
-    check_topics,
-    topics_of,
-)
+from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics
 from selectroute.spark.senders.patience import StoppingError
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.stream.ready_workers import ReadyWorkers
-from selectroute.spark.stream.reporter import BatchReporter, Ending, offsets_behind
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler, offsets_behind
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
@@ -124,8 +119,8 @@ class FanOut:
         job: `Job.of(input, snapshots, output, …)`.
         on_batch: called with a `BatchReport` after each batch, in another thread.
         registry: the ``selectroute.Registry`` that publishes the snapshots: the first batch of each revision
-            is reported to it, and resumed subscriptions get missed messages (see ``backfill/``). It is not
-            closed; close it after `wait`.
+            is reported to it, and resumed subscriptions get missed messages (see ``replay/backfill.py``). It
+            is not closed; close it after `wait`.
         on_warning: called with a sentence, in another thread, when the registry does not answer, or a
             destination that is full or does not answer holds the stream back.
         should_stop: called while a destination holds the stream back, also before `start` returns.
@@ -395,7 +390,7 @@ class FanOut:
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
         kafka.bind(folder, is_begun)
         check_topics(self.job, kafka)
-        if is_begun or topics_of(Snapshot.open(folder.job.snapshots)):
+        if is_begun or names_of(Snapshot.open(folder.job.snapshots), KAFKA):
             kafka.open_tokens()
 
     def _watched(self, holder: str) -> bool:
@@ -500,39 +495,6 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
         admitted(registry)
     check_queues(job)
     check_cluster(job)
-
-
-@overload
-def start_fanout(
-    spark: SparkSession,
-    job: Job,
-    *,
-    available_now: bool = ...,
-    trigger_seconds: float = ...,
-    on_batch: Callable[[BatchReport], None] | None = ...,
-    registry: RegistryClient | None = ...,
-    on_warning: Callable[[str], None] | None = ...,
-    should_stop: Callable[[], bool] | None = ...,
-) -> FanOut: ...
-
-
-@overload
-def start_fanout(
-    *,
-    frame: DataFrame,
-    snapshots: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    name: str = ...,
-    binding: Binding | None = ...,
-    position: Position | None = ...,
-    available_now: bool = ...,
-    trigger_seconds: float = ...,
-    on_batch: Callable[[BatchReport], None] | None = ...,
-    registry: RegistryClient | None = ...,
-    on_warning: Callable[[str], None] | None = ...,
-    should_stop: Callable[[], bool] | None = ...,
-    **options: Any,
-) -> FanOut: ...
 
 
 def start_fanout(

@@ -1,17 +1,24 @@
-"""Reporter of batches to a registry, for people to look at: a small summary of each, and signs of life."""
+"""Reporter of a stream to a registry, for people to look at: a summary of each batch, signs of life, and a
+sample of its messages.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from selectroute.registry.model import time_text
+import pyarrow as pa
+
+from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text, time_text
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.message import Message
 from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.inputs.source import Source
 from selectroute.spark.sinks.counts import NUMBERS
 
 if TYPE_CHECKING:
@@ -90,6 +97,51 @@ class BatchReporter:
         while self._waiting and self._clock() < deadline:
             self.send(streams, query, at_once=True)
         streams.note_reports(query, [], {**self._state(), "ended": ending})
+
+
+class Sampler:
+    """Sampler of one job. `note` may be called in any thread, `send` in one.
+
+    Messages of the newest batch are read once more, so that workers have nothing to do with it. Bodies stay
+    behind, and so do messages that are too long for the registry.
+
+    Args:
+        source: the source of the job.
+        each: the most messages of a sample; 0 for no samples.
+        clock: returns seconds.
+    """
+
+    def __init__(self, source: Source, each: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._each = each
+        self._clock = clock
+        self._inputs: Sequence[Any] | None = None
+        self._sent: float | None = None
+
+    def note(self, inputs: Sequence[Any]) -> None:
+        """Remember the inputs of a batch, in the place of those of an earlier one."""
+        if self._each:
+            self._inputs = inputs
+
+    def send(self, streams: StreamReports, query: str, at_once: bool = False) -> None:
+        """Send a sample of the newest batch, if a second has passed since the last one, or ``at_once``.
+        Raises the registry's errors. Inputs that can't be read are left out.
+        """
+        inputs = self._inputs
+        now = self._clock()
+        if inputs is None or not (at_once or self._sent is None or now >= self._sent + _PAUSE_SECONDS):
+            return
+        self._inputs, self._sent = None, now
+        read = map(sampled_form, self._read(inputs))
+        messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
+        if messages:
+            streams.note_messages(query, messages)
+
+    def _read(self, inputs: Sequence[Any]) -> list[Message]:
+        try:
+            return self._source.sample(inputs, self._each)
+        except (SelectRouteError, OSError, pa.ArrowException):
+            return []
 
 
 def summary_of(report: BatchReport) -> dict[str, Any]:

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.backfill.backfill import Backfills, ChangeLog
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
+from selectroute.spark.replay.backfill import Backfills, ChangeLog
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.reporter import BatchReporter, Ending
-from selectroute.spark.stream.sampler import Sampler
+from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler
 
 if TYPE_CHECKING:
     from selectroute.client.any_registry import StreamReports

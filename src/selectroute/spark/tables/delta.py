@@ -32,7 +32,7 @@ from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.job.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
 from selectroute.spark.job.output_folder import identity
-from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import OutputFiles
 from selectroute.spark.sinks.schemas import SCHEMAS, SINKS
 from selectroute.spark.tables.compaction import LiveFile, batch_of
 from selectroute.spark.tables.delta_table import OutcomeTable

@@ -23,7 +23,7 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.extended import Refused
 from selectroute.match.match import Matches
-from selectroute.spark.sinks.schemas import as_written
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
 from selectroute.spark.worker.sink_writer import Sinks
 from selectroute.storage import Location
@@ -33,16 +33,8 @@ Ordinals = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 
-LETTERS: Final = pa.schema(
-    [
-        ("stage", pa.string()),
-        ("reason", pa.string()),
-        ("source", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("subscription", pa.string()),
-    ]
-)
+_COLUMNS: Final = ("stage", "reason", "source", "partition", "offset", "subscription")
+LETTERS: Final = decoded(pa.schema(map(SCHEMAS[DEAD_LETTERS].field, _COLUMNS)))
 """Columns of a dead letter: the reason; the position of its message (the offset is NULL for a whole file);
 the subscription, if it is a delivery."""
 

@@ -17,8 +17,7 @@ from selectroute.spark.destinations.outgoing import Outgoing
 from selectroute.spark.job.unrouted import DROP, KEEP, Unrouted
 from selectroute.spark.sinks.busiest import DeliveryCounts
 from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sinks.output_files import OutputFiles
-from selectroute.spark.sinks.parquet_file import ParquetFile
+from selectroute.spark.sinks.parquet_file import OutputFiles, ParquetFile
 from selectroute.spark.sinks.schemas import (
     DEAD_LETTERS,
     DELIVERIES,

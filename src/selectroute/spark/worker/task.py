@@ -35,11 +35,11 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import KafkaMessages
 from selectroute.spark.destinations.kafka_writer import HeldTopicError, KafkaTarget, KafkaWriter
-from selectroute.spark.destinations.outgoing import NoWriter, Outgoing, OutgoingWriter
+from selectroute.spark.destinations.outgoing import Outgoing, OutgoingWriter
 from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import OutputFiles
 from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
@@ -124,18 +124,20 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def route_splits(splits: Sequence[Split], bound: Bound, settings: TaskSettings, task: int) -> dict[str, Any]:
-    """Route these splits of files as a task of this number; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, splits, bound), settings, task)
+def route_splits(
+    tasks: Sequence[Sequence[Split]], bound: Bound, settings: TaskSettings, task: int
+) -> dict[str, Any]:
+    """Route the splits of files of the task of this number; return the report of `run` and `SplitReader`."""
+    return run(partial(SplitReader, tasks[task], bound), settings, task)
 
 
 def route_ranges(
-    ranges: Sequence[Range], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
+    tasks: Sequence[Sequence[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
 ) -> dict[str, Any]:
-    """Route the records of these ranges as a task of this number; return the report of `run` and
+    """Route the records of the ranges of the task of this number; return the report of `run` and
     `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
     """
-    return run(partial(_record_reader, ranges, input, may_lack, task), settings, task)
+    return run(partial(_record_reader, tasks[task], input, may_lack, task), settings, task)
 
 
 def _record_reader(
@@ -228,36 +230,26 @@ def _attempt(
         outgoing,
         settings.counts_busiest,
     )
+    replayed = settings.replay_list
     try:
-        return _write(reader_of, settings, snapshot, outgoing, sinks)
+        replay_filter = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
+        # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
+        for nth in (0,) if replay_filter is None else replay_filter.passes:
+            reader = reader_of(snapshot, settings, bool(outgoing))
+            for number, place, read_or_dead, original in reader.parts():
+                for one in outgoing:
+                    one.part = (nth << _PART_BITS) + number
+                for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
+                    for judged in judge(snapshot, part):
+                        records = None
+                        if original is not None and isinstance(judged, DeadLetterBatch):
+                            records = original(judged)
+                        write_judged(sinks, place, judged, limit, records)
+        files = sinks.close()
     except BaseException:
         # Where files stay in place, each attempt would leave some in the table's folder.
         sinks.discard()
         raise
-
-
-def _write(
-    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader],
-    settings: TaskSettings,
-    snapshot: Snapshot,
-    outgoing: Sequence[Outgoing],
-    sinks: Sinks,
-) -> dict[str, Any]:
-    replayed = settings.replay_list
-    replay_filter = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
-    # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
-    for nth in (0,) if replay_filter is None else replay_filter.passes:
-        reader = reader_of(snapshot, settings, bool(outgoing))
-        for number, place, read_or_dead, original in reader.parts():
-            for one in outgoing:
-                one.part = (nth << _PART_BITS) + number
-            for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
-                for judged in judge(snapshot, part):
-                    records = None
-                    if original is not None and isinstance(judged, DeadLetterBatch):
-                        records = original(judged)
-                    write_judged(sinks, place, judged, limit, records)
-    files = sinks.close()
     of_kinds = {one.kind: one.report() for one in outgoing}
     told = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
     return {**told, "outgoing": of_kinds, **reader.report()}
@@ -269,11 +261,11 @@ def outgoing_of(
     """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
     found: list[Outgoing] = []
     ids, revision = snapshot.ids, settings.snapshot.revision
-    writer: OutgoingWriter
+    writer: OutgoingWriter | None
     if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
         of_queues = settings.queues
         queues = QueueMessages(to.names, None if of_queues is None else of_queues.lengths)
-        writer = NoWriter()
+        writer = None
         if of_queues is not None:
             database = opened(of_queues.url)
             writer = QueueWriter(of_queues, database, task, to.names, ids, revision, bool(held))
@@ -283,7 +275,7 @@ def outgoing_of(
     if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
         target = settings.kafka
         records = KafkaMessages(to.names, None if target is None else target.topics)
-        writer = NoWriter()
+        writer = None
         if target is not None:
             wire = connected(target.cluster, to_write=True)
             writer = KafkaWriter(target, wire, task, to, ids, revision, held)

@@ -14,11 +14,11 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from selectroute.durable import disk
 from selectroute.index.folder.retention import collect
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs import files as file_intake
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.storage import Location
 from tests.crash.programs.files.damage import each_damage, put_back
 from tests.spark.registry_log import Log, Run, delivered
 from tests.support.world import World
@@ -64,7 +64,7 @@ class Halted:
         _until(run.router, "write", run.backfill)
         _until(Commits, "publish", run.route, 2, *MESSAGES[2])
         self.log.replace("all", "color = 'blue'")
-        _until(file_intake, "plan", run.route, 3, *MESSAGES[3])
+        _until(file_intake, "plan_in", run.route, 3, *MESSAGES[3])
         self.log.add("late", "")
 
     def go_on(self) -> Any:
@@ -113,7 +113,7 @@ def files(halted: Halted) -> dict[str, list[Path]]:
     }
     names = {path.stem for path in found["pins"]}
     assert names == {"0", "1", "2", "3", "-1"} and len(found["_commits"]) == 3, names
-    assert len(found["leases"]) == 2 and all(disk.read_json(path) for path in found["pins"])
+    assert len(found["leases"]) == 2 and all(Location.of(path).read_json() for path in found["pins"])
     return found
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from selectroute.durable import disk
 from selectroute.kafka.client import commit_tokens, wire
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.kafka.client.transactions import Transactions
@@ -25,6 +24,7 @@ from selectroute.spark.inputs import open_source
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.worker import task
+from selectroute.storage import Location
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
@@ -246,7 +246,7 @@ def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(ow
 
 def token_topic(pipe):
     """Return the name of the topic of the job's commit tokens."""
-    return disk.read_json(pipe.world.output / "_job.json")["tokens"]
+    return Location.of(pipe.world.output / "_job.json").read_json()["tokens"]
 
 
 @pytest.mark.parametrize("again", after_first(NIGHTLY, True, False))

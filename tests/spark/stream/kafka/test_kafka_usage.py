@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from selectroute.cli import main
-from selectroute.durable import disk
 from selectroute.spark import Job, KafkaCluster, KafkaInput
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.storage import Location
@@ -113,7 +112,7 @@ def test_another_cluster_and_a_job_that_runs(pipe, refused):
     pipe.run()
     servers = pipe.broker.address
     record = pipe.world.output / "_job.json"
-    written = disk.read_json(record)
+    written = Location.of(record).read_json()
     Location.of(record).put_json(written | {"system": "another"})
     assert written["system"] == CLUSTER
     said = refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)

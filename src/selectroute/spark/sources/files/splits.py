@@ -83,12 +83,14 @@ def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: in
     return _share_out(splits, tasks)
 
 
-def whole_files(
-    files: Iterable[tuple[Location, int]], folder: Location, file_format: str, tasks: int
+def plan_in(
+    folder: Location, files: Iterable[tuple[Location, int]], file_format: str, tasks: int
 ) -> list[list[Split]]:
-    """Return the splits of each task for files of remote storage, with their sizes: each file is one split,
-    since nothing of it is read before a task reads it.
+    """Return the splits of each task for files in a folder, with their sizes. Each file of remote storage is
+    one split, since nothing of it is read before a task reads it.
     """
+    if folder.is_local:
+        return plan([file.path for file, _ in files], folder.path, file_format, tasks)
     splits = []
     for file, size in sorted(files, key=lambda one: one[0].key):
         source, kind = file.relative_to(folder), kind_of(file.name, file_format)

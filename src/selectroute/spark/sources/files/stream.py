@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
-from urllib.parse import unquote
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.storage import Location
 
 
 class SourceError(SelectRouteError):
@@ -24,13 +23,10 @@ def local_folder(folder: str | os.PathLike[str]) -> Path:
     Raises:
         SourceError: the URI is of another kind. Folders must be mounted: renames in them must be atomic.
     """
-    text = os.fspath(folder)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
-    if scheme is not None:
-        if scheme[1].lower() != "file":
-            raise SourceError(f"{text} is not on a mounted file system: give a path, or a file: URI")
-        text = unquote(re.sub(r"^file:(//)?", "", text, flags=re.IGNORECASE))
-    return Path(os.path.abspath(text))
+    where = Location.of(folder)
+    if not where.is_local:
+        raise SourceError(f"{where} is not on a mounted file system: give a path, or a file: URI")
+    return where.path
 
 
 def spark_path(path: str | os.PathLike[str]) -> str:

@@ -202,7 +202,7 @@ def write_first_offsets(checkpoint: Path, first: Offsets) -> None:
     """Write the start of the first batch durably."""
     path = _first(checkpoint)
     disk.make_folder(path.parent)
-    disk.replace_text(path, f"v1\n{json.dumps(first)}")
+    disk.replace_bytes(path, f"v1\n{json.dumps(first)}".encode())
 
 
 def has_first_offsets(checkpoint: Path) -> bool:

@@ -1,7 +1,6 @@
 """Backfills: deliveries that subscriptions missed while paused, from the inputs that still exist.
 
-A backfill is a side batch (numbered -1, -2, … like replays), with its own pin, commit, folders and line of
-the accounting, not counted in the totals of the stream. It takes batches that were committed while its
+A backfill is a side batch (see ``side_batches``). It takes batches that were committed while its
 subscriptions were paused (see ``owed``), reads their inputs again, and matches them with these subscriptions
 only, at the revision of its pin::
 
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
@@ -32,20 +31,15 @@ import pyarrow as pa
 from selectroute.index.build.build import rebuilt
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import locked, published_digest, revisions
+from selectroute.registry.changes import Change, Op
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.backfill.owed import OWED_OPS, Logged, Owed, OwedOp
-from selectroute.spark.batch.commits import BACKFILL, kind_of
-from selectroute.spark.batch.pins import (
-    Pin,
-    pin_side_batch,
-    pinned_revision,
-    pinned_side_batch,
-    reference,
-    release_side_batch,
-)
-from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
+from selectroute.spark.batch.commits import BACKFILL
+from selectroute.spark.batch.pins import Pin, read_pin, reference
+from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.job.unrouted import DROP, Unrouted
+from selectroute.spark.replay.owed import OWED_OPS, Owed
+from selectroute.spark.replay.side_batches import SideBatches
 from selectroute.storage import Location
 
 MOST_SUBSCRIPTIONS = 50_000
@@ -66,26 +60,23 @@ class ChangeLog(Protocol):
     def revision(self) -> int:
         """Newest revision."""
 
-    def follow_changes(self, after: int, *, ops: Sequence[OwedOp]) -> Generator[Logged]:
+    def follow_changes(self, after: int, *, ops: Collection[Op]) -> Generator[Change]:
         """Yield the changes of these kinds after a revision, ascending, up to the newest at least."""
 
 
-class Backfills:
+class Backfills(SideBatches):
     """Backfills of one job. All but `follow` must come between two batches of the stream."""
 
+    kind = BACKFILL
+
     def __init__(self, router: Router) -> None:
-        self._router = router
-        self._job = router.job
-        self._commits = router.commits
-        self._pins = router.job.output / "pins"
+        super().__init__(router)
         self._record = router.job.output / "_backfill.json"
         self._owed: Owed | None = None
         self._recorded = -1
-        self._given: defaultdict[int, list[frozenset[str]]] | None = None
         self._live: tuple[int, frozenset[str]] | None = None
         self._revision = cache(lambda batch: int(self._commit(batch)["revision"]))
         self._nothing_at = -1
-        self._leased = True
 
     def follow(self, log: ChangeLog) -> None:
         """Read the log up to the newest published revision. Writes only the record.
@@ -117,13 +108,10 @@ class Backfills:
         Raises:
             PinError, SnapshotError, CommitError: as `Router.route`.
         """
-        number = self._commits.next_side_batch()
-        pinned = pinned_side_batch(number, BACKFILL, self._pins, self._job.snapshots)
+        pinned = self._interrupted()
         if pinned is None:
-            if self._leased:  # or may be: a crash may have come between commit and release
-                release_side_batch(self._job.snapshots, query)
-                self._leased = False
-            pinned = self._pinned(number, query)
+            self._release(query)
+            pinned = self._pinned(query)
         return None if pinned is None else self._make(pinned, query)
 
     @property
@@ -147,38 +135,23 @@ class Backfills:
         if content is not None:
             self._recorded = content["revision"]
             return Owed.from_json(content)
-        first = pinned_revision(next(iter(self._commits.batches()), 0), self._pins)
-        return Owed(newest if first is None else first)
+        first = read_pin(next(iter(self._commits.batches()), 0), self._pins)
+        return Owed(newest if first is None else first.revision)
 
     def _write_record(self, owed: Owed) -> None:
         self._record.put_json(owed.to_json())
         self._recorded = owed.revision
 
-    def _read_given(self) -> defaultdict[int, list[frozenset[str]]]:
-        if self._given is None:
-            self._given = defaultdict(list)
-            for number in self._commits.side_batches():
-                commit = self._commit(number)
-                if kind_of(commit) == BACKFILL:
-                    self._give(commit[BACKFILL])
-        return self._given
-
-    def _give(self, record: dict[str, Any]) -> None:
-        assert self._given is not None
-        ids = frozenset(record["subscriptions"])
-        for batch in record["batches"]:
-            self._given[batch].append(ids)
-
     # ---- planning
 
-    def _pinned(self, number: int, query: str) -> Pin | None:
+    def _pinned(self, query: str) -> Pin | None:
         """Pin the next backfill; None if none is due."""
         owed = self._owed
         if not owed or owed.revision == self._nothing_at:
             return None
         batches = self._commits.batches()
         # A pinned, uncommitted batch comes first: it may be one that is owed.
-        if not batches or pinned_revision(batches[-1] + 1, self._pins) is not None:
+        if not batches or read_pin(batches[-1] + 1, self._pins) is not None:
             return None
         with locked(self._job.snapshots):  # so that the revision is not removed before it is leased
             if owed.revision not in revisions(self._job.snapshots):
@@ -189,14 +162,12 @@ class Backfills:
                 self._write_record(owed)
                 return None
             ids, chosen = found
-            digest = published_digest(self._job.snapshots, owed.revision)
-            pin = Pin(number, owed.revision, digest, BACKFILL, tuple(chosen), tuple(ids))
-            pin_side_batch(pin, self._pins, self._job.snapshots, query)
-            return pin
+            return self._pin(owed.revision, query, batches=tuple(chosen), subscriptions=tuple(ids))
 
     def _work(self, owed: Owed, batches: list[int]) -> tuple[list[str], list[int]] | None:
         """Return the first subscriptions and batches due: each of the batches was missed by all of them."""
-        given = self._read_given()
+        self._history.read()
+        given = self._history.given
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(owed)
         for missed in owed.missed():
@@ -206,7 +177,7 @@ class Backfills:
                 bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
             )
             active = missed.subscriptions & live
-            left = [batch for batch in batches[start:end] if active and _without(active, given[batch])]
+            left = [batch for batch in batches[start:end] if active - given[batch]]
             for batch in left:
                 missing[batch].append(active)
             if not left:
@@ -216,13 +187,13 @@ class Backfills:
             return None
         # The first batch, and those after it while they were missed by the same subscriptions.
         first, *more = sorted(missing)
-        wanted = _without(frozenset().union(*missing[first]), given[first])
+        wanted = frozenset().union(*missing[first]) - given[first]
         chosen, files = [first], self._commit(first)["inputs"]["count"]
         for batch in more:
             files += self._commit(batch)["inputs"]["count"]
             if self._router.source.limit is not None and files > self._router.source.limit:
                 break
-            if wanted != _without(frozenset().union(*missing[batch]), given[batch]):
+            if wanted != frozenset().union(*missing[batch]) - given[batch]:
                 break
             chosen.append(batch)
         return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
@@ -257,12 +228,10 @@ class Backfills:
                 {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
             ],
         }
-        self._read_given()
-        backfill = SideBatch(partial(self._snapshot, pinned), record, Unrouted(DROP))
+        settings = BatchSettings(partial(self._snapshot, pinned), Unrouted(DROP), record)
         inputs = [one_input for one in found for one_input in one.inputs]
-        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, backfill)
-        self._give(record)
-        self._leased = True
+        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
+        self._is_leased = True
         return replace(report, missing=tuple(one.sentence for one in missing))
 
     def _snapshot(self, pinned: Pin, staging: Location) -> SnapshotRef:
@@ -272,7 +241,3 @@ class Backfills:
         folder = staging / "snapshot"
         small = published(rebuilt(rows.combine_chunks(), pinned.revision), folder)
         return SnapshotRef(str(folder), pinned.revision, small.digest)
-
-
-def _without(ids: frozenset[str], others: Sequence[frozenset[str]]) -> frozenset[str]:
-    return ids.difference(*others) if others else ids

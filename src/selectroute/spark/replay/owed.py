@@ -22,36 +22,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
-OwedOp = Literal["remove", "resume"]
+from selectroute.registry.changes import Change, Op
 
-OWED_OPS: tuple[OwedOp, ...] = ("remove", "resume")
+OWED_OPS: tuple[Op, ...] = ("remove", "resume")
 """Kinds of changes that affect owed batches; no others are read."""
-
-
-class Logged(Protocol):
-    """Change of the registry with the fields that a backfill needs."""
-
-    @property
-    def revision(self) -> int:
-        """Revision of the change."""
-
-    @property
-    def op(self) -> str:
-        """Operation: add, replace, remove, pause or resume."""
-
-    @property
-    def id(self) -> str:
-        """Id of the subscription."""
-
-    @property
-    def resume_from(self) -> str | None:
-        """Start of a resume: ``latest`` or ``last-processed``."""
-
-    @property
-    def paused_at(self) -> int | None:
-        """Revision of the pause that a resume ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +51,7 @@ class Owed:
     def __bool__(self) -> bool:
         return bool(self._owed)
 
-    def fold(self, changes: Iterable[Logged], revision: int) -> bool:
+    def fold(self, changes: Iterable[Change], revision: int) -> bool:
         """Apply the changes up to a revision; return whether the owed ranges changed."""
         changed = False
         for change in changes:

@@ -6,10 +6,10 @@ import pytest
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.folder.retention import collect
-from selectroute.spark.backfill.backfill import BackfillError
 from selectroute.spark.batch import revisions as revisions_of_stream
 from selectroute.spark.batch.pins import PinError
 from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.spark.replay.backfill import BackfillError
 from selectroute.storage import Location
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
@@ -152,7 +152,7 @@ def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill_which_has_de
 
 @ON_EVERY_STORAGE
 def test_subscriptions_that_are_more_than_one_backfill_names_get_several(world, log, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.backfill.backfill.MOST_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr("selectroute.spark.replay.backfill.MOST_SUBSCRIPTIONS", 2)
     ids = [f"s{number}" for number in range(5)]
     for id in ids:
         log.add(id, "color = 'red'")

@@ -1,3 +1,0 @@
-"""Deliveries that subscriptions missed while paused: ``owed`` computes them from the change log, ``backfill``
-makes them, in side batches.
-"""
