@@ -23,7 +23,6 @@ from selectroute.cli.commands import (
     token,
 )
 from selectroute.cli.commands.demo import demo
-from selectroute.cli.commands.queue import create, delete, depth
 from selectroute.cli.commands.serve import serve
 from selectroute.cli.commands.stream_outcomes import deliveries, unrouted
 from selectroute.cli.commands.stream_outcomes import explain as explain_outcome
@@ -41,9 +40,6 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=E
 app.command()(demo)
 app.command()(serve)
 app.command()(warm)
-queue.app.command()(create)
-queue.app.command()(delete)
-queue.app.command()(depth)
 stream.app.command()(run)
 stream.app.command()(rerun)
 stream.app.command()(deliveries)

@@ -15,10 +15,12 @@ from selectroute.cli.commands.stream import (
     KafkaServersOption,
     has_partitions,
 )
-from selectroute.cli.commands.stream_run import flag_of
+from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
+from selectroute.cli.options import flag_of
 from selectroute.cli.output import Output, OutputOption, progress, records
+from selectroute.job_options import options_of
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def explain(
     file_format: Annotated[
         str, typer.Option("--format", help="Format of the files, as in the job's options.")
     ] = "auto",
-    bind: Annotated[list[str] | None, flag_of("bind")] = None,
+    bind: Annotated[list[str] | None, flag_of(options_of(RunOptions)["bind"])] = None,
     kafka_servers: KafkaServersOption = "",
     kafka_config: KafkaConfigOption = "",
     as_: OutputOption = Output.table,
