@@ -89,11 +89,9 @@ def _parameter(option: Option) -> Parameter:
     """Return the parameter of a command that is an option."""
     kind, default = option.kind, option.default
     if option.repeats:
-        kind, default = get_args(kind)[0], None
-    if option.choices:
+        kind, default = list[get_args(option.kind)[0]] | None, None  # type: ignore[misc]
+    elif option.choices:
         kind = Literal[option.choices]
-    if option.repeats:
-        kind = list[kind] | None  # type: ignore[valid-type]
     annotation = Annotated[kind, flag_of(option)]  # type: ignore[valid-type]
     default = Parameter.empty if default is REQUIRED else default
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

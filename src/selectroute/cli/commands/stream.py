@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selectroute.cli.options import takes_options
 from selectroute.cli.output import Output, OutputOption, plain, progress
+from selectroute.job_options import option
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
+    from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.report import Audit
     from selectroute.spark.audit.status import Status
     from selectroute.spark.sinks.counts import Counts
@@ -28,24 +31,25 @@ JobFolder = Annotated[
 ]
 
 
-KafkaServersOption = Annotated[
-    str,
-    typer.Option(
-        "--kafka-servers",
-        metavar="HOST:PORT,…",
-        help="The Kafka of the job's topics, to look into them.",
-        show_default=False,
-    ),
-]
-KafkaConfigOption = Annotated[
-    str,
-    typer.Option(
-        "--kafka-config",
-        metavar="FILE",
-        help="File with settings of Kafka's clients, name=value a line.",
-        show_default=False,
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class Kafka:
+    """Options of commands that look into the topics of a job.
+
+    Attributes:
+        kafka_servers: The Kafka of the job's topics, to look into them.
+        kafka_config: File with settings of Kafka's clients, name=value a line.
+    """
+
+    kafka_servers: str = option("", metavar="HOST:PORT,…")
+    kafka_config: str = option("", metavar="FILE")
+
+    def cluster(self) -> KafkaCluster | None:
+        """Return the cluster, if it is given. Raises BadParameter for a file without one."""
+        from selectroute.spark import kafka_cluster
+
+        if self.kafka_config and not self.kafka_servers:
+            raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
+        return kafka_cluster(self.kafka_servers, self.kafka_config or None)
 
 
 def has_partitions(record: Mapping[str, Any]) -> bool:
@@ -122,8 +126,10 @@ def status(
 
 
 @app.command()
+@takes_options
 def audit(
     output: JobFolder,
+    *,
     digests: Annotated[bool, typer.Option(help="Read every published file and check its SHA-256.")] = True,
     recount: Annotated[
         bool, typer.Option("--recount", help="Read the inputs that still exist again and count.")
@@ -131,8 +137,7 @@ def audit(
     file_format: Annotated[
         str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
     ] = "auto",
-    kafka_servers: KafkaServersOption = "",
-    kafka_config: KafkaConfigOption = "",
+    kafka: Kafka,
     as_: OutputOption = Output.table,
 ) -> None:
     """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each
@@ -143,13 +148,7 @@ def audit(
     """
     from selectroute.spark.audit.audit import audit as audit_of
 
-    cluster = None
-    if kafka_servers:
-        from selectroute.spark import kafka_cluster
-
-        cluster = kafka_cluster(kafka_servers, kafka_config or None)
-    elif kafka_config:
-        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
+    cluster = kafka.cluster()
     with progress("auditing batches") as advance:
         found = audit_of(
             output,

@@ -4,72 +4,68 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from selectroute.cli.commands.stream import (
-    JobFolder,
-    KafkaConfigOption,
-    KafkaServersOption,
-    has_partitions,
-)
+from selectroute.cli.commands.stream import JobFolder, Kafka, has_partitions
 from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
-from selectroute.cli.options import flag_of
+from selectroute.cli.options import flag_of, takes_options
 from selectroute.cli.output import Output, OutputOption, progress, records
-from selectroute.job_options import options_of
+from selectroute.job_options import option, options_of
 from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.kafka.ranges import Range
     from selectroute.kafka.record import Record
+    from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
     from selectroute.spark.audit.why import Why
 
 _SHOWN = 2_000
 
-SourceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--source", metavar="NAME", help="Only of this file or Kafka topic, as listed.", show_default=False
-    ),
-]
-PartitionOption = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only of this partition.", show_default=False)
-]
-OffsetOption = Annotated[
-    int | None,
-    typer.Option(
-        "--offset", min=0, help="Only at this offset: the line, row or record, from 0.", show_default=False
-    ),
-]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="The most to show, the newest.")]
-SinceOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BATCH", min=0, help="Only of this batch of the stream and later.", show_default=False
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Newest:
+    """Options of a command that shows the newest messages.
+
+    Attributes:
+        source: Only of this file or Kafka topic, as listed.
+        partition: Only of this partition.
+        offset: Only at this offset: the line, row or record, from 0.
+        limit: The most to show, the newest.
+        since: Only of this batch of the stream and later.
+    """
+
+    source: str | None = option(None, metavar="NAME")
+    partition: int | None = option(None, range=(0, inf))
+    offset: int | None = option(None, range=(0, inf))
+    limit: int = option(20, range=(1, 10_000))
+    since: int | None = option(None, metavar="BATCH", range=(0, inf))
+
+    def place(self) -> Place:
+        """Return the place that messages must be at."""
+        from selectroute.spark.audit.outcomes import Place
+
+        return Place(self.source, self.partition, self.offset)
 
 
+@takes_options
 def deliveries(
     output: JobFolder,
+    *,
     subscription: Annotated[
         str | None,
         typer.Option(
             "--subscription", metavar="ID", help="Only those to this subscription.", show_default=False
         ),
     ] = None,
-    source: SourceOption = None,
-    partition: PartitionOption = None,
-    offset: OffsetOption = None,
-    limit: LimitOption = 20,
-    since: SinceOption = None,
-    kafka_servers: KafkaServersOption = "",
-    kafka_config: KafkaConfigOption = "",
+    newest: Newest,
+    kafka: Kafka,
     as_: OutputOption = Output.table,
 ) -> None:
     """Show the newest deliveries, the newest last, with the message if its source still has it.
@@ -84,24 +80,19 @@ def deliveries(
     Kafka are read with --kafka-servers; without it only their positions are shown. Exit code 1 if there are
     no deliveries.
     """
-    from selectroute.spark.audit.outcomes import Place, deliveries_of
+    from selectroute.spark.audit.outcomes import deliveries_of
 
-    records_of = _records_of(output, kafka_servers, kafka_config)
-    place = Place(source, partition, offset)
-    found = deliveries_of(output, subscription, limit, since, records_of.fetch, place)
+    records_of = _records_of(output, kafka)
+    found = deliveries_of(output, subscription, newest.limit, newest.since, records_of.fetch, newest.place())
     to = "" if subscription is None else f" to {printable(subscription)}"
     _print(found, as_, f"no deliveries{to}", records_of, named=subscription is None)
 
 
+@takes_options
 def unrouted(
     output: JobFolder,
-    source: SourceOption = None,
-    partition: PartitionOption = None,
-    offset: OffsetOption = None,
-    limit: LimitOption = 20,
-    since: SinceOption = None,
-    kafka_servers: KafkaServersOption = "",
-    kafka_config: KafkaConfigOption = "",
+    newest: Newest,
+    kafka: Kafka,
     as_: OutputOption = Output.table,
 ) -> None:
     """Show the newest messages that no subscription got, the newest last, with the message if its source
@@ -111,15 +102,17 @@ def unrouted(
 
     A job lists them unless it runs with --unrouted drop. Exit code 1 if there are none.
     """
-    from selectroute.spark.audit.outcomes import Place, unrouted_of
+    from selectroute.spark.audit.outcomes import unrouted_of
 
-    records_of = _records_of(output, kafka_servers, kafka_config)
-    found = unrouted_of(output, limit, since, records_of.fetch, Place(source, partition, offset))
+    records_of = _records_of(output, kafka)
+    found = unrouted_of(output, newest.limit, newest.since, records_of.fetch, newest.place())
     _print(found, as_, "no unrouted messages", records_of, named=False)
 
 
+@takes_options
 def explain(
     output: JobFolder,
+    *,
     subscription: Annotated[
         str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
     ],
@@ -140,8 +133,7 @@ def explain(
         str, typer.Option("--format", help="Format of the files, as in the job's options.")
     ] = "auto",
     bind: Annotated[list[str] | None, flag_of(options_of(RunOptions)["bind"])] = None,
-    kafka_servers: KafkaServersOption = "",
-    kafka_config: KafkaConfigOption = "",
+    kafka: Kafka,
     as_: OutputOption = Output.table,
 ) -> None:
     """Explain why a subscription got a message of the job or not, by the revision that judged the message.
@@ -159,7 +151,7 @@ def explain(
     from selectroute.spark.audit.outcomes import Place
     from selectroute.spark.audit.why import why
 
-    records_of = _records_of(output, kafka_servers, kafka_config)
+    records_of = _records_of(output, kafka)
     place = Place(source, partition if partition or records_of.partitions else None, offset)
     binding = Binding() if records_of.partitions else Binding.of(bind or [])
     found = why(output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
@@ -239,20 +231,19 @@ class _Records(NamedTuple):
     hint: str
 
 
-def _records_of(output: str, servers: str, config: str) -> _Records:
+def _records_of(output: str, kafka: Kafka) -> _Records:
     """Return how the messages of a job are read. Refuses servers for a job that reads no topics."""
     from selectroute.spark.job.job import job_record
     from selectroute.spark.sources.kafka.config import PREFIX
 
     record = job_record(output)
     is_kafka = record["input"].startswith(PREFIX)
-    if (servers or config) and not is_kafka:
-        name = "--kafka-servers" if servers else "--kafka-config"
+    if (kafka.kafka_servers or kafka.kafka_config) and not is_kafka:
+        name = "--kafka-servers" if kafka.kafka_servers else "--kafka-config"
         raise typer.BadParameter(f"the job reads files, in {record['input']}", param_hint=name)
-    if config and not servers:
-        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
-    if servers:
-        return _Records(is_kafka, _fetch(servers, config, record), "")
+    cluster = kafka.cluster()
+    if cluster is not None:
+        return _Records(is_kafka, _fetch(cluster, record), "")
     hint = "; --kafka-servers reads it" if is_kafka else ""
     return _Records(has_partitions(record), None, hint)
 
@@ -290,16 +281,14 @@ def _header(header: tuple[str, str | None]) -> str:
     return name if value is None else f"{name}={value}"
 
 
-def _fetch(servers: str, config: str, record: Mapping[str, Any]) -> Fetch:
+def _fetch(cluster: KafkaCluster, record: Mapping[str, Any]) -> Fetch:
     """Return a function that reads records of the job's cluster, and refuses other clusters."""
 
     def fetch(positions: list[Range]) -> Mapping[Range, Record]:
         from selectroute.kafka.client.reading import records_at
-        from selectroute.spark import kafka_cluster
         from selectroute.spark.audit.source_check import check_system
 
-        cluster = kafka_cluster(servers, config or None)
-        if not positions or cluster is None:
+        if not positions:
             return {}
         with progress(f"reading {counted(len(positions), 'record')} of Kafka"), cluster.wire() as wire:
             check_system(record, wire)
