@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectroute.cli.options import takes_options
-from selectroute.cli.output import Output, OutputOption, plain, progress
+from selectroute.cli.output import Output, OutputOption, print_result, progress
 from selectroute.job_options import option
 from selectroute.selector.explain.sentences import counted, printable
 
@@ -90,11 +89,7 @@ def status(
 
         with progress("counting deliveries"):
             most = busiest(output, top)
-    if as_ is not Output.table:
-        counts = [] if most is None else [{"subscription": id, "deliveries": n} for id, n in most.counts]
-        print(json.dumps(asdict(found) | ({} if most is None else {"top": counts})))
-        return
-    console = plain()
+    data = asdict(found)
     rows = {
         "job": f"{'running' if found.running else 'not running'}, query {found.query or 'not begun'}",
         "input": found.input,
@@ -116,13 +111,13 @@ def status(
         files = counted(len(found.changed), "input file")
         rows["changed"] = f"{files} changed after being read, and will not be read again: {named}"
     if most is not None:
+        data["top"] = [{"subscription": id, "deliveries": n} for id, n in most.counts]
         widest = max((len(f"{n:,}") for _, n in most.counts), default=0)
         lines = [f"{n:>{widest},}  {printable(id)}" for id, n in most.counts] or ["none"]
         if most.absent:
             lines.append(f"not counted, because moved away: {counted(most.absent, 'file')}")
         rows["busiest"] = f"\n{'':<12}".join(lines)
-    for name, text in rows.items():
-        console.print(f"{name:<12}{text}", soft_wrap=True)
+    print_result(as_, _lines(rows), data)
 
 
 @app.command()
@@ -158,28 +153,33 @@ def audit(
             kafka=cluster,
             advance=advance,
         )
-    if as_ is not Output.table:
-        result = {name: value for name, value in asdict(found).items() if name != "findings"}
-        print(json.dumps({**result, "findings": [finding._asdict() for finding in found.findings]}))
-    else:
-        console = plain()
-        for name, text in {
-            "batches": f"{found.batches:,}, {_side(found)}",
-            "inputs": f"{found.inputs:,}"
-            + (f", batches recounted: {found.recounted:,}" if recount else "")
-            + (f", skipped: {found.skipped:,} that were gone at first sight" if found.skipped else ""),
-            "messages": _accounted(found.counts),
-            "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
-            "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",
-            "moved away": counted(len(found.absent), "folder"),
-            "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
-        }.items():
-            console.print(f"{name:<12}{text}", soft_wrap=True)
-        for finding in found.findings:
-            where = "" if finding.batch is None else f"batch {finding.batch}: "
-            console.print(f"WRONG       {where}{finding.sentence}", soft_wrap=True)
+    inputs = f"{found.inputs:,}"
+    if recount:
+        inputs += f", batches recounted: {found.recounted:,}"
+    if found.skipped:
+        inputs += f", skipped: {found.skipped:,} that were gone at first sight"
+    rows = {
+        "batches": f"{found.batches:,}, {_side(found)}",
+        "inputs": inputs,
+        "messages": _accounted(found.counts),
+        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
+        "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",
+        "moved away": counted(len(found.absent), "folder"),
+        "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
+    }
+    lines = [_lines(rows)]
+    for finding in found.findings:
+        where = "" if finding.batch is None else f"batch {finding.batch}: "
+        lines.append(_lines({"WRONG": f"{where}{finding.sentence}"}))
+    data = {**asdict(found), "findings": [finding._asdict() for finding in found.findings]}
+    print_result(as_, "\n".join(lines), data)
     if found.findings:
         raise typer.Exit(1)
+
+
+def _lines(rows: Mapping[str, str]) -> str:
+    """Return rows as lines, their texts in a column."""
+    return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
 
 
 def _side(found: Status | Audit) -> str:
