@@ -40,6 +40,11 @@ def print_result(output: Output, text: str, data: Mapping[str, Any]) -> None:
     print(text if output is Output.table else json.dumps(data), flush=True)
 
 
+def json_with(data: Mapping[str, Any], name: str, tree: str) -> str:
+    """Return data as JSON with one more member, a tree that is JSON already: `json.dumps` has a depth."""
+    return f'{json.dumps(data)[:-1]}, "{name}": {tree}}}'
+
+
 def plain() -> Console:
     """Return a console for standard output that prints text unchanged, without markup or emoji."""
     return Console(highlight=False, markup=False, emoji=False)

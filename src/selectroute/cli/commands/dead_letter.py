@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from selectroute.spark.replay.request import ReplayFilterSpec
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="List and replay what a streaming fan-out could not read, judge or deliver.",
+    no_args_is_help=True, help="List and replay what a streaming fan-out could not read, judge or deliver."
 )
 
 _SHOWN = 2_000

@@ -27,8 +27,7 @@ MAX_REVISION = 2**63 - 1
 
 
 RevisionOption = Annotated[
-    int | None,
-    typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.", show_default=False),
+    int | None, typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.")
 ]
 Folder = Annotated[
     str, typer.Argument(help="The snapshot folder, a path or a URL, as written by `index build`.")
@@ -54,7 +53,6 @@ def build(
             max=MAX_REVISION,
             help="Publish as this revision, with the rows valid at it; by default the next one, "
             "with the rows that are still valid.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.table,

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 MessageWaitOption = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", min=0, help="Wait at most this long for a message.", show_default=False),
+    float | None, typer.Option(metavar="SECONDS", min=0, help="Wait at most this long for a message.")
 ]
 
 
@@ -286,7 +285,6 @@ def put(
             metavar="NAME[:TYPE]=VALUE",
             help="A property. Without a type, true is a boolean, 3000 a long, 2.5 a double, all else a "
             "string; types: boolean, byte, short, integer, long, float, double, string, bytes. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.table,
@@ -415,12 +413,7 @@ def move(
 
 
 def _bulk(
-    queue: str,
-    to: str | None,
-    lookup: Lookup,
-    bulk: BulkOptions,
-    output: Output,
-    server: Server,
+    queue: str, to: str | None, lookup: Lookup, bulk: BulkOptions, output: Output, server: Server
 ) -> None:
     """Purge messages, or move them to the queue `to`; or only count them."""
     with server.opened() as queues:
@@ -478,11 +471,7 @@ def _body(given: str) -> bytes:
 @app.command()
 @takes_options
 def create(
-    queue: NameArgument,
-    settings: QueueSettings,
-    output: OutputOption = Output.table,
-    *,
-    store: QueueStore,
+    queue: NameArgument, settings: QueueSettings, output: OutputOption = Output.table, *, store: QueueStore
 ) -> None:
     """Create a queue.
 

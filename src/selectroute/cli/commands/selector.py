@@ -13,7 +13,7 @@ from rich.table import Column, Table
 
 from selectroute.cli.exit_codes import FAILURE, INVALID_SELECTOR
 from selectroute.cli.inputs import Given, MessagesArgument, SkipOption, answering, opened
-from selectroute.cli.output import Add, Output, OutputOption, plain, records
+from selectroute.cli.output import Add, Output, OutputOption, json_with, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
@@ -48,19 +48,16 @@ DialectOption = Annotated[
     ),
 ]
 SelectorArgument = Annotated[
-    str, typer.Argument(help="A selector; write -- before one that begins with a dash.", show_default=False)
+    str, typer.Argument(help="A selector; write -- before one that begins with a dash.")
 ]
 
 
 @app.command()
 def check(
     selector: Annotated[
-        str | None,
-        typer.Argument(help="A selector; - reads one per line from standard input.", show_default=False),
+        str | None, typer.Argument(help="A selector; - reads one per line from standard input.")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option(help="Check the selectors of a file, one a line.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, typer.Option(help="Check the selectors of a file, one a line.")] = None,
     dialect: DialectOption = "jms",
     output: OutputOption = Output.table,
 ) -> None:
@@ -148,7 +145,7 @@ def _as_json(one: Given, explanation: Explanation) -> str:
     head = {"matched": matched, "sentences": list(explanation.sentences)}
     if one.line is not None:
         head = {"line": one.line, **head}
-    return f'{json.dumps(head)[:-1]}, "explanation": {explanation.to_json()}}}'
+    return json_with(head, "explanation", explanation.to_json())
 
 
 @app.command()
@@ -193,12 +190,10 @@ def _named(one: Given) -> str:
 @app.command()
 def dialects(
     output: Annotated[
-        TableOutput,
-        typer.Option("-o", "--output", help="As text or JSON."),
+        TableOutput, typer.Option("-o", "--output", help="As text or JSON.")
     ] = TableOutput.table,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all"),
+        str | None, typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all")
     ] = None,
     differences: Annotated[
         bool, typer.Option("--differences", help="Only rows that differ between the shown dialects.")

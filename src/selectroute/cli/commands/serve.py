@@ -65,7 +65,6 @@ def serve(
             metavar="NAME=OUTPUT",
             help="A job whose dead letters the service shows and has replayed, and its output folder. Can be "
             "given several times.",
-            show_default=False,
         ),
     ] = None,
     log: LogOptions,

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from selectroute.spark.sinks.counts import Counts
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Run a streaming fan-out, show its progress and check its results.",
+    no_args_is_help=True, help="Run a streaming fan-out, show its progress and check its results."
 )
 
 JobFolder = Annotated[
-    str,
-    typer.Argument(metavar="OUTPUT", help="The output folder of a job: a path or a URL.", show_default=False),
+    str, typer.Argument(metavar="OUTPUT", help="The output folder of a job: a path or a URL.")
 ]
 
 
@@ -146,12 +144,7 @@ def audit(
     cluster = kafka.cluster()
     with progress("auditing batches") as advance:
         found = audit_of(
-            output,
-            digests=digests,
-            recount=recount,
-            file_format=file_format,
-            kafka=cluster,
-            advance=advance,
+            output, digests=digests, recount=recount, file_format=file_format, kafka=cluster, advance=advance
         )
     inputs = f"{found.inputs:,}"
     if recount:

@@ -15,7 +15,7 @@ from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
-from selectroute.cli.output import Output, OutputOption, progress, records
+from selectroute.cli.output import Output, OutputOption, json_with, progress, records
 from selectroute.job_options import option, options_of
 from selectroute.selector.explain.sentences import counted, printable
 
@@ -59,10 +59,7 @@ def deliveries(
     output: JobFolder,
     *,
     subscription: Annotated[
-        str | None,
-        typer.Option(
-            "--subscription", metavar="ID", help="Only those to this subscription.", show_default=False
-        ),
+        str | None, typer.Option("--subscription", metavar="ID", help="Only those to this subscription.")
     ] = None,
     newest: Newest,
     kafka: Kafka,
@@ -89,12 +86,7 @@ def deliveries(
 
 
 @takes_options
-def unrouted(
-    output: JobFolder,
-    newest: Newest,
-    kafka: Kafka,
-    as_: OutputOption = Output.table,
-) -> None:
+def unrouted(output: JobFolder, newest: Newest, kafka: Kafka, as_: OutputOption = Output.table) -> None:
     """Show the newest messages that no subscription got, the newest last, with the message if its source
     still has it.
 
@@ -113,20 +105,12 @@ def unrouted(
 def explain(
     output: JobFolder,
     *,
-    subscription: Annotated[
-        str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
-    ],
+    subscription: Annotated[str, typer.Option("--subscription", metavar="ID", help="The subscription's id.")],
     source: Annotated[
-        str,
-        typer.Option(
-            "--source", metavar="NAME", help="File or Kafka topic of the message.", show_default=False
-        ),
+        str, typer.Option("--source", metavar="NAME", help="File or Kafka topic of the message.")
     ],
     offset: Annotated[
-        int,
-        typer.Option(
-            "--offset", min=0, help="Line, row or record of the message, from 0.", show_default=False
-        ),
+        int, typer.Option("--offset", min=0, help="Line, row or record of the message, from 0.")
     ],
     partition: Annotated[int, typer.Option("--partition", min=0, help="Partition of the message.")] = 0,
     file_format: Annotated[
@@ -155,8 +139,7 @@ def explain(
     place = Place(source, partition if partition or records_of.partitions else None, offset)
     binding = Binding() if records_of.partitions else Binding.of(bind or [])
     found = why(output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
-    with records(as_, several=False) as add:
-        add(_why_json(found) if as_ is not Output.table else _why_text(found, subscription, place))
+    print(_why_text(found, subscription, place) if as_ is Output.table else _why_json(found))
     if found.unread is None and found.verdict is None:
         raise typer.Exit(NOT_FOUND)
 
@@ -196,29 +179,22 @@ def _became(found: Why, replay: int, id: str) -> str:
     return f"{printable(id)} did not get it"
 
 
+_OF_LETTER = ("batch", "stage", "reason", "message", "subscription", "replay")
+
+
 def _why_json(found: Why) -> str:
     data: dict[str, Any] = {
         "batch": found.batch,
         "revision": found.revision,
         "deliveries": [one.batch for one in found.deliveries],
-        "dead_letters": [
-            {
-                "batch": one.batch,
-                "stage": one.stage,
-                "reason": one.reason,
-                "message": one.message,
-                "subscription": one.subscription,
-                "replay": one.replay,
-            }
-            for one in found.letters
-        ],
+        "dead_letters": [{name: getattr(letter, name) for name in _OF_LETTER} for letter in found.letters],
         "replays": [{"batch": batch, "revision": revision} for batch, revision in found.replays.items()],
         "unread": found.unread,
         "newest": found.newest,
     }
     if found.verdict is None:
         return json.dumps(data | {"verdict": None})
-    return f'{json.dumps(data)[:-1]}, "verdict": {as_json_text({}, found.verdict)}}}'
+    return json_with(data, "verdict", as_json_text({}, found.verdict))
 
 
 class _Records(NamedTuple):

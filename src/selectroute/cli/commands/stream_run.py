@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from selectroute.cli.connect import is_service
-from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
+from selectroute.cli.exit_codes import FAILURE, USAGE, exit_code
 from selectroute.cli.options import takes_options
 from selectroute.cli.stopping import stopping
-from selectroute.extras import MissingExtraError, importing
+from selectroute.extras import importing
 from selectroute.job_options import (
     INPUT,
     KAFKA,
@@ -157,14 +157,7 @@ class RunOptions(JobOptions, _Places):
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
         """Return the job. Raises SelectRouteError for invalid options."""
-        from selectroute.spark import (
-            Binding,
-            Job,
-            KafkaInput,
-            kafka_binding,
-            kafka_cluster,
-            schema_registry,
-        )
+        from selectroute.spark import Binding, Job, KafkaInput, kafka_binding, kafka_cluster, schema_registry
 
         cluster = kafka_cluster(self.kafka_servers, self.kafka_config, self.kafka_recreated)
         source: str | KafkaInput | None = self.input
@@ -242,7 +235,7 @@ def run(options: RunOptions) -> None:
 
 @partial(takes_options, rerun=True)
 def rerun(
-    into: Annotated[str, typer.Option(metavar="DIR", help="New folder for the results.", show_default=False)],
+    into: Annotated[str, typer.Option(metavar="DIR", help="New folder for the results.")],
     options: RunOptions,
     batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
 ) -> None:
@@ -297,7 +290,7 @@ class _JobLog:
         self.event("batch", text, **asdict(batch))
 
 
-class _UsageError(Exception):
+class _UsageError(SelectRouteError):
     """Options that do not describe a valid job."""
 
 
@@ -312,15 +305,9 @@ def _run_until_stopped(options: RunOptions, work: Callable[[RunOptions, _JobLog,
         try:
             with _quiet(log), importing():
                 return work(options, log, stop)
-        except _UsageError as error:
-            log.warn(str(error))
-            return USAGE
-        except MissingExtraError as error:
-            log.warn(str(error))
-            return FAILURE
         except SelectRouteError as error:
             log.warn(str(error))
-            return _exit_code(error)
+            return USAGE if isinstance(error, _UsageError) else exit_code(error)
 
 
 class _Forward(logging.Handler):
@@ -432,22 +419,3 @@ def _rerun(options: RunOptions, log: _JobLog, stop: Stop, batches: str, into: st
             log.event("rerun", text, **asdict(one))
             held = held and one.held
     return 0 if held and not stop.asked() else FAILURE
-
-
-def _exit_code(error: SelectRouteError) -> int:
-    """Return the exit code of an error: not found, conflict with another job, or any other failure."""
-    from selectroute.index.errors import SnapshotNotFoundError
-    from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
-    from selectroute.storage.errors import NoBucketError
-    from selectroute.store.errors import NoDatabaseError
-
-    not_found = (
-        SnapshotNotFoundError,
-        SourceNotFoundError,
-        DestinationNotFoundError,
-        NoDatabaseError,
-        NoBucketError,
-    )
-    if isinstance(error, not_found):
-        return NOT_FOUND
-    return CONFLICT if isinstance(error, OtherJobError) else FAILURE
