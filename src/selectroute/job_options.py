@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
 from selectroute.index.destination import GROUPINGS
@@ -88,7 +89,8 @@ def option(default: T, panel: str = "", metavar: str | None = None, **more: Any)
     return field(default=default, repr=metavar != "URL", metadata=declared)
 
 
-def options_of(kind: type) -> dict[str, Option]:
+@cache
+def options_of(kind: type) -> Mapping[str, Option]:
     """Return the options that the fields of a dataclass declare, by name, in the order of their panels."""
     docstrings = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in kind.__mro__)
     texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(docstrings)}

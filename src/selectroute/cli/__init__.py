@@ -24,10 +24,9 @@ from selectroute.cli.commands import (
 )
 from selectroute.cli.commands.demo import demo
 from selectroute.cli.commands.serve import serve
-from selectroute.cli.commands.stream_outcomes import deliveries, unrouted
-from selectroute.cli.commands.stream_outcomes import explain as explain_outcome
+from selectroute.cli.commands.stream_outcomes import deliveries, explain, unrouted
 from selectroute.cli.commands.stream_run import rerun, run
-from selectroute.cli.commands.subscription import explain, export, import_
+from selectroute.cli.commands.subscription import export, import_
 from selectroute.cli.commands.warm import warm
 from selectroute.cli.exit_codes import EPILOG, FAILURE, exit_code
 from selectroute.cli.help import readable
@@ -43,10 +42,9 @@ stream.app.command()(run)
 stream.app.command()(rerun)
 stream.app.command()(deliveries)
 stream.app.command()(unrouted)
-stream.app.command("explain")(explain_outcome)
+stream.app.command()(explain)
 subscription.app.command("import")(import_)
 subscription.app.command()(export)
-subscription.app.command()(explain)
 app.add_typer(selector.app, name="selector")
 app.add_typer(message.app, name="message")
 app.add_typer(index.app, name="index")
