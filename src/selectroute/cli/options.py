@@ -3,7 +3,7 @@
 A command that `takes_options` has, for each parameter that is such a dataclass, the flags of its fields::
 
     @dataclass(frozen=True, kw_only=True)
-    class Lookup:
+    class LookupOptions:
         \"\"\"Options of a command that looks messages up.
 
         Attributes:
@@ -15,7 +15,7 @@ A command that `takes_options` has, for each parameter that is such a dataclass,
 
     @app.command()
     @takes_options
-    def get(queue: NameArgument, lookup: Lookup) -> None: ...
+    def get(queue: NameArgument, lookup: LookupOptions) -> None: ...
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _reasons_for(incomplete: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters:
+class LetterOptions:
     """Options that select dead letters, each of which can be given several times.
 
     Attributes:
@@ -93,7 +93,7 @@ class Letters:
 @takes_options
 def list_(
     output: JobFolder,
-    letters: Letters,
+    letters: LetterOptions,
     left: Annotated[bool, typer.Option("--left", help="Only those that no replay took.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
     count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
@@ -125,7 +125,7 @@ def list_(
 @takes_options
 def replay(
     output: JobFolder,
-    letters: Letters,
+    letters: LetterOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print counts of those to replay, by reason.")
     ] = False,

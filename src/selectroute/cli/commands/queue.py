@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -49,7 +49,7 @@ MessageWaitOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueStore:
+class QueueOptions:
     """Option that says where queues are.
 
     Attributes:
@@ -64,7 +64,7 @@ class QueueStore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server(QueueStore):
+class ServerOptions(QueueOptions):
     """Options that say where queues with messages are.
 
     Attributes:
@@ -75,7 +75,7 @@ class Server(QueueStore):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MessageIds:
+class IdOptions:
     """Options that identify a message.
 
     Attributes:
@@ -94,7 +94,7 @@ class MessageIds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lookup(MessageIds):
+class LookupOptions(IdOptions):
     """Options of a command that looks messages up.
 
     Attributes:
@@ -111,7 +111,7 @@ class Lookup(MessageIds):
         """Return the match options. Raises RestError and, with a dialect, InvalidSelectorError."""
         from selectroute.queues.rest.lookup import LookupParams
 
-        return LookupParams(**asdict(self)).options()
+        return LookupParams(*astuple(self)).options()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class BulkOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PutOptions(MessageIds):
+class PutOptions(IdOptions):
     """Options of a message that is put.
 
     Attributes:
@@ -227,7 +227,7 @@ def list_(
         typer.Argument(metavar="QUEUE", help="List the messages of this queue.", show_default="all queues"),
     ] = None,
     *,
-    lookup: Lookup,
+    lookup: LookupOptions,
     limit: Annotated[
         int, typer.Option(min=1, help="The most messages to print; a service returns one page at most.")
     ] = 50,
@@ -236,7 +236,7 @@ def list_(
         typer.Option(metavar="TOKEN", help="List those behind the message that has or had this msgToken."),
     ] = None,
     output: OutputOption = Output.table,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """List all queues; or the messages of a queue, without their bodies, in delivery order.
 
@@ -288,7 +288,7 @@ def put(
         ),
     ] = None,
     output: OutputOption = Output.table,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Put a message, and print its message id.
 
@@ -322,11 +322,11 @@ def put(
 @takes_options
 def get(
     queue: NameArgument,
-    lookup: Lookup,
+    lookup: LookupOptions,
     wait: MessageWaitOption = None,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Take the first match off a queue and print its body unchanged; as JSON the whole message.
 
@@ -352,11 +352,11 @@ def get(
 @takes_options
 def browse(
     queue: NameArgument,
-    lookup: Lookup,
+    lookup: LookupOptions,
     wait: MessageWaitOption = None,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Print the message that `get` would return, and leave it on the queue.
 
@@ -372,11 +372,11 @@ def browse(
 @takes_options
 def purge(
     queue: NameArgument,
-    lookup: Lookup,
+    lookup: LookupOptions,
     bulk: BulkOptions,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Remove the messages that match; without options, all messages. The queue stays.
 
@@ -395,11 +395,11 @@ def purge(
 def move(
     queue: NameArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help="The queue to move them to.")],
-    lookup: Lookup,
+    lookup: LookupOptions,
     bulk: BulkOptions,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Move the messages that match to the end of another queue; without options, all messages.
 
@@ -413,7 +413,12 @@ def move(
 
 
 def _bulk(
-    queue: str, to: str | None, lookup: Lookup, bulk: BulkOptions, output: Output, server: Server
+    queue: str,
+    to: str | None,
+    lookup: LookupOptions,
+    bulk: BulkOptions,
+    output: Output,
+    server: ServerOptions,
 ) -> None:
     """Purge messages, or move them to the queue `to`; or only count them."""
     with server.opened() as queues:
@@ -471,7 +476,7 @@ def _body(given: str) -> bytes:
 @app.command()
 @takes_options
 def create(
-    queue: NameArgument, settings: QueueSettings, output: OutputOption = Output.table, *, store: QueueStore
+    queue: NameArgument, settings: QueueSettings, output: OutputOption = Output.table, *, store: QueueOptions
 ) -> None:
     """Create a queue.
 
@@ -492,7 +497,7 @@ def delete(
     queue: NameArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Also delete its messages.")] = False,
     *,
-    store: QueueStore,
+    store: QueueOptions,
 ) -> None:
     """Delete an empty queue, or with --purge also one with messages.
 
@@ -506,7 +511,7 @@ def delete(
 
 @app.command()
 @takes_options
-def depth(queue: NameArgument, output: OutputOption = Output.table, *, store: QueueStore) -> None:
+def depth(queue: NameArgument, output: OutputOption = Output.table, *, store: QueueOptions) -> None:
     """Print the count of messages available to a get.
 
     As JSON also the settings of the queue, when its oldest message was put, and how many gets wait in the

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Column, Table
@@ -22,13 +21,6 @@ from selectroute.selector.explain.sentences import counted, printable
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 
 _FILE_NAME: Final = re.compile(r"\S+\.(?:txt|sel|selector|selectors|sql|csv|jsonl?|ya?ml|toml)")
-
-
-class TableOutput(StrEnum):
-    """Output format of the table of dialects."""
-
-    table = "table"
-    json = "json"
 
 
 def dialect_name(name: str) -> str:
@@ -190,8 +182,8 @@ def _named(one: Given) -> str:
 @app.command()
 def dialects(
     output: Annotated[
-        TableOutput, typer.Option("-o", "--output", help="As text or JSON.")
-    ] = TableOutput.table,
+        Literal["table", "json"], typer.Option("-o", "--output", help="As text or JSON.")
+    ] = "table",
     only: Annotated[
         str | None, typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all")
     ] = None,
@@ -207,7 +199,7 @@ def dialects(
 
     names = list(DIALECTS) if only is None else [dialect_name(name.strip()) for name in only.split(",")]
     shown = rows(names, differences=differences)
-    if output is TableOutput.json:
+    if output == "json":
         print(json.dumps([row._asdict() for row in shown]))
     else:
         table = Table(

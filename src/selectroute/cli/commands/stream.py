@@ -29,7 +29,7 @@ JobFolder = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kafka:
+class KafkaOptions:
     """Options of commands that look into the topics of a job.
 
     Attributes:
@@ -130,7 +130,7 @@ def audit(
     file_format: Annotated[
         str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
     ] = "auto",
-    kafka: Kafka,
+    kafka: KafkaOptions,
     as_: OutputOption = Output.table,
 ) -> None:
     """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from selectroute.cli.commands.stream import JobFolder, Kafka, has_partitions
+from selectroute.cli.commands.stream import JobFolder, KafkaOptions, has_partitions
 from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
@@ -30,7 +30,7 @@ _SHOWN = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Newest:
+class NewestOptions:
     """Options of a command that shows the newest messages.
 
     Attributes:
@@ -61,8 +61,8 @@ def deliveries(
     subscription: Annotated[
         str | None, typer.Option("--subscription", metavar="ID", help="Only those to this subscription.")
     ] = None,
-    newest: Newest,
-    kafka: Kafka,
+    newest: NewestOptions,
+    kafka: KafkaOptions,
     as_: OutputOption = Output.table,
 ) -> None:
     """Show the newest deliveries, the newest last, with the message if its source still has it.
@@ -86,7 +86,9 @@ def deliveries(
 
 
 @takes_options
-def unrouted(output: JobFolder, newest: Newest, kafka: Kafka, as_: OutputOption = Output.table) -> None:
+def unrouted(
+    output: JobFolder, newest: NewestOptions, kafka: KafkaOptions, as_: OutputOption = Output.table
+) -> None:
     """Show the newest messages that no subscription got, the newest last, with the message if its source
     still has it.
 
@@ -117,7 +119,7 @@ def explain(
         str, typer.Option("--format", help="Format of the files, as in the job's options.")
     ] = "auto",
     bind: Annotated[list[str] | None, flag_of(options_of(RunOptions)["bind"])] = None,
-    kafka: Kafka,
+    kafka: KafkaOptions,
     as_: OutputOption = Output.table,
 ) -> None:
     """Explain why a subscription got a message of the job or not, by the revision that judged the message.
@@ -207,7 +209,7 @@ class _Records(NamedTuple):
     hint: str
 
 
-def _records_of(output: str, kafka: Kafka) -> _Records:
+def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     """Return how the messages of a job are read. Refuses servers for a job that reads no topics."""
     from selectroute.spark.job.job import job_record
     from selectroute.spark.sources.kafka.config import PREFIX
