@@ -24,7 +24,7 @@ from selectroute.cli.commands import (
 )
 from selectroute.cli.commands.demo import demo
 from selectroute.cli.commands.serve import serve
-from selectroute.cli.commands.stream_outcomes import deliveries, explain, unrouted
+from selectroute.cli.commands.stream import deliveries, explain, unrouted
 from selectroute.cli.commands.stream_run import rerun, run
 from selectroute.cli.commands.subscription import export, import_
 from selectroute.cli.commands.warm import warm

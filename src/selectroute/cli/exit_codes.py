@@ -46,7 +46,6 @@ _OF_REASONS: Final = {
 def exit_code(error: SelectRouteError) -> int:
     """Return the exit code of a command that ends by this error."""
     # Imported here because it loads Arrow, which most commands do not need.
-    from selectroute.cli.inputs import InvalidFileError
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError, UnknownSubscriptionError
     from selectroute.queues.errors import CountChangedError, MQError
     from selectroute.queues.rest.ids import RestError
@@ -54,10 +53,8 @@ def exit_code(error: SelectRouteError) -> int:
     from selectroute.storage.errors import NoBucketError
     from selectroute.store.errors import NoDatabaseError
 
-    while isinstance(
-        error, InvalidFileError | registry_errors.ImportLineError | registry_errors.OperationError
-    ):
-        error = error.cause
+    while isinstance(cause := getattr(error, "cause", None), SelectRouteError):
+        error = cause  # of a line or an operation
     if isinstance(error, MQError):
         return _OF_REASONS.get(error.reason, FAILURE)
     codes: dict[tuple[type[SelectRouteError], ...], int] = {

@@ -31,7 +31,6 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from selectroute.job_options import REQUIRED, Option, options_of
-from selectroute.selector.errors import SelectRouteError
 
 
 def takes_options(command: Callable[..., None], *, rerun: bool = False) -> Callable[..., None]:
@@ -50,11 +49,7 @@ def takes_options(command: Callable[..., None], *, rerun: bool = False) -> Calla
     @wraps(command)
     def run(**values: Any) -> None:
         for name, (kind, taken) in groups.items():
-            fields = {option.name: _value(option, values.pop(option.name)) for option in taken}
-            try:
-                values[name] = kind(**fields)
-            except SelectRouteError as error:
-                raise typer.BadParameter(str(error)) from None
+            values[name] = kind(**{option.name: _value(option, values.pop(option.name)) for option in taken})
         command(**values)
 
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it

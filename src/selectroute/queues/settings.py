@@ -1,13 +1,11 @@
-"""Settings of a queue, which are options of ``selectroute queue create``, and its description."""
+"""Settings of a queue, and its description."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
-from selectroute.job_options import option
 from selectroute.selector.dialect import dialect as dialect_named
 
 MAX_MESSAGE_LENGTH: Final = 4_194_304
@@ -16,23 +14,23 @@ MAX_MESSAGE_LENGTH: Final = 4_194_304
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """Attributes of a queue. Raises ValueError or UnknownDialectError for an invalid one.
+    """Attributes of a queue. Raises ValueError or UnknownDialectError for an invalid one."""
 
-    Attributes:
-        order: By priority and then arrival, or by arrival alone.
-        default_priority: Priority of messages that are put without one.
-        default_persistence: Make messages persistent by default.
-        max_depth: The most messages.
-        max_message_length: The largest body.
-        dialect: The dialect of selectors; that of subscriptions is jms by default.
-    """
+    order: Literal["priority", "fifo"] = "priority"
+    """MSGDLVSQ: by priority and then arrival, or by arrival alone."""
 
-    order: Literal["priority", "fifo"] = option("priority")
-    default_priority: int = option(4, range=(0, 9))
-    default_persistence: bool = option(False, flag="persistent")
-    max_depth: int | None = option(None, metavar="N", range=(0, math.inf), shown_default="any number")
-    max_message_length: int = option(MAX_MESSAGE_LENGTH, metavar="BYTES", range=(0, math.inf))
-    dialect: str = option("ibm-jms")
+    default_priority: int = 4
+    """Priority, 0 to 9, of messages that are put without one."""
+
+    default_persistence: bool = False
+    max_depth: int | None = None
+    """Messages at most, including those in units; None for no limit."""
+
+    max_message_length: int = MAX_MESSAGE_LENGTH
+    """Bytes of a body at most."""
+
+    dialect: str = "ibm-jms"
+    """Dialect of selectors given as text."""
 
     def __post_init__(self) -> None:
         if self.order not in ("priority", "fifo"):

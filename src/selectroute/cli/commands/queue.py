@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import asdict, astuple, dataclass
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -473,10 +473,43 @@ def _body(given: str) -> bytes:
 # ---- administration of queues
 
 
+_DEFAULTS: Final = QueueSettings()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingOptions:
+    """Options that are settings of a queue.
+
+    Attributes:
+        order: By priority and then arrival, or by arrival alone.
+        default_priority: Priority of messages that are put without one.
+        default_persistence: Make messages persistent by default.
+        max_depth: The most messages.
+        max_message_length: The largest body.
+        dialect: The dialect of selectors; that of subscriptions is jms by default.
+    """
+
+    order: Literal["priority", "fifo"] = option(_DEFAULTS.order)
+    default_priority: int = option(_DEFAULTS.default_priority, range=(0, 9))
+    default_persistence: bool = option(_DEFAULTS.default_persistence, flag="persistent")
+    max_depth: int | None = option(
+        _DEFAULTS.max_depth, metavar="N", range=(0, inf), shown_default="any number"
+    )
+    max_message_length: int = option(_DEFAULTS.max_message_length, metavar="BYTES", range=(0, inf))
+    dialect: str = option(_DEFAULTS.dialect)
+
+    def settings(self) -> QueueSettings:
+        """Return the settings. Raises BadParameter for an unknown dialect."""
+        try:
+            return QueueSettings(**asdict(self))
+        except SelectRouteError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
 @app.command()
 @takes_options
 def create(
-    queue: NameArgument, settings: QueueSettings, output: OutputOption = Output.table, *, store: QueueOptions
+    queue: NameArgument, settings: SettingOptions, output: OutputOption = Output.table, *, store: QueueOptions
 ) -> None:
     """Create a queue.
 
@@ -485,7 +518,7 @@ def create(
     An existing queue with these settings is left unchanged; exit code 4 if it has others.
     """
     with store.opened() as queues:
-        if not queues.create(queue, settings):
+        if not queues.create(queue, settings.settings()):
             typer.echo(f"{queue} exists already, with these settings", err=True)
         description = queues.describe(queue)
         print_result(output, paragraph(description), description_data(description))
