@@ -117,7 +117,7 @@ def job_options() -> str:
             ", ".join(f"`{choice}`" for choice in option.choices) or _range(option),
             cell(option.help),
         )
-        for option in options_of(JobOptions)
+        for option in options_of(JobOptions).values()
     )
     return table(("option", "flag", "default", "values", ""), rows)
 

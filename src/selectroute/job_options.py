@@ -1,14 +1,17 @@
-"""Options of a streaming job, declared once: a field with its type, default, range or choices, and its text.
+"""Options, declared once: a field with its type, default, range or choices, and its text; those of a job.
 
 `Job` inherits `JobOptions` and checks them. The flags of ``selectroute stream run`` and ``rerun``, their
-environment variables and the table in the reference are made from the same fields.
+environment variables and the table in the reference are made from the same fields. Flags that several other
+commands share are declared in the same way, see `selectroute.cli.options`.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
 from selectroute.index.destination import GROUPINGS
@@ -21,7 +24,7 @@ INPUT, KAFKA, SUBSCRIPTIONS, OUTPUT, WATCHING, RUNNING = PANELS = (
     "Watching",
     "Running",
 )
-"""Panels of the help, in their order."""
+"""Panels of the help of a job's options, in their order."""
 
 POLICIES: Final = ("keep", "drop", "fail")
 MISSING_DESTINATIONS: Final = ("dead-letter", "fail")
@@ -44,13 +47,14 @@ class Option:
     Attributes:
         name, kind, default: those of its field.
         help: its text under ``Attributes:`` in the docstring of its class.
-        panel: panel of the help that shows it.
+        panel: panel of the help that shows it; "" for an option that is not one of a job.
         metavar: noun for its value.
         flag: its name on the command line, without dashes; by default that of the field.
         range: smallest and largest number.
         choices: all texts that it can be.
         shown_default: the default in words, if it depends on other options.
         rerun: whether `stream rerun` takes it, too.
+        complete: completion of its value in a shell.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Option:
     choices: tuple[str, ...] = ()
     shown_default: str = ""
     rerun: bool = True
+    complete: Callable[[str], list[str]] | None = None
 
     @property
     def repeats(self) -> bool:
@@ -71,12 +76,12 @@ class Option:
         return bool(self.default == ())
 
     @property
-    def variable(self) -> str:
-        """Name of its environment variable."""
-        return "SELECTROUTE_" + self.flag.upper().replace("-", "_")
+    def variable(self) -> str | None:
+        """Name of its environment variable, which only an option of a job has."""
+        return "SELECTROUTE_" + self.flag.upper().replace("-", "_") if self.panel else None
 
 
-def option(default: T, panel: str, metavar: str | None = None, **more: Any) -> T:
+def option(default: T, panel: str = "", metavar: str | None = None, **more: Any) -> T:
     """Return a field that declares an option, with these attributes of `Option`. A URL, which may have a
     password, is not in the repr of the object.
     """
@@ -84,12 +89,13 @@ def option(default: T, panel: str, metavar: str | None = None, **more: Any) -> T
     return field(default=default, repr=metavar != "URL", metadata=declared)
 
 
-def options_of(kind: type) -> list[Option]:
-    """Return the options that the fields of a dataclass declare."""
+@cache
+def options_of(kind: type) -> Mapping[str, Option]:
+    """Return the options that the fields of a dataclass declare, by name, in the order of their panels."""
     docstrings = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in kind.__mro__)
     texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(docstrings)}
     kinds = get_type_hints(kind)
-    return [
+    options = [
         Option(
             name=one.name,
             kind=kinds[one.name],
@@ -99,6 +105,8 @@ def options_of(kind: type) -> list[Option]:
         )
         for one in fields(kind)
     ]
+    options.sort(key=lambda option: ("", *PANELS).index(option.panel))
+    return {option.name: option for option in options}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -408,8 +408,7 @@ def test_the_subscription_shown_is_registered_and_indexed(tmp_path):
 
 
 def test_the_configuration_shown_is_read(tmp_path, monkeypatch, capsys):
-    from selectroute.cli.settings import OF_SERVICE, Settings, settings_of
-    from selectroute.service.limits import ServiceLimits
+    from selectroute.cli.settings import ServeSettings, settings_of
 
     settings, limits = code_of(DOCS / "reference/configuration.md", "toml")
     file = tmp_path / "config.toml"
@@ -417,12 +416,11 @@ def test_the_configuration_shown_is_read(tmp_path, monkeypatch, capsys):
     file.chmod(0o600)
     monkeypatch.setattr(os, "environ", environment() | {"SELECTROUTE_CONFIG": str(file)})
     given = tomllib.loads(file.read_text())
-    assert given.keys() <= {*Settings.model_fields, *OF_SERVICE}
-    found = settings_of(Settings)
+    found = settings_of(ServeSettings)
     assert found.token.get_secret_value() == given["token"]
-    for name in given.keys() - OF_SERVICE - {"token"}:
+    for name in given.keys() - {"limits", "token"}:
         assert getattr(found, name) == given[name]
-    assert ServiceLimits(**given["limits"]).page == 100
+    assert found.limits.page == given["limits"]["page"] == 100
     assert capsys.readouterr().err == ""
 
 

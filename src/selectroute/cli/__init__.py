@@ -23,16 +23,13 @@ from selectroute.cli.commands import (
     token,
 )
 from selectroute.cli.commands.demo import demo
-from selectroute.cli.commands.queue import create, delete, depth
 from selectroute.cli.commands.serve import serve
-from selectroute.cli.commands.stream_outcomes import deliveries, unrouted
-from selectroute.cli.commands.stream_outcomes import explain as explain_outcome
+from selectroute.cli.commands.stream import deliveries, explain, unrouted
 from selectroute.cli.commands.stream_run import rerun, run
-from selectroute.cli.commands.subscription import explain, export, import_
+from selectroute.cli.commands.subscription import export, import_
 from selectroute.cli.commands.warm import warm
-from selectroute.cli.exit_codes import CONFLICT, EPILOG, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
+from selectroute.cli.exit_codes import EPILOG, FAILURE, exit_code
 from selectroute.cli.help import readable
-from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible, interruption_kept
 from selectroute.extras import importing
 from selectroute.selector import InvalidSelectorError, SelectRouteError
@@ -41,17 +38,13 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=E
 app.command()(demo)
 app.command()(serve)
 app.command()(warm)
-queue.app.command()(create)
-queue.app.command()(delete)
-queue.app.command()(depth)
 stream.app.command()(run)
 stream.app.command()(rerun)
 stream.app.command()(deliveries)
 stream.app.command()(unrouted)
-stream.app.command("explain")(explain_outcome)
+stream.app.command()(explain)
 subscription.app.command("import")(import_)
 subscription.app.command()(export)
-subscription.app.command()(explain)
 app.add_typer(selector.app, name="selector")
 app.add_typer(message.app, name="message")
 app.add_typer(index.app, name="index")
@@ -63,17 +56,6 @@ app.add_typer(stream.app, name="stream")
 app.add_typer(dead_letter.app, name="dead-letter")
 
 readable(app)
-
-_EXIT_CODES: Final = {
-    2085: NOT_FOUND,  # no such queue
-    2100: CONFLICT,  # it exists
-    2055: CONFLICT,  # it has messages
-    2053: CONFLICT,  # it is full
-    2459: INVALID_SELECTOR,
-    2519: INVALID_SELECTOR,
-    2551: INVALID_SELECTOR,
-}
-"""Exit codes of reason codes; any other reason, such as 2033 for no message, is a failure."""
 
 _MQ_SENTENCES: Final = {
     2033: "no message matches",
@@ -121,7 +103,7 @@ def main() -> None:
         print(
             "\n".join([f"selectroute: {_text_of(error)}", *getattr(error, "__notes__", ())]), file=sys.stderr
         )
-        sys.exit(_exit_code(error))
+        sys.exit(exit_code(error))
     except OSError as error:
         _discard_output()
         if not isinstance(error, BrokenPipeError):  # the reader has closed the pipe
@@ -148,34 +130,3 @@ def _discard_output() -> None:
     """Discard buffered standard output, which would fail again when the interpreter exits."""
     with suppress(OSError):  # not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _exit_code(error: SelectRouteError) -> int:
-    # Imported here because it loads Arrow, which most commands do not need.
-    from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError, UnknownSubscriptionError
-    from selectroute.queues.errors import CountChangedError, MQError
-    from selectroute.queues.rest.ids import RestError
-    from selectroute.registry import errors as registry_errors
-    from selectroute.store.errors import NoDatabaseError
-
-    while isinstance(
-        error, InvalidFileError | registry_errors.ImportLineError | registry_errors.OperationError
-    ):
-        error = error.cause
-    if isinstance(error, MQError):
-        return _EXIT_CODES.get(error.reason, FAILURE)
-    codes: dict[tuple[type[SelectRouteError], ...], int] = {
-        (InvalidSelectorError,): INVALID_SELECTOR,
-        (RestError,): USAGE,
-        (SnapshotNotFoundError, UnknownSubscriptionError): NOT_FOUND,
-        (registry_errors.NotFoundError, NoDatabaseError): NOT_FOUND,
-        (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
-        (CountChangedError,): CONFLICT,
-        (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
-    }
-    if "selectroute.spark.job.job" in sys.modules:  # otherwise it is not an error of a job
-        from selectroute.spark.job.job import JobNotFoundError, MessageNotFoundError, OtherJobError
-
-        codes[JobNotFoundError, MessageNotFoundError] = NOT_FOUND
-        codes[OtherJobError,] = CONFLICT
-    return next((code for kinds, code in codes.items() if isinstance(error, kinds)), FAILURE)

@@ -115,13 +115,9 @@ def opened_database(registry: str | None, what: str) -> Registry:
 
 def selector_limits() -> Limits:
     """Return the limits of selectors registered in a database: the setting `limits`, as for `serve`."""
-    from selectroute.cli.settings import Settings, settings_of
-    from selectroute.service.limits import ServiceLimits
+    from selectroute.cli.settings import LimitSettings, settings_of
 
-    class Limited(Settings, env_nested_delimiter="__"):
-        limits: ServiceLimits = ServiceLimits()
-
-    return settings_of(Limited).limits.of_selectors
+    return settings_of(LimitSettings).limits.of_selectors
 
 
 def is_service(url: str) -> bool:

@@ -24,7 +24,6 @@ MessagesArgument = Annotated[
     typer.Argument(
         metavar="MESSAGES",
         help="A message as JSON, a file with one message or one per line, or - for standard input.",
-        show_default=False,
     ),
 ]
 SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report invalid lines, and continue.")]

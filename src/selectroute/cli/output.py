@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -32,6 +33,16 @@ OutputOption = Annotated[
     Output,
     typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line."),
 ]
+
+
+def print_result(output: Output, text: str, data: Mapping[str, Any]) -> None:
+    """Print a result: its text, or its data as JSON."""
+    print(text if output is Output.table else json.dumps(data), flush=True)
+
+
+def json_with(data: Mapping[str, Any], name: str, tree: str) -> str:
+    """Return data as JSON with one more member, a tree that is JSON already: `json.dumps` has a depth."""
+    return f'{json.dumps(data)[:-1]}, "{name}": {tree}}}'
 
 
 def plain() -> Console:

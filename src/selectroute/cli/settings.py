@@ -29,7 +29,7 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import typer
 from pydantic import Field, SecretStr, ValidationError
@@ -37,12 +37,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from selectroute.selector.explain.sentences import printable
 from selectroute.selector.suggestion import did_you_mean, shown
+from selectroute.service.limits import ServiceLimits
 
 MAX_CONFIG: Final = 1 << 20
 """Bytes of a configuration file at most."""
-
-OF_SERVICE: Final = frozenset({"host", "port", "log_level", "log", "limits"})
-"""Settings only of `selectroute serve`, which may also be in the file."""
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -84,6 +82,21 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in their order: options, the environment, the file."""
         return init_settings, env_settings, _File(settings_cls)
+
+
+class LimitSettings(Settings, env_nested_delimiter="__"):
+    """Settings of a command that writes to a registry's database."""
+
+    limits: ServiceLimits = ServiceLimits()
+
+
+class ServeSettings(LimitSettings):
+    """Settings of `selectroute serve`: all that the file may have."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log: Literal["text", "json"] | None = None
 
 
 Kind = TypeVar("Kind", bound=Settings)
@@ -138,7 +151,7 @@ def _configured() -> dict[str, Any]:
         raise typer.BadParameter(f"{path} is not valid TOML: {error}") from None
     if "token" in found and mode & _OF_OTHERS:
         _warn_of_readers(path)
-    for name in found.keys() - Settings.model_fields.keys() - OF_SERVICE:
+    for name in found.keys() - ServeSettings.model_fields.keys():
         _warn_of_unknown(path, name)
     return found
 
@@ -146,8 +159,8 @@ def _configured() -> dict[str, Any]:
 @cache
 def _warn_of_unknown(path: Path, name: str) -> None:
     """Warn that a key of the file is not a setting."""
-    known = sorted({*Settings.model_fields, *OF_SERVICE})
-    warning = f"warning: {path} has no setting `{shown(name)}`: {did_you_mean(name, known)}"
+    meant = did_you_mean(name, sorted(ServeSettings.model_fields))
+    warning = f"warning: {path} has no setting `{shown(name)}`: {meant}"
     print(printable(warning, 10_000), file=sys.stderr)
 
 

@@ -13,21 +13,16 @@ import structlog
 
 from selectroute.selector.explain.sentences import printable
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-
-TEXT: Final = "text"
-FORMS: Final = (TEXT, "json")
-
 _FAILED: Final = 500
 _NAME: Final = "selectroute.service"
 
 
 def configure(level: str = "info", form: str | None = None) -> None:
-    """Write the log of this process to standard error, including uvicorn's. `form` is one of `FORMS`; by
-    default text on a terminal and JSON elsewhere.
+    """Write the log of this process to standard error, including uvicorn's. `form` is text or json;
+    by default text on a terminal and json elsewhere.
     """
     handler = logging.StreamHandler(sys.stderr)
-    as_text = form == TEXT if form is not None else sys.stderr.isatty()
+    as_text = form == "text" if form is not None else sys.stderr.isatty()
     handler.setFormatter(TextFormatter() if as_text else logging.Formatter("%(message)s"))
     logger = logging.getLogger(_NAME)
     logger.handlers, logger.propagate = [handler], False

@@ -421,7 +421,7 @@ def test_an_option_that_a_job_does_not_take_is_wrong_usage(run, verb, flags, sai
 
 
 def test_each_option_of_a_job_has_a_text():
-    assert [option.name for option in job_options.options_of(stream_run.RunOptions) if not option.help] == []
+    assert all(option.help for option in job_options.options_of(stream_run.RunOptions).values())
 
 
 def test_warnings_of_the_package_are_in_the_format_of_the_log(capsys):

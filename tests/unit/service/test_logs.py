@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from selectroute.registry.errors import ReadOnlyError
-from selectroute.service.logs import LEVELS, configure, log
+from selectroute.service.logs import configure, log
 from tests.support.logs import log_as_before
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 @pytest.fixture(autouse=True)

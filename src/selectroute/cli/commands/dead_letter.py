@@ -6,7 +6,7 @@ import base64
 import json
 import time
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectroute.cli.commands.stream import JobFolder, has_partitions
-from selectroute.cli.output import Output, OutputOption, plain, records
-from selectroute.selector.explain.sentences import counted
+from selectroute.cli.options import takes_options
+from selectroute.cli.output import Output, OutputOption, records
+from selectroute.job_options import option
+from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from selectroute.job_output import DeadLetter
     from selectroute.spark.replay.request import ReplayFilterSpec
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="List and replay what a streaming fan-out could not read, judge or deliver.",
+    no_args_is_help=True, help="List and replay what a streaming fan-out could not read, judge or deliver."
 )
 
+_SHOWN = 2_000
 _SHOWN_BYTES = 200
 _POLL_SECONDS = 0.5
-
-BatchOption = Annotated[list[int] | None, typer.Option("--batch", help="Only of this batch.")]
 
 
 class Stage(StrEnum):
@@ -44,56 +44,56 @@ class Stage(StrEnum):
     deliver = "deliver"
 
 
-def _known_reasons(given: list[str] | None) -> list[str] | None:
-    from selectroute.selector.suggestion import did_you_mean
+def _reasons() -> list[str]:
     from selectroute.spark.replay.letters import REASONS
 
-    known = sorted(set().union(*REASONS.values()))
-    for one in given or ():
-        if one not in known:
-            raise typer.BadParameter(f"there is no reason {one!r}: {did_you_mean(one, known)}")
-    return given
+    return sorted(set().union(*REASONS.values()))
 
 
 def _reasons_for(incomplete: str) -> list[str]:
-    from selectroute.spark.replay.letters import REASONS
-
-    return sorted(one for one in set().union(*REASONS.values()) if one.startswith(incomplete))
+    return [reason for reason in _reasons() if reason.startswith(incomplete)]
 
 
-StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="Only of this stage.")]
-ReasonOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reason",
-        metavar="REASON",
-        help="Only for this reason, such as not-json.",
-        callback=_known_reasons,
-        autocompletion=_reasons_for,
-    ),
-]
-SubscriptionOption = Annotated[
-    list[str] | None, typer.Option("--subscription", help="Only refused deliveries to this subscription.")
-]
-SourceOption = Annotated[
-    list[str] | None, typer.Option("--source", help="Only of this file or Kafka topic, as the list names it.")
-]
-PartitionOption = Annotated[list[int] | None, typer.Option("--partition", help="Only of this partition.")]
-OffsetOption = Annotated[
-    list[int] | None, typer.Option("--offset", help="Only at this offset: the line, row or record.")
-]
+@dataclass(frozen=True, kw_only=True)
+class LetterOptions:
+    """Options that select dead letters, each of which can be given several times.
+
+    Attributes:
+        batches: Only of this batch.
+        stages: Only of this stage.
+        reasons: Only for this reason, such as not-json.
+        subscriptions: Only refused deliveries to this subscription.
+        sources: Only of this file or Kafka topic, as the list names it.
+        partitions: Only of this partition.
+        offsets: Only at this offset: the line, row or record.
+    """
+
+    batches: tuple[int, ...] = option((), flag="batch")
+    stages: tuple[Stage, ...] = option((), flag="stage")
+    reasons: tuple[str, ...] = option((), metavar="REASON", flag="reason", complete=_reasons_for)
+    subscriptions: tuple[str, ...] = option((), flag="subscription")
+    sources: tuple[str, ...] = option((), flag="source")
+    partitions: tuple[int, ...] = option((), flag="partition")
+    offsets: tuple[int, ...] = option((), flag="offset")
+
+    def filter(self) -> ReplayFilterSpec:
+        """Return the filter of the letters. Raises BadParameter for an unknown reason."""
+        from selectroute.selector.suggestion import did_you_mean
+        from selectroute.spark.replay.request import ReplayFilterSpec
+
+        known = _reasons()
+        for reason in self.reasons:
+            if reason not in known:
+                sentence = f"there is no reason {reason!r}: {did_you_mean(reason, known)}"
+                raise typer.BadParameter(sentence, param_hint="'--reason'")
+        return ReplayFilterSpec(**asdict(self))
 
 
 @app.command("list")
+@takes_options
 def list_(
     output: JobFolder,
-    batch: BatchOption = None,
-    stage: StageOption = None,
-    reason: ReasonOption = None,
-    subscription: SubscriptionOption = None,
-    source: SourceOption = None,
-    partition: PartitionOption = None,
-    offset: OffsetOption = None,
+    letters: LetterOptions,
     left: Annotated[bool, typer.Option("--left", help="Only those that no replay took.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
     count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
@@ -107,8 +107,7 @@ def list_(
     from selectroute.spark.job.job import job_record
     from selectroute.spark.replay.letters import wanted_letters
 
-    wanted = _wanted(batch, stage, reason, subscription, source, partition, offset)
-    found = wanted_letters(output, wanted, left_only=left)
+    found = wanted_letters(output, letters.filter(), left_only=left)
     if count:
         printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
     else:
@@ -123,15 +122,10 @@ def list_(
 
 
 @app.command()
+@takes_options
 def replay(
     output: JobFolder,
-    batch: BatchOption = None,
-    stage: StageOption = None,
-    reason: ReasonOption = None,
-    subscription: SubscriptionOption = None,
-    source: SourceOption = None,
-    partition: PartitionOption = None,
-    offset: OffsetOption = None,
+    letters: LetterOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print counts of those to replay, by reason.")
     ] = False,
@@ -149,7 +143,7 @@ def replay(
     from selectroute.spark.replay.request import as_of_now, write_request
 
     # Counted and written as one: later letters are not part of it.
-    request = as_of_now(output, _wanted(batch, stage, reason, subscription, source, partition, offset))
+    request = as_of_now(output, letters.filter())
     left = count_left(output, request)
     if not left:
         typer.echo("no dead letters to replay", err=True)
@@ -158,23 +152,12 @@ def replay(
         _print_counts(left, as_)
         return
     write_request(output, replace(request, letters=left.total()))
-    letters = counted(left.total(), "dead letter")
+    text = f"request {request.id}: {counted(left.total(), 'dead letter')}"
     if not wait:
-        line = {"request": request.id, "letters": left.total()}
-        _print([line], as_, lambda line: f"request {line['request']}: {letters}")
+        _print([{"request": request.id, "letters": left.total()}], as_, lambda _: text)
         return
-    typer.echo(f"request {request.id}: {letters}", err=True)
+    typer.echo(text, err=True)
     _print(_replayed(output, request.id), as_, _text_of_replay)
-
-
-def _wanted(
-    batch: list[int] | None, stage: list[Stage] | None, *others: list[Any] | None
-) -> ReplayFilterSpec:
-    """Return the filter that the options describe; ``others`` are its other fields in their order."""
-    from selectroute.spark.replay.request import ReplayFilterSpec
-
-    stages = tuple(one.value for one in stage or ())
-    return ReplayFilterSpec(tuple(batch or ()), stages, *(tuple(one or ()) for one in others))
 
 
 def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:
@@ -222,17 +205,12 @@ def _print_counts(counted: Counter[tuple[str, str]], as_: Output) -> int:
     return _print(lines, as_, lambda line: f"{line['count']:>10,}  {line['stage']}  {line['reason']}")
 
 
-def _print(lines: Any, as_: Output, text: Any) -> int:
+def _print(lines: Iterable[dict[str, Any]], as_: Output, text: Callable[[dict[str, Any]], str]) -> int:
+    """Print lines, as texts or as JSON; return their number."""
     printed = 0
-    console = plain()
-    if as_ is Output.table:
-        for line in lines:
-            console.print(text(line), soft_wrap=True)
-            printed += 1
-        return printed
     with records(as_, several=True) as add:
         for line in lines:
-            add(json.dumps(line, ensure_ascii=False))
+            add(text(line) if as_ is Output.table else json.dumps(line, ensure_ascii=False))
             printed += 1
     return printed
 
@@ -260,9 +238,11 @@ def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 def _text(partitions: bool, line: dict[str, Any]) -> str:
     from selectroute.spark.audit.outcomes import Place
 
-    where = Place(line["source"], line["partition"] if partitions else None, line["offset"])
+    place = Place(line["source"], line["partition"] if partitions else None, line["offset"])
     whose = f" for {line['subscription']}" if line["subscription"] else ""
-    found = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}{whose}\n    {line['message']}"
+    where = printable(f"{place}{whose}", _SHOWN)
+    message = printable(line["message"], _SHOWN)
+    found = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}\n    {message}"
     raw = line.get("raw") or line.get("raw_base64")
     if raw is None:
         return found

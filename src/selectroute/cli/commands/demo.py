@@ -22,10 +22,7 @@ def demo(
     ] = 10,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A new folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on.",
-            show_default=False,
-        ),
+        typer.Option(help="A new folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on."),
     ] = None,
 ) -> None:
     """Route a year of real flights to 100,000 subscribers through Spark, and check the result.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from selectroute.cli.inputs import naming_lines, opened
-from selectroute.cli.output import Output, OutputOption, plain, progress
+from selectroute.cli.output import Output, OutputOption, plain, print_result, progress
 from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
 from selectroute.selector.explain.sentences import counted
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -27,8 +27,7 @@ MAX_REVISION = 2**63 - 1
 
 
 RevisionOption = Annotated[
-    int | None,
-    typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.", show_default=False),
+    int | None, typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.")
 ]
 Folder = Annotated[
     str, typer.Argument(help="The snapshot folder, a path or a URL, as written by `index build`.")
@@ -54,7 +53,6 @@ def build(
             max=MAX_REVISION,
             help="Publish as this revision, with the rows valid at it; by default the next one, "
             "with the rows that are still valid.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.table,
@@ -101,15 +99,9 @@ def build(
         "scanned": dict(snapshot.scanned),
         "seconds": {"build": round(built - started, 3), "publish": round(done - built, 3)},
     }
-    if output is not Output.table:
-        print(json.dumps(result))
-        return
-    console = plain()
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
-    console.print(
-        f"revision {published}: {counted(len(snapshot), 'subscription')}, {size}, {seconds}", soft_wrap=True
-    )
-    _print_scanned(console, dict(snapshot.scanned))
+    text = f"revision {published}: {counted(len(snapshot), 'subscription')}, {size}, {seconds}"
+    print_result(output, "\n".join((text, *_scanned(snapshot.scanned))), result)
 
 
 @app.command()
@@ -122,24 +114,23 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     if output is not Output.table:
         print(json.dumps(asdict(found)))
         return
-    console = plain()
-    console.print(
+    print(
         f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
         f"{counted(found.entries, 'entry', 'entries')} "
         f"({found.subscriptions_per_entry:,.1f} subscriptions each), "
         f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
-        f"({found.bytes_per_subscription:.1f} each)",
-        soft_wrap=True,
+        f"({found.bytes_per_subscription:.1f} each)"
     )
-    console.print(f"reads {', '.join(found.reads) or 'no column'}", soft_wrap=True)
+    print(f"reads {', '.join(found.reads) or 'no column'}")
     table = Table("access key", box=None)
     for name in ("keys", "entries", "under the fullest key"):
         table.add_column(name, justify="right")
     for row in found.tuples:
         name = ", ".join(row.attributes) or "(scan list)"
         table.add_row(name, f"{row.keys:,}", f"{row.entries:,}", f"{row.largest:,}")
-    console.print(table)
-    _print_scanned(console, found.scanned)
+    plain().print(table)
+    for sentence in _scanned(found.scanned):
+        print(sentence)
 
 
 @app.command()
@@ -151,7 +142,7 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
     with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)
         verify_snapshot(snapshot)
-    plain().print(f"revision {snapshot.revision}: {counted(len(snapshot), 'subscription')}, sound")
+    print(f"revision {snapshot.revision}: {counted(len(snapshot), 'subscription')}, sound")
 
 
 @app.command()
@@ -176,14 +167,9 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
         "bytes": after.nbytes,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if output is not Output.table:
-        print(json.dumps(result))
-        return
     merged = f"{counted(len(before.segments), 'segment')} merged into {len(after.segments):,}"
-    plain().print(
-        f"revision {revision}: {counted(len(after), 'subscription')}, {merged}, {after.nbytes:,} bytes",
-        soft_wrap=True,
-    )
+    text = f"revision {revision}: {counted(len(after), 'subscription')}, {merged}, {after.nbytes:,} bytes"
+    print_result(output, text, result)
 
 
 @app.command()
@@ -202,18 +188,12 @@ def collect(
     from selectroute.index.folder.retention import collect
 
     gone = collect(folder, keep=keep, grace_seconds=grace)
-    if output is not Output.table:
-        print(json.dumps(asdict(gone)))
-        return
-    plain().print(
-        f"{counted(len(gone.revisions), 'revision')} and {counted(gone.files, 'file')} removed, "
-        f"{gone.bytes:,} bytes"
-    )
+    removed = f"{counted(len(gone.revisions), 'revision')} and {counted(gone.files, 'file')} removed"
+    print_result(output, f"{removed}, {gone.bytes:,} bytes", asdict(gone))
 
 
-def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
+def _scanned(scanned: Mapping[str, int]) -> Iterator[str]:
+    """Yield a sentence for each reason for which clauses are scanned."""
     for reason, count in scanned.items():
-        console.print(
-            f"{counted(count, 'clause')} {'is' if count == 1 else 'are'} scanned for every message: {reason}",
-            soft_wrap=True,
-        )
+        verb = "is" if count == 1 else "are"
+        yield f"{counted(count, 'clause')} {verb} scanned for every message: {reason}"

@@ -15,7 +15,7 @@ from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.connect import RegistryOption, SnapshotsOption, matching
 from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
-from selectroute.cli.output import Output, OutputOption
+from selectroute.cli.output import Output, OutputOption, json_with
 from selectroute.selector import Message
 from selectroute.selector.explain.sentences import counted, printable
 
@@ -128,6 +128,5 @@ def _json(source: Matcher, message: Message, line: int | None, found: Matches, e
     data = ({} if line is None else {"line": line}) | found.to_json()
     if not explain:
         return json.dumps(data)
-    # A tree may be too deep for json.dumps.
     trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in found.ids)
-    return f'{json.dumps(data)[:-1]}, "explanations": [{trees}]}}'
+    return json_with(data, "explanations", f"[{trees}]")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+from dataclasses import asdict, astuple, dataclass
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from selectroute.cli.connect import opened_queues
 from selectroute.cli.exit_codes import FAILURE
-from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.options import takes_options
+from selectroute.cli.output import Output, OutputOption, print_result, records
 from selectroute.cli.queue_text import (
     as_data,
     description_data,
@@ -25,6 +25,8 @@ from selectroute.cli.queue_text import (
     value_text,
     write_body,
 )
+from selectroute.job_options import option
+from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.names import identifier_length
@@ -41,125 +43,125 @@ if TYPE_CHECKING:
     from selectroute.selector.values.values import Value
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-QueuesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--queues",
-        metavar="URL",
-        help="A database or a service, like --registry; or SELECTROUTE_QUEUES. By default the registry's.",
-        show_default=False,
-    ),
-]
-ManagerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--queue-manager", metavar="NAME", help="The queue manager of a service.", show_default="selectroute"
-    ),
-]
-MessageIdOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="ID: and 48 hexadecimal digits.", show_default=False)
-]
-CorrelationIdOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ID",
-        help="ID: and up to 48 hexadecimal digits, zero-padded; or any text, cut to 24 bytes.",
-        show_default=False,
-    ),
-]
-GroupIdOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="The same for the group.", show_default=False)
-]
-SequenceOption = Annotated[
-    int | None,
-    typer.Option("--sequence", metavar="N", min=1, help="MsgSeqNumber in the group.", show_default=False),
-]
-OffsetOption = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="Offset of a segment.", show_default=False)
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option("--message-token", metavar="HEX", help="32 hexadecimal digits.", show_default=False),
-]
-SelectorOption = Annotated[
-    str | None, typer.Option(help="A selector that the message must match.", show_default=False)
-]
-SelectorDialectOption = Annotated[
-    str | None,
-    typer.Option("--dialect", help="The selector's dialect.", show_default="the queue's"),
-]
 MessageWaitOption = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", min=0, help="Wait at most this long for a message.", show_default=False),
-]
-PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--property",
-        "-p",
-        metavar="NAME[:TYPE]=VALUE",
-        help="A property. Without a type, true is a boolean, 3000 a long, 2.5 a double, all else a string; "
-        "types: boolean, byte, short, integer, long, float, double, string, bytes. Repeatable.",
-        show_default=False,
-    ),
+    float | None, typer.Option(metavar="SECONDS", min=0, help="Wait at most this long for a message.")
 ]
 
 
-class Lookup(NamedTuple):
-    """Options of a command that looks messages up."""
+@dataclass(frozen=True, kw_only=True)
+class QueueOptions:
+    """Option that says where queues are.
 
-    message_id: MessageIdOption = None
-    correlation_id: CorrelationIdOption = None
-    group_id: GroupIdOption = None
-    sequence: SequenceOption = None
-    offset: OffsetOption = None
-    token: TokenOption = None
-    selector: SelectorOption = None
-    dialect: SelectorDialectOption = None
+    Attributes:
+        queues: A database or a service, like --registry; or SELECTROUTE_QUEUES. By default the registry's.
+    """
+
+    queues: str | None = option(None, metavar="URL")
+
+    def opened(self) -> AbstractContextManager[SqlQueues | RemoteQueues]:
+        """Open the queues."""
+        return opened_queues(**asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(QueueOptions):
+    """Options that say where queues with messages are.
+
+    Attributes:
+        manager: The queue manager of a service.
+    """
+
+    manager: str | None = option(None, metavar="NAME", flag="queue-manager", shown_default="selectroute")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdOptions:
+    """Options that identify a message.
+
+    Attributes:
+        message_id: ID: and 48 hexadecimal digits.
+        correlation_id: ID: and up to 48 hexadecimal digits, zero-padded; or any text, cut to 24 bytes.
+        group_id: The same for the group.
+        msg_seq_number: MsgSeqNumber in the group.
+        offset: Offset of a segment.
+    """
+
+    message_id: str | None = option(None, metavar="ID")
+    correlation_id: str | None = option(None, metavar="ID")
+    group_id: str | None = option(None, metavar="ID")
+    msg_seq_number: int | None = option(None, metavar="N", flag="sequence", range=(1, inf))
+    offset: int | None = option(None, metavar="N", range=(0, inf))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupOptions(IdOptions):
+    """Options of a command that looks messages up.
+
+    Attributes:
+        msg_token: 32 hexadecimal digits.
+        selector: A selector that the message must match.
+        dialect: The selector's dialect.
+    """
+
+    msg_token: str | None = option(None, metavar="HEX", flag="message-token")
+    selector: str | None = option(None)
+    dialect: str | None = option(None, shown_default="the queue's")
 
     def options(self) -> MatchOptions:
         """Return the match options. Raises RestError and, with a dialect, InvalidSelectorError."""
         from selectroute.queues.rest.lookup import LookupParams
 
-        return LookupParams(*self).options()
+        return LookupParams(*astuple(self)).options()
 
 
-class Server(NamedTuple):
-    """Options that say where queues are."""
+@dataclass(frozen=True, kw_only=True)
+class BulkOptions:
+    """Options of a command on all messages that match.
 
-    queues: QueuesOption = None
-    manager: ManagerOption = None
+    Attributes:
+        expected: Do nothing, with exit code 4, unless exactly so many match.
+        dry_run: Only say how many messages match.
+    """
 
-    def opened(self) -> AbstractContextManager[SqlQueues | RemoteQueues]:
-        """Open the queues."""
-        return opened_queues(self.queues, self.manager)
+    expected: int | None = option(None, metavar="N", range=(0, inf))
+    dry_run: bool = option(False)
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that has, for each parameter that is a NamedTuple, its fields as options."""
-    parameters = inspect.signature(command, eval_str=True).parameters
-    groups = {name: one.annotation for name, one in parameters.items() if hasattr(one.annotation, "_fields")}
-    options: list[inspect.Parameter] = []
-    for name, parameter in parameters.items():
-        if name not in groups:
-            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        defaults = groups[name]._field_defaults
-        options += [
-            inspect.Parameter(
-                field, inspect.Parameter.KEYWORD_ONLY, default=defaults[field], annotation=type_
-            )
-            for field, type_ in get_type_hints(groups[name], include_extras=True).items()
-        ]
+@dataclass(frozen=True, kw_only=True)
+class PutOptions(IdOptions):
+    """Options of a message that is put.
 
-    def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(*[given.pop(field) for field in group._fields])
-        command(**given)
+    Attributes:
+        last_in_group: It ends its group.
+        priority: 9 is the most urgent.
+        expiry: Discard it after this time.
+        reply_to: Queue for replies.
+    """
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # typer reads it
-    return run
+    last_in_group: bool = option(False)
+    priority: int | None = option(None, range=(0, 9), shown_default="the queue's")
+    persistence: bool | None = option(None, flag="persistent/--non-persistent", shown_default="the queue's")
+    expiry: float | None = option(None, metavar="SECONDS", range=(0.001, inf), shown_default="never")
+    reply_to: str | None = option(None, metavar="QUEUE[@MANAGER]")
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that say the same in a request."""
+        from selectroute.queues.rest import headers as rest
+
+        persistence = "persistent" if self.persistence else "nonPersistent"
+        headers = {
+            rest.MESSAGE_ID: self.message_id,
+            rest.CORRELATION_ID: self.correlation_id,
+            rest.GROUP_ID: self.group_id,
+            rest.SEQUENCE: self.msg_seq_number,
+            rest.OFFSET: self.offset,
+            rest.LAST_IN_GROUP: "true" if self.last_in_group else None,
+            rest.PRIORITY: self.priority,
+            rest.PERSISTENCE: None if self.persistence is None else persistence,
+            rest.EXPIRY: None if self.expiry is None else round(1000 * self.expiry),
+            rest.REPLY_TO: self.reply_to,
+        }
+        return {name: str(value) for name, value in headers.items() if value is not None}
 
 
 _INFERRED: Final = {
@@ -218,14 +220,14 @@ MAX_BODY: Final = 1 << 30
 
 
 @app.command("list")
-@grouped
+@takes_options
 def list_(
     queue: Annotated[
         str | None,
         typer.Argument(metavar="QUEUE", help="List the messages of this queue.", show_default="all queues"),
     ] = None,
     *,
-    lookup: Lookup,
+    lookup: LookupOptions,
     limit: Annotated[
         int, typer.Option(min=1, help="The most messages to print; a service returns one page at most.")
     ] = 50,
@@ -234,7 +236,7 @@ def list_(
         typer.Option(metavar="TOKEN", help="List those behind the message that has or had this msgToken."),
     ] = None,
     output: OutputOption = Output.table,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """List all queues; or the messages of a queue, without their bodies, in delivery order.
 
@@ -264,7 +266,7 @@ def list_(
 
 
 @app.command()
-@grouped
+@takes_options
 def put(
     queue: NameArgument,
     body: Annotated[
@@ -273,29 +275,20 @@ def put(
             metavar="BODY", help="The body; - reads it from standard input.", show_default="empty"
         ),
     ] = "",
-    message_id: MessageIdOption = None,
-    correlation_id: CorrelationIdOption = None,
-    group_id: GroupIdOption = None,
-    sequence: SequenceOption = None,
-    offset: OffsetOption = None,
-    last_in_group: Annotated[bool, typer.Option("--last-in-group", help="It ends its group.")] = False,
-    priority: Annotated[
-        int | None, typer.Option(min=0, max=9, help="9 is the most urgent.", show_default="the queue's")
-    ] = None,
-    persistent: Annotated[
-        bool | None, typer.Option("--persistent/--non-persistent", show_default="the queue's")
-    ] = None,
-    expiry: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.001, help="Discard it after this time.", show_default="never"),
-    ] = None,
-    reply_to: Annotated[
-        str | None, typer.Option(metavar="QUEUE[@MANAGER]", help="Queue for replies.", show_default=False)
-    ] = None,
-    property_: PropertyOption = None,
-    output: OutputOption = Output.table,
     *,
-    server: Server,
+    descriptor: PutOptions,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="NAME[:TYPE]=VALUE",
+            help="A property. Without a type, true is a boolean, 3000 a long, 2.5 a double, all else a "
+            "string; types: boolean, byte, short, integer, long, float, double, string, bytes. Repeatable.",
+        ),
+    ] = None,
+    output: OutputOption = Output.table,
+    server: ServerOptions,
 ) -> None:
     """Put a message, and print its message id.
 
@@ -308,52 +301,32 @@ def put(
     Exit code 3 if there is no such queue, 4 if it is full.
     """
     with server.opened() as queues:
+        from selectroute.queues.message.message import QueuedMessage
         from selectroute.queues.rest import headers as rest
         from selectroute.queues.rest.properties import header_of
 
-        given = {
-            rest.MESSAGE_ID: message_id,
-            rest.CORRELATION_ID: correlation_id,
-            rest.GROUP_ID: group_id,
-            rest.SEQUENCE: sequence,
-            rest.OFFSET: offset,
-            rest.LAST_IN_GROUP: "true" if last_in_group else None,
-            rest.PRIORITY: priority,
-            rest.PERSISTENCE: None
-            if persistent is None
-            else ("persistent" if persistent else "nonPersistent"),
-            rest.EXPIRY: None if expiry is None else round(1000 * expiry),
-            rest.REPLY_TO: reply_to,
-        }
-        headers = {name: str(value) for name, value in given.items() if value is not None}
         typed = properties_of(property_)
-        fields = rest.put_fields(headers, [header_of(typed)])
-        made = queues.open(queue).put(_body(body), **fields)
-        if output is Output.table:
-            print(rest.descriptor_headers(made)[rest.MESSAGE_ID])
-            if typed:
-                stored = ", ".join(
-                    f"{name} = {printable(value_text(value))} ({type_name(value)})"
-                    for name, value in typed.items()
-                )
-                print(f"properties: {stored}", file=sys.stderr)
-        else:
-            from selectroute.queues.message.message import QueuedMessage
-
-            data = as_data(QueuedMessage(made, b""), body=False)
-            del data["properties"]
-            print(json.dumps(data))
+        fields = rest.put_fields(descriptor.headers(), [header_of(typed)])
+        put_as = queues.open(queue).put(_body(body), **fields)
+    data = as_data(QueuedMessage(put_as, b""), body=False)
+    del data["properties"]
+    print_result(output, rest.descriptor_headers(put_as)[rest.MESSAGE_ID], data)
+    if typed and output is Output.table:
+        stored = ", ".join(
+            f"{name} = {printable(value_text(value))} ({type_name(value)})" for name, value in typed.items()
+        )
+        print(f"properties: {stored}", file=sys.stderr)
 
 
 @app.command()
-@grouped
+@takes_options
 def get(
     queue: NameArgument,
-    lookup: Lookup,
+    lookup: LookupOptions,
     wait: MessageWaitOption = None,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Take the first match off a queue and print its body unchanged; as JSON the whole message.
 
@@ -376,14 +349,14 @@ def get(
 
 
 @app.command()
-@grouped
+@takes_options
 def browse(
     queue: NameArgument,
-    lookup: Lookup,
+    lookup: LookupOptions,
     wait: MessageWaitOption = None,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Print the message that `get` would return, and leave it on the queue.
 
@@ -395,28 +368,15 @@ def browse(
         _show(queues.open(queue).browse(wait=wait, **lookup.options()), output)
 
 
-ExpectedOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Do nothing, with exit code 4, unless exactly so many match.",
-        show_default=False,
-    ),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many messages match.")]
-
-
 @app.command()
-@grouped
+@takes_options
 def purge(
     queue: NameArgument,
-    lookup: Lookup,
-    expected: ExpectedOption = None,
-    dry_run: DryRunOption = False,
+    lookup: LookupOptions,
+    bulk: BulkOptions,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Remove the messages that match; without options, all messages. The queue stays.
 
@@ -427,20 +387,19 @@ def purge(
     Messages in units of work stay. Exit code 1 if others got some of the messages in the meantime, 3 if there
     is no such queue, 4 if another number matches than expected.
     """
-    _bulk(queue, None, lookup, expected, dry_run, output, server)
+    _bulk(queue, None, lookup, bulk, output, server)
 
 
 @app.command()
-@grouped
+@takes_options
 def move(
     queue: NameArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help="The queue to move them to.")],
-    lookup: Lookup,
-    expected: ExpectedOption = None,
-    dry_run: DryRunOption = False,
+    lookup: LookupOptions,
+    bulk: BulkOptions,
     output: OutputOption = Output.table,
     *,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Move the messages that match to the end of another queue; without options, all messages.
 
@@ -450,46 +409,43 @@ def move(
     does not fit on the other queue stays: exit code 1. Exit code 3 if there is no such queue, 4 if another
     number matches than expected.
     """
-    _bulk(queue, to, lookup, expected, dry_run, output, server)
+    _bulk(queue, to, lookup, bulk, output, server)
 
 
 def _bulk(
     queue: str,
     to: str | None,
-    lookup: Lookup,
-    expected: int | None,
-    dry_run: bool,
+    lookup: LookupOptions,
+    bulk: BulkOptions,
     output: Output,
-    server: Server,
+    server: ServerOptions,
 ) -> None:
     """Purge messages, or move them to the queue `to`; or only count them."""
-    from dataclasses import asdict
-
     with server.opened() as queues:
         source, options = queues.open(queue), lookup.options()
-        if dry_run:
+        if bulk.dry_run:
             for name in (queue, to):
                 if name is not None:
                     queues.describe(name)
             found = source.count(**options)
             least = "" if found.exact else "at least "
             verb = "match" if found.count != 1 else "matches"
-            if output is Output.table:
-                print(f"{least}{counted(found.count, 'message')} {verb}")
-            else:
-                print(json.dumps({"matched": found.count, "exact": found.exact}))
+            text = f"{least}{counted(found.count, 'message')} {verb}"
+            print_result(output, text, {"matched": found.count, "exact": found.exact})
             return
         if to is None:
-            done = source.purge(expected=expected, **options)
+            done = source.purge(expected=bulk.expected, **options)
         else:
-            done = source.move(to, expected=expected, **options)
+            done = source.move(to, expected=bulk.expected, **options)
+    matched = {"matched": done.matched.count, "exact": done.matched.exact}
+    print_result(
+        output,
+        f"{counted(done.done, 'message')} {'removed' if to is None else 'moved'}",
+        {**matched, "done": done.done, "stayed": asdict(done.stayed)},
+    )
     if output is Output.table:
-        print(f"{counted(done.done, 'message')} {'removed' if to is None else 'moved'}")
         for sentence in stayed_sentences(done.stayed):
             typer.echo(sentence, err=True)
-    else:
-        matched = {"matched": done.matched.count, "exact": done.matched.exact}
-        print(json.dumps({**matched, "done": done.done, "stayed": asdict(done.stayed)}))
     if done.stayed.total:
         raise typer.Exit(FAILURE)
 
@@ -517,35 +473,43 @@ def _body(given: str) -> bytes:
 # ---- administration of queues
 
 
-class Order(StrEnum):
-    """Order of messages on a queue."""
-
-    priority = "priority"
-    fifo = "fifo"
+_DEFAULTS: Final = QueueSettings()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SettingOptions:
+    """Options that are settings of a queue.
+
+    Attributes:
+        order: By priority and then arrival, or by arrival alone.
+        default_priority: Priority of messages that are put without one.
+        default_persistence: Make messages persistent by default.
+        max_depth: The most messages.
+        max_message_length: The largest body.
+        dialect: The dialect of selectors; that of subscriptions is jms by default.
+    """
+
+    order: Literal["priority", "fifo"] = option(_DEFAULTS.order)
+    default_priority: int = option(_DEFAULTS.default_priority, range=(0, 9))
+    default_persistence: bool = option(_DEFAULTS.default_persistence, flag="persistent")
+    max_depth: int | None = option(
+        _DEFAULTS.max_depth, metavar="N", range=(0, inf), shown_default="any number"
+    )
+    max_message_length: int = option(_DEFAULTS.max_message_length, metavar="BYTES", range=(0, inf))
+    dialect: str = option(_DEFAULTS.dialect)
+
+    def settings(self) -> QueueSettings:
+        """Return the settings. Raises BadParameter for an unknown dialect."""
+        try:
+            return QueueSettings(**asdict(self))
+        except SelectRouteError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
+@app.command()
+@takes_options
 def create(
-    queue: NameArgument,
-    order: Annotated[
-        Order, typer.Option(help="By priority and then arrival, or by arrival alone.")
-    ] = Order.priority,
-    default_priority: Annotated[
-        int, typer.Option(min=0, max=9, help="Priority of messages that are put without one.")
-    ] = 4,
-    default_persistence: Annotated[
-        bool, typer.Option("--persistent", help="Make messages persistent by default.")
-    ] = False,
-    max_depth: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The most messages.", show_default="any number")
-    ] = None,
-    max_message_length: Annotated[
-        int, typer.Option(min=0, metavar="BYTES", help="The largest body.")
-    ] = 4_194_304,
-    dialect: Annotated[
-        str, typer.Option(help="The dialect of selectors; that of subscriptions is jms by default.")
-    ] = "ibm-jms",
-    output: OutputOption = Output.table,
-    queues: QueuesOption = None,
+    queue: NameArgument, settings: SettingOptions, output: OutputOption = Output.table, *, store: QueueOptions
 ) -> None:
     """Create a queue.
 
@@ -553,25 +517,20 @@ def create(
 
     An existing queue with these settings is left unchanged; exit code 4 if it has others.
     """
-    with opened_queues(queues) as opened:
-        from selectroute.queues.settings import QueueSettings
-
-        try:
-            settings = QueueSettings(
-                order.value, default_priority, default_persistence, max_depth, max_message_length, dialect
-            )
-        except (ValueError, SelectRouteError) as error:
-            raise typer.BadParameter(str(error)) from None
-        if not opened.create(queue, settings):
+    with store.opened() as queues:
+        if not queues.create(queue, settings.settings()):
             typer.echo(f"{queue} exists already, with these settings", err=True)
-        found = opened.describe(queue)
-        print(paragraph(found) if output is Output.table else json.dumps(description_data(found)))
+        description = queues.describe(queue)
+        print_result(output, paragraph(description), description_data(description))
 
 
+@app.command()
+@takes_options
 def delete(
     queue: NameArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Also delete its messages.")] = False,
-    queues: QueuesOption = None,
+    *,
+    store: QueueOptions,
 ) -> None:
     """Delete an empty queue, or with --purge also one with messages.
 
@@ -579,15 +538,13 @@ def delete(
 
     Exit code 3 if there is no such queue, 4 if it has messages; with --purge, 4 if some are in units of work.
     """
-    with opened_queues(queues) as opened:
-        opened.delete(queue, purge=purge)
+    with store.opened() as queues:
+        queues.delete(queue, purge=purge)
 
 
-def depth(
-    queue: NameArgument,
-    output: OutputOption = Output.table,
-    queues: QueuesOption = None,
-) -> None:
+@app.command()
+@takes_options
+def depth(queue: NameArgument, output: OutputOption = Output.table, *, store: QueueOptions) -> None:
     """Print the count of messages available to a get.
 
     As JSON also the settings of the queue, when its oldest message was put, and how many gets wait in the
@@ -595,6 +552,6 @@ def depth(
 
     selectroute queue depth ORDERS
     """
-    with opened_queues(queues) as opened:
-        found = opened.describe(queue)
-        print(found.depth if output is Output.table else json.dumps(description_data(found)))
+    with store.opened() as queues:
+        description = queues.describe(queue)
+        print_result(output, str(description.depth), description_data(description))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Column, Table
 
 from selectroute.cli.exit_codes import FAILURE, INVALID_SELECTOR
 from selectroute.cli.inputs import Given, MessagesArgument, SkipOption, answering, opened
-from selectroute.cli.output import Add, Output, OutputOption, plain, records
+from selectroute.cli.output import Add, Output, OutputOption, json_with, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
@@ -22,13 +21,6 @@ from selectroute.selector.explain.sentences import counted, printable
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 
 _FILE_NAME: Final = re.compile(r"\S+\.(?:txt|sel|selector|selectors|sql|csv|jsonl?|ya?ml|toml)")
-
-
-class TableOutput(StrEnum):
-    """Output format of the table of dialects."""
-
-    table = "table"
-    json = "json"
 
 
 def dialect_name(name: str) -> str:
@@ -48,19 +40,16 @@ DialectOption = Annotated[
     ),
 ]
 SelectorArgument = Annotated[
-    str, typer.Argument(help="A selector; write -- before one that begins with a dash.", show_default=False)
+    str, typer.Argument(help="A selector; write -- before one that begins with a dash.")
 ]
 
 
 @app.command()
 def check(
     selector: Annotated[
-        str | None,
-        typer.Argument(help="A selector; - reads one per line from standard input.", show_default=False),
+        str | None, typer.Argument(help="A selector; - reads one per line from standard input.")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option(help="Check the selectors of a file, one a line.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, typer.Option(help="Check the selectors of a file, one a line.")] = None,
     dialect: DialectOption = "jms",
     output: OutputOption = Output.table,
 ) -> None:
@@ -148,7 +137,7 @@ def _as_json(one: Given, explanation: Explanation) -> str:
     head = {"matched": matched, "sentences": list(explanation.sentences)}
     if one.line is not None:
         head = {"line": one.line, **head}
-    return f'{json.dumps(head)[:-1]}, "explanation": {explanation.to_json()}}}'
+    return json_with(head, "explanation", explanation.to_json())
 
 
 @app.command()
@@ -193,12 +182,10 @@ def _named(one: Given) -> str:
 @app.command()
 def dialects(
     output: Annotated[
-        TableOutput,
-        typer.Option("-o", "--output", help="As text or JSON."),
-    ] = TableOutput.table,
+        Literal["table", "json"], typer.Option("-o", "--output", help="As text or JSON.")
+    ] = "table",
     only: Annotated[
-        str | None,
-        typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all"),
+        str | None, typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all")
     ] = None,
     differences: Annotated[
         bool, typer.Option("--differences", help="Only rows that differ between the shown dialects.")
@@ -212,7 +199,7 @@ def dialects(
 
     names = list(DIALECTS) if only is None else [dialect_name(name.strip()) for name in only.split(",")]
     shown = rows(names, differences=differences)
-    if output is TableOutput.json:
+    if output == "json":
         print(json.dumps([row._asdict() for row in shown]))
     else:
         table = Table(

@@ -6,11 +6,14 @@ import os
 import re
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from selectroute.cli.connect import RegistryOption, is_service, registry_settings
+from selectroute.cli.options import takes_options
+from selectroute.job_options import option
 
 if TYPE_CHECKING:
     from selectroute.job_output import JobOutput
@@ -19,59 +22,52 @@ _VERIFIED_ROWS: Final = 20_000
 """Rows of the largest registry that is verified before it is served, in about a second."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedOptions:
+    """Options of where the service listens and of what it serves; each is a setting, too, with its default.
+
+    Attributes:
+        host: The address to listen on; without tokens a loopback address.
+        port: The port; 0 for any free port.
+        snapshots: The folder in which revisions are published: a path or a URL.
+        queues: The database of queues, if not the registry's. Or SELECTROUTE_QUEUES.
+        queue_manager: The name of the service's queue manager.
+    """
+
+    host: str | None = option(None, shown_default="127.0.0.1")
+    port: int | None = option(None, range=(0, 65_535), shown_default="8080")
+    snapshots: str | None = option(None, metavar="DIR", shown_default="next to a SQLite database")
+    queues: str | None = option(None, metavar="URL", shown_default="the registry's")
+    queue_manager: str | None = option(None, metavar="NAME", shown_default="selectroute")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Options of the service's log; each is a setting, too.
+
+    Attributes:
+        log_level: debug, info, warning or error.
+        log: text, or json: one JSON object per event.
+    """
+
+    log_level: str | None = option(None, shown_default="info")
+    log: str | None = option(None, shown_default="text on a terminal, else json")
+
+
+@takes_options
 def serve(
+    *,
     registry: RegistryOption = None,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            help="The address to listen on; without tokens a loopback address.",
-            show_default="127.0.0.1",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, help="The port; 0 for any free port.", show_default="8080"),
-    ] = None,
-    snapshots: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="The folder in which revisions are published: a path or a URL.",
-            show_default="next to a SQLite database",
-        ),
-    ] = None,
-    queues: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The database of queues, if not the registry's. Or SELECTROUTE_QUEUES.",
-            show_default="the registry's",
-        ),
-    ] = None,
-    queue_manager: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The name of the service's queue manager.", show_default="selectroute"
-        ),
-    ] = None,
+    served: ServedOptions,
     job: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=OUTPUT",
             help="A job whose dead letters the service shows and has replayed, and its output folder. Can be "
             "given several times.",
-            show_default=False,
         ),
     ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
-    ] = None,
-    log: Annotated[
-        str | None,
-        typer.Option(
-            help="text, or json: one JSON object per event.", show_default="text on a terminal, else json"
-        ),
-    ] = None,
+    log: LogOptions,
     verify: Annotated[
         bool,
         typer.Option(
@@ -102,58 +98,37 @@ def serve(
         raise typer.BadParameter("a service serves a database, not another service", param_hint="--registry")
     from sqlalchemy import make_url
 
-    from selectroute.cli.settings import Settings, settings_of
+    from selectroute.cli.settings import ServeSettings, settings_of
     from selectroute.registry.registry import Registry
     from selectroute.service.app import create_app
-    from selectroute.service.limits import ServiceLimits
-    from selectroute.service.logs import FORMS, LEVELS, configure
+    from selectroute.service.logs import configure
     from selectroute.service.server import bind_address, bound
 
-    class ServeSettings(Settings, env_nested_delimiter="__"):
-        host: str = "127.0.0.1"
-        port: int = 8080
-        log_level: str = "info"
-        log: str | None = None
-        limits: ServiceLimits = ServiceLimits()
-
-    given = settings_of(
-        ServeSettings,
-        host=host,
-        port=port,
-        snapshots=snapshots,
-        queues=queues,
-        queue_manager=queue_manager,
-        log_level=log_level,
-        log=log,
-    )
-    if given.queues is not None and is_service(given.queues):
+    settings = settings_of(ServeSettings, **asdict(served), **asdict(log))
+    if settings.queues is not None and is_service(settings.queues):
         raise typer.BadParameter("the URL must be that of a database", param_hint="--queues")
-    if given.log_level not in LEVELS:
-        raise typer.BadParameter(f"the log level must be one of {', '.join(LEVELS)}")
-    if given.log is not None and given.log not in FORMS:
-        raise typer.BadParameter("must be text or json", param_hint="--log")
     jobs = _jobs(job or [])
-    configure(given.log_level, given.log)
+    configure(settings.log_level, settings.log)
     # The port first: if it is taken, no database is created.
     with ExitStack() as held:
-        place = held.enter_context(bind_address(given.host, given.port))
-        opened = held.enter_context(Registry.open(url, limits=given.limits.of_selectors, verify=False))
+        place = held.enter_context(bind_address(settings.host, settings.port))
+        opened = held.enter_context(Registry.open(url, limits=settings.limits.of_selectors, verify=False))
         if verify and opened.rows <= _VERIFIED_ROWS:
             opened.verify()
         needed = "needed" if opened.tokens.had_any() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
         app = create_app(
             opened,
-            limits=given.limits,
-            snapshots=given.snapshots or opened.snapshots_folder,  # raises if no folder is set
-            queues=given.queues,
-            queue_manager=given.queue_manager,
+            limits=settings.limits,
+            snapshots=settings.snapshots or opened.snapshots_folder,  # raises if no folder is set
+            queues=settings.queues,
+            queue_manager=settings.queue_manager,
             jobs=jobs,
         )
         server = bound(
             app,
-            given.host,
-            given.port,
+            settings.host,
+            settings.port,
             started=lambda url: print(
                 f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
                 file=sys.stderr,

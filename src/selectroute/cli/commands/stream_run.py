@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import sys
@@ -13,28 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from selectroute.cli.connect import is_service
-from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
+from selectroute.cli.exit_codes import FAILURE, USAGE, exit_code
+from selectroute.cli.options import takes_options
 from selectroute.cli.stopping import stopping
-from selectroute.extras import MissingExtraError, importing
+from selectroute.extras import importing
 from selectroute.job_options import (
     INPUT,
     KAFKA,
     LARGEST,
     OUTPUT,
-    PANELS,
     REQUIRED,
     RUNNING,
     SUBSCRIPTIONS,
     WATCHING,
     JobOptions,
-    Option,
     option,
     options_of,
 )
@@ -49,8 +46,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(JobOptions):
-    """Options of `run` and `rerun`: those of a job, and where it reads and writes.
+class _Places:
+    """Options of where a job reads and writes, and how it runs.
 
     Attributes:
         input: Folder of incoming message files: a path or a URL (s3://, gs://, abfss://, hdfs://).
@@ -114,6 +111,11 @@ class RunOptions(JobOptions):
     available_now: bool = option(False, RUNNING, rerun=False)
     cores: int = option(0, RUNNING, "N", range=(0, 65_536))
 
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(JobOptions, _Places):
+    """Options of `run` and `rerun`: those of a job, after where it reads and writes."""
+
     def check(self) -> None:
         """Raise BadParameter for conflicting options."""
         reads_kafka = bool(self.kafka_topics or self.kafka_pattern)
@@ -155,14 +157,7 @@ class RunOptions(JobOptions):
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
         """Return the job. Raises SelectRouteError for invalid options."""
-        from selectroute.spark import (
-            Binding,
-            Job,
-            KafkaInput,
-            kafka_binding,
-            kafka_cluster,
-            schema_registry,
-        )
+        from selectroute.spark import Binding, Job, KafkaInput, kafka_binding, kafka_cluster, schema_registry
 
         cluster = kafka_cluster(self.kafka_servers, self.kafka_config, self.kafka_recreated)
         source: str | KafkaInput | None = self.input
@@ -188,7 +183,7 @@ class RunOptions(JobOptions):
             self.checkpoint,
             kafka=cluster,
             binding=Binding.of(self.bind) if self.input is not None else Binding(),
-            **{name: getattr(self, name) for name in _OF_JOB},
+            **{name: getattr(self, name) for name in options_of(JobOptions)},
         )
 
     def session(self, stop: Stop) -> Session:
@@ -207,74 +202,7 @@ class RunOptions(JobOptions):
             return threads.submit(start).result()
 
 
-_OPTIONS: Final = {option.name: option for option in options_of(RunOptions)}
-_OF_JOB: Final = {option.name for option in options_of(JobOptions)}
-
-
-def flag_of(name: str) -> Any:
-    """Return what Typer is told of an option."""
-    option = _OPTIONS[name]
-    least, most = option.range or (None, None)
-    return typer.Option(
-        f"--{option.flag}",
-        help=option.help,
-        metavar=option.metavar,
-        envvar=None if option.repeats else option.variable,  # Typer would split several values at blanks
-        show_envvar=False,
-        show_default=option.shown_default or option.default not in (None, "", (), REQUIRED),
-        min=least,
-        max=None if most == math.inf else most,
-        callback=_number if option.kind is float else None,
-        rich_help_panel=option.panel,
-    )
-
-
-def _number(seconds: float) -> float:
-    if math.isnan(seconds):
-        raise typer.BadParameter("not a number of seconds")
-    return seconds
-
-
-def _parameter(option: Option) -> Parameter:
-    """Return the parameter of a command that is an option."""
-    kind, default = option.kind, option.default
-    if option.choices:
-        kind = Literal[option.choices]
-    elif option.repeats:
-        kind, default = list[str] | None, None
-    annotation = Annotated[kind, flag_of(option.name)]  # type: ignore[valid-type]
-    default = Parameter.empty if default is REQUIRED else default
-    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _value(option: Option, value: Any) -> Any:
-    """Return the value of a field, of what Typer found. An empty text is an option that is not given."""
-    if option.repeats:
-        return tuple(value or filter(None, os.environ.get(option.variable, "").split("\n")))
-    return option.default if value == "" and option.default is not REQUIRED else value
-
-
-def _takes_options(*, rerun: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command a flag for each field of `RunOptions`, an object of which is its first argument."""
-    taken = [option for option in _OPTIONS.values() if option.rerun or not rerun]
-    taken.sort(key=lambda option: (PANELS.index(option.panel), option.name in _OF_JOB))
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def call(**values: Any) -> None:
-            options = RunOptions(**{option.name: _value(option, values.pop(option.name)) for option in taken})
-            options.check()
-            command(options, **values)
-
-        _, *others = signature(command, eval_str=True).parameters.values()
-        # Typer reads the signature.
-        call.__signature__ = Signature([*others, *map(_parameter, taken)])  # type: ignore[attr-defined]
-        return call
-
-    return decorated
-
-
-@_takes_options(rerun=False)
+@takes_options
 def run(options: RunOptions) -> None:
     """Route message files, or records of Kafka, to every matching subscription until stopped (Ctrl-C,
     SIGTERM).
@@ -305,14 +233,10 @@ def run(options: RunOptions) -> None:
     raise typer.Exit(_run_until_stopped(options, _run))
 
 
-@_takes_options(rerun=True)
+@partial(takes_options, rerun=True)
 def rerun(
+    into: Annotated[str, typer.Option(metavar="DIR", help="New folder for the results.")],
     options: RunOptions,
-    *,
-    into: Annotated[
-        str,
-        typer.Option(metavar="DIR", help="New folder for the results.", show_default=False),
-    ],
     batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
 ) -> None:
     """Route committed batches again, from their pins, and report for each whether the result is the same.
@@ -366,12 +290,13 @@ class _JobLog:
         self.event("batch", text, **asdict(batch))
 
 
-class _UsageError(Exception):
+class _UsageError(SelectRouteError):
     """Options that do not describe a valid job."""
 
 
 def _run_until_stopped(options: RunOptions, work: Callable[[RunOptions, _JobLog, Stop], int]) -> int:
     """Run the work until it is done or stopped; return the exit code."""
+    options.check()
     log = _JobLog(options.log)
     line = log.line(
         "ending", "ending after the current batch; Ctrl-C again ends at once", message="asked to end"
@@ -380,15 +305,9 @@ def _run_until_stopped(options: RunOptions, work: Callable[[RunOptions, _JobLog,
         try:
             with _quiet(log), importing():
                 return work(options, log, stop)
-        except _UsageError as error:
-            log.warn(str(error))
-            return USAGE
-        except MissingExtraError as error:
-            log.warn(str(error))
-            return FAILURE
         except SelectRouteError as error:
             log.warn(str(error))
-            return _exit_code(error)
+            return USAGE if isinstance(error, _UsageError) else exit_code(error)
 
 
 class _Forward(logging.Handler):
@@ -500,22 +419,3 @@ def _rerun(options: RunOptions, log: _JobLog, stop: Stop, batches: str, into: st
             log.event("rerun", text, **asdict(one))
             held = held and one.held
     return 0 if held and not stop.asked() else FAILURE
-
-
-def _exit_code(error: SelectRouteError) -> int:
-    """Return the exit code of an error: not found, conflict with another job, or any other failure."""
-    from selectroute.index.errors import SnapshotNotFoundError
-    from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
-    from selectroute.storage.errors import NoBucketError
-    from selectroute.store.errors import NoDatabaseError
-
-    not_found = (
-        SnapshotNotFoundError,
-        SourceNotFoundError,
-        DestinationNotFoundError,
-        NoDatabaseError,
-        NoBucketError,
-    )
-    if isinstance(error, not_found):
-        return NOT_FOUND
-    return CONFLICT if isinstance(error, OtherJobError) else FAILURE

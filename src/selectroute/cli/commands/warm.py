@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 
-from selectroute.cli.output import Output, OutputOption
+from selectroute.cli.output import Output, OutputOption, print_result
 
 
 def warm(output: OutputOption = Output.table) -> None:
@@ -25,18 +24,9 @@ def warm(output: OutputOption = Output.table) -> None:
         _warm_spark()
     if importlib.util.find_spec("google_crc32c") is not None:  # of the extra `kafka`
         _warm_kafka()
-    if output is Output.table:
-        print(done)
-        return
-    print(
-        json.dumps(
-            {
-                "folder": None if done.folder is None else str(done.folder),
-                "seconds": round(done.seconds, 3),
-                "compiled": done.compiled,
-            }
-        )
-    )
+    folder = None if done.folder is None else str(done.folder)
+    data = {"folder": folder, "seconds": round(done.seconds, 3), "compiled": done.compiled}
+    print_result(output, str(done), data)
 
 
 def _warm_spark() -> None:

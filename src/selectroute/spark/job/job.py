@@ -135,7 +135,7 @@ class Job(JobOptions):
         return job
 
     def _check(self) -> None:
-        for option in options_of(JobOptions):
+        for option in options_of(JobOptions).values():
             value = getattr(self, option.name)
             if option.choices and value not in option.choices:
                 raise JobError(f"{option.name} must be one of {', '.join(option.choices)}, not {value!r}")
