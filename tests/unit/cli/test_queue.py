@@ -274,12 +274,9 @@ def test_modules_of_queues_are_loaded_by_their_commands_only():
 
 def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, tmp_path, monkeypatch):
     told = []
-
-    def bound(*_, **options):
-        told.append(options)
-        return SimpleNamespace(run=lambda: None, is_publishing=False)
-
-    monkeypatch.setattr("selectroute.service.server.bound", bound)
+    server = SimpleNamespace(run=lambda: None, is_publishing=False)
+    monkeypatch.setattr("selectroute.service.app.create_app", lambda _, **options: told.append(options))
+    monkeypatch.setattr("selectroute.service.server.bound", lambda *_, **options: server)
 
     def served_queues(*options):
         code, _, err = run("serve", "--registry", database, *options)
