@@ -158,7 +158,7 @@ def test_what_cannot_be_is_refused(queue):
         (1, ("put", "Q", "-p", "JMSPriority=1")),
         (2, ("put", "Q", "--message-id", "x")),
         (2, ("put", "Q", "--priority", "10")),
-        (2, ("purge", "Q", "--message-id", "")),
+        *((2, ("purge", "Q", id, "")) for id in ("--message-id", "--correlation-id", "--group-id")),
     ):
         found, out, err = queue(*arguments)
         assert (found, out) == (code, "") and err, arguments

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from selectroute.queues.errors import MQRC_CORREL_ID_ERROR, MQRC_GROUP_ID_ERROR
 from selectroute.queues.lookup.match import MatchOptions, match_of
-from selectroute.queues.rest.ids import id_of_any_text, message_id_of, token_of_text
+from selectroute.queues.rest.ids import RestError, id_of_any_text, message_id_of, token_of_text
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
@@ -63,4 +63,6 @@ class LookupParams(NamedTuple):
 
 
 def _octets(text: str | None, place: str, reason: int) -> bytes | None:
+    if text == "":  # as of a shell's variable that is not set: 24 zeros would mean all messages without an id
+        raise RestError(place, "an id must not be empty", reason)
     return None if text is None else id_of_any_text(text, place, reason)

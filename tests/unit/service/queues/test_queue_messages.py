@@ -176,6 +176,7 @@ def test_a_message_is_found_by_each_of_its_ids_and_by_all_of_them(client, queue)
         ({"messageId": "ID:00"}, 400, "invalid-request", 2206),
         ({"messageId": "order-7"}, 400, "invalid-request", 2206),
         ({"correlationId": "ID:xy"}, 400, "invalid-request", 2207),
+        ({"correlationId": ""}, 400, "invalid-request", 2207),
         ({"groupId": "ID:" + "0" * 49}, 400, "invalid-request", 2258),
         ({"msgToken": "00"}, 400, "invalid-request", 2331),
         ({"msgToken": "0" * 32, "wait": 1}, 400, "invalid-request", 2331),
