@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from selectroute.client.registry import RemoteRegistry, RemoteStreams
-from selectroute.registry.registry import Registry
-from selectroute.registry.reports.reports import Streams
+if TYPE_CHECKING:  # each needs an extra, and a program may have one of them
+    from selectroute.client.registry import RemoteRegistry, RemoteStreams
+    from selectroute.registry.registry import Registry
+    from selectroute.registry.reports.reports import Streams
 
-SubscriptionRegistry: TypeAlias = Registry | RemoteRegistry
+SubscriptionRegistry: TypeAlias = "Registry | RemoteRegistry"
 """Registry in a database or of a service. `Registry` documents the contract of each method; all raise
 `RegistryError` and `StoreError`, and over a network also `UnreachableError`.
 """
 
-StreamReports: TypeAlias = Streams | RemoteStreams
+StreamReports: TypeAlias = "Streams | RemoteStreams"
 """Streams of a registry, as far as jobs and commands use them."""
