@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar
 
@@ -76,6 +77,9 @@ _LOOK_SECONDS: Final = 0.2
 
 _POLL_SECONDS: Final = 0.05
 """Interval of the polls for commits of other processes during a wait."""
+
+_ATTEMPTS: Final = 10
+"""Attempts of a change that is checked before its transaction, while others change the same subscription."""
 
 _BULK_ROWS: Final = 10_000
 """Lines from which an import truncates the database's log afterwards, while other writers wait."""
@@ -247,22 +251,23 @@ class Registry:
         check_argument(id, str, "id", _ID)
         check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
         checks = Checks(self.limits)
-        while True:
-            # Checked before the transaction, so that other writers do not wait; repeated if another writer
-            # changes the subscription in between.
+
+        def change(is_last: bool, revision: Revision) -> Subscription | None:
+            spec = patched(revision.get(id, expected), patch)
+            return revision.replace(id, spec, expected) if is_last or checks.knows(spec) else None
+
+        # Checked before the transaction, so that other writers do not wait; repeated if one of them changes
+        # the subscription in between, but not for ever: the last attempt is checked within.
+        for left in reversed(range(_ATTEMPTS)):
             now = self.get(id)
             if by.sees(now.topic) and (expected is None or expected == now.revision):
                 spec = patched(now, patch)
                 by.check_stored(spec)
                 checks.checked(spec)
-
-            def change(revision: Revision) -> Subscription | None:
-                spec = patched(revision.get(id, expected), patch)
-                return revision.replace(id, spec, expected) if checks.knows(spec) else None
-
-            changed = self._changed(change, checks, by)
+            changed = self._changed(partial(change, left == 0), checks, by)
             if changed is not None:
                 return changed
+        raise AssertionError("the last attempt changes it, or raises")
 
     def remove(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
         """Remove a subscription; return its last state. Raises `NotFoundError`, `StaleRevisionError`."""

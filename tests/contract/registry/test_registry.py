@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -125,6 +126,20 @@ def test_a_patch_changes_the_fields_that_it_names(registry):
     assert changed.labels == {"q": "2", "r": "3"}
     assert registry.change("s", {"name": None}).name == "s"
     assert registry.change("s", {"labels": None}).labels == {}
+
+
+def test_a_patch_ends_although_others_change_the_subscription_all_the_time(registry, monkeypatch):
+    registry.register(CAR, id="car")
+    read, numbers = registry.get, count()
+
+    def overtaken(id):
+        now = read(id)
+        registry.replace(id, SubscriptionSpec(f"a = {next(numbers)}"))
+        return now
+
+    monkeypatch.setattr(registry, "get", overtaken)
+    changed = registry.change("car", {"name": "mine"})
+    assert (changed.name, changed.selector) == ("mine", f"a = {next(numbers) - 1}")
 
 
 @pytest.mark.parametrize(
