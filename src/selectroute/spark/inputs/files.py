@@ -79,7 +79,7 @@ class FileSource:
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches."""
         assert self._spark is not None, "a stream needs Spark"
-        known = _read_before(self._job.output)
+        known = read_before(self._job.output)
         self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
         return self._spark.readStream.format(NAME).load()
 
@@ -272,7 +272,7 @@ def _entry(file: Location) -> Entry | None:
         return None
 
 
-def _read_before(output: Location) -> list[str]:
+def read_before(output: Location) -> list[str]:
     """Return the names of all files that committed batches have read."""
     merged = output / "_inputs"
     newest = max((int(one.stem) for one in merged.files() if one.stem.isdigit()), default=-1)
@@ -285,6 +285,7 @@ def _read_before(output: Location) -> list[str]:
             names += content.get("inputs", {}).get("sizes", {})
     if len(commits) > _MERGED_AFTER:
         last = max(int(one.stem) for one in commits)
+        merged.make_folder()
         (merged / f"{last}.json").put(json.dumps(names).encode())
         if newest >= 0:
             (merged / f"{newest}.json").delete()
