@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from selectroute.arrays.distinct import distinct_values
+from selectroute.arrays.hashing import distinct_values
 from selectroute.arrays.tables import (
     FLAG_BITS,
     INTERVAL,
@@ -22,7 +22,7 @@ from selectroute.arrays.tables import (
     as_array,
 )
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 LEAF_FLAGS, LEAF_ATTRIBUTE, LEAF_ENTRIES = (1 << FLAG_BITS) - 1, FLAG_BITS, 40
 """Parts of a word of `Segment.leaf_groups`: a mask of the group's flags, and the first bits of its attribute

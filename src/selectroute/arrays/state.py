@@ -24,7 +24,7 @@ from selectroute.selector.fields import PREFIX, identifier_of
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.storage import Location
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from selectroute.clauses.access import LARGE_FLOAT, LARGE_LONG, equalities, prefixed, scan_reason
 from selectroute.clauses.normal_form import clauses_of, conjunction
-from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Test
-from selectroute.clauses.simple import Simple
+from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Simple, Test
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import SelectRouteError

@@ -40,8 +40,10 @@ from selectroute.clauses.predicate import (
     OneOf,
     Predicate,
     Test,
+    comparisons_of,
+    of_one_property,
+    simple_predicate,
 )
-from selectroute.clauses.simple import comparisons_of, of_one_property, simple_predicate
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import condition as condition_of
 from selectroute.selector.fields import NO_ID

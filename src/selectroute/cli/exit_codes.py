@@ -50,7 +50,7 @@ def exit_code(error: SelectRouteError) -> int:
     from selectroute.queues.errors import CountChangedError, MQError
     from selectroute.queues.rest.ids import RestError
     from selectroute.registry import errors as registry_errors
-    from selectroute.storage.errors import NoBucketError
+    from selectroute.storage.protocol import NoBucketError
     from selectroute.store.errors import NoDatabaseError
 
     while isinstance(cause := getattr(error, "cause", None), SelectRouteError):

@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar, Unpack
 from urllib.parse import quote
 
 from selectroute.client.http import Answer, HttpClient
-from selectroute.client.limits import MAX_WAIT_SECONDS
-from selectroute.client.problems import document_of, refusal
+from selectroute.client.problems import MAX_WAIT_SECONDS, document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.errors import (

@@ -14,8 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from selectroute.client.http import Answer, HttpClient
-from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
-from selectroute.client.problems import refusal
+from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS, refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec, check_id

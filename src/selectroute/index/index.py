@@ -23,8 +23,7 @@ from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.selector.values.values import Value
-from selectroute.topics.filter import TopicFilter
-from selectroute.topics.levels import TOPIC, level_value
+from selectroute.topics.filter import TOPIC, TopicFilter, level_value
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from selectroute.index.subscription import COLUMNS
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import DERIVED, PREFIX
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
-from selectroute.topics.levels import TOPIC, derivation
+from selectroute.topics.filter import TOPIC, derivation
 
 _OPERATIONS = t.IS_SOUND + 1
 _EFFECTS = np.array([stack_effect(operation) for operation in range(_OPERATIONS)], np.int64)

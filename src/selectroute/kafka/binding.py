@@ -26,7 +26,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.suggestion import did_you_mean, unknown_field
 from selectroute.selector.values.values import TYPE_NAMES
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "bytes")
 

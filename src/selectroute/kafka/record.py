@@ -21,7 +21,7 @@ from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_jso
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 Header = tuple[str, bytes | None]
 

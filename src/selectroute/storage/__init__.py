@@ -14,15 +14,16 @@ Imports `durable`, `extras` and `selector` only; the clients of object stores an
 are imported when a URL needs them.
 """
 
-from selectroute.storage.errors import (
+from selectroute.storage.location import Location
+from selectroute.storage.protocol import (
     ChangedError,
     DeniedError,
+    Entry,
+    Storage,
     StorageError,
     UnknownSchemeError,
     UnreachableError,
 )
-from selectroute.storage.location import Location
-from selectroute.storage.protocol import Entry, Storage
 
 __all__ = [
     "ChangedError",

@@ -20,8 +20,8 @@ from typing import Final
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
-from selectroute.storage.errors import StorageError
 from selectroute.storage.location import Location
+from selectroute.storage.protocol import StorageError
 
 LIMIT_BYTES: Final = 32 << 30
 """Default size of the cache, in bytes, but at most a quarter of its disk; the variable

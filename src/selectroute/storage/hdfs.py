@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from selectroute.extras import the_extra
-from selectroute.storage.errors import ChangedError, DeniedError, StorageError, UnreachableError
-from selectroute.storage.protocol import Entry
+from selectroute.storage.protocol import ChangedError, DeniedError, Entry, StorageError, UnreachableError
 
 _CHUNK: Final = 8 << 20
 

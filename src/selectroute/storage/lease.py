@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.storage.errors import ChangedError, StorageError
 from selectroute.storage.location import Location
+from selectroute.storage.protocol import ChangedError, StorageError
 
 LEASE_SECONDS: Final = 15.0
 """Time without a change after which a lease is taken over."""

@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
-from selectroute.storage.errors import ChangedError, DeniedError
-from selectroute.storage.protocol import Entry
+from selectroute.storage.protocol import ChangedError, DeniedError, Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,11 @@ from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 from urllib.parse import unquote
 
 from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed, unsealed
-from selectroute.storage.errors import ChangedError, StorageError, UnknownSchemeError
+from selectroute.durable.disk import sealed, unsealed
 from selectroute.storage.hdfs import HdfsStorage
 from selectroute.storage.local import LocalStorage
 from selectroute.storage.objects import ObjectStorage
-from selectroute.storage.protocol import Entry, Storage
+from selectroute.storage.protocol import ChangedError, Entry, Storage, StorageError, UnknownSchemeError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 

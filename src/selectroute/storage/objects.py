@@ -25,14 +25,14 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
-from selectroute.storage.errors import (
+from selectroute.storage.protocol import (
     ChangedError,
     DeniedError,
+    Entry,
     NoBucketError,
     StorageError,
     UnreachableError,
 )
-from selectroute.storage.protocol import Entry
 
 _RETRY_SECONDS: Final = 10
 """Time for which the client itself tries again; after it the caller decides, who can say so."""

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from selectroute.storage.errors import DeniedError, StorageError, UnreachableError
 from selectroute.storage.location import Location
-from selectroute.storage.protocol import Result, WrappedStorage
+from selectroute.storage.protocol import DeniedError, Result, StorageError, UnreachableError, WrappedStorage
 
 WAITED_FOR: Final = (DeniedError, UnreachableError)
 """Errors of storage that may pass."""

@@ -16,7 +16,6 @@ A message without a topic matches no filter, not even ``#``; a subscription with
 topic.
 """
 
-from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
-from selectroute.topics.levels import TOPIC, level_value
+from selectroute.topics.filter import TOPIC, InvalidTopicFilterError, TopicFilter, level_value
 
 __all__ = ["TOPIC", "InvalidTopicFilterError", "TopicFilter", "level_value"]

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from selectroute.spark.inputs import files
 from selectroute.spark.sources.files.planner import FileLister
 from selectroute.storage import Location
-from selectroute.storage.errors import UnreachableError
+from selectroute.storage.protocol import UnreachableError
 
 LIMIT = ReadAllAvailable()
 

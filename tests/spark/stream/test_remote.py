@@ -14,7 +14,7 @@ from selectroute.spark import Job, JobError, OtherJobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.storage import DeniedError, Location, StorageError
-from selectroute.storage.errors import NoBucketError
+from selectroute.storage.protocol import NoBucketError
 from tests.spark.queue_world import A, Queues
 from tests.spark.store_job import BLUE, RED, deliveries, drop, job_of, publish, run
 from tests.support.components import after_first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selectroute.durable.sealed_json import sealed, unsealed
+from selectroute.durable.disk import sealed, unsealed
 
 CONTENT = {"query": "q", "revision": 12}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.arrays.distinct import distinct_pairs, distinct_values
+from selectroute.arrays.hashing import distinct_pairs, distinct_values
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1_000])

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import distinct_values
-from selectroute.arrays.hashing import CODE_MULTIPLIER
+from selectroute.arrays.hashing import CODE_MULTIPLIER, distinct_values
 from selectroute.index.build.dictionary import open_addressing
 from selectroute.index.build.hot_keys import Divided
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import changes
+from selectroute.arrays.hashing import changes
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index.build.entry_columns import Entries

@@ -21,8 +21,9 @@ from selectroute.clauses.predicate import (
     Predicate,
     Test,
     TopicLevels,
+    comparisons_of,
+    simple_predicate,
 )
-from selectroute.clauses.simple import comparisons_of, simple_predicate
 from selectroute.index.build.dictionary import AttributeCodes
 from selectroute.match.columns.from_messages import mixed_row
 from selectroute.selector.dialect import Dialect

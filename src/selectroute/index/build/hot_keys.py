@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import changes, distinct_pairs, numbered
+from selectroute.arrays.hashing import changes, distinct_pairs, numbered
 from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.residuals import (
     EqualityPrograms,

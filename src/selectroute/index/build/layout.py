@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import changes
+from selectroute.arrays.hashing import changes
 from selectroute.index.build.access_paths import access_paths
 from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.hot_keys import OWN, alike, divide

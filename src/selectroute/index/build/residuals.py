@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import distinct_pairs
+from selectroute.arrays.hashing import distinct_pairs
 from selectroute.index.plan.cost import MOST_COPIES
 
 Others: TypeAlias = dict[str, t.Array]

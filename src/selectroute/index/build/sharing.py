@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.distinct import changes, distinct_pairs, distinct_values, numbered
+from selectroute.arrays.hashing import changes, distinct_pairs, distinct_values, numbered
 from selectroute.index.build.entry_columns import Entries
 from selectroute.index.build.residuals import slices
 

@@ -14,7 +14,7 @@ from math import prod
 
 from selectroute.clauses.access import Equalities, Key
 from selectroute.clauses.predicate import Clause, Literal
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 Attributes = tuple[str, ...]
 """Attributes of an access key, sorted: none (the scan list), one or two."""

@@ -37,7 +37,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import HEADER_TYPES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
 from selectroute.selector.values.values import Int, Long
-from selectroute.topics.levels import Derivation
+from selectroute.topics.filter import Derivation
 
 TAGS_OF_TYPES: dict[pa.DataType, int] = {
     **TAGS,

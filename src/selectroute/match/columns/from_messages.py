@@ -15,7 +15,7 @@ from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
-from selectroute.topics.levels import TOPIC, level_value
+from selectroute.topics.filter import TOPIC, level_value
 
 BODY = "@body"
 """Column of the frame with the body of a message, a string or bytes."""

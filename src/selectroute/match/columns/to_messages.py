@@ -10,7 +10,7 @@ from selectroute.match.columns.fields import values_of_rows
 from selectroute.match.columns.from_messages import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message
 from selectroute.selector.values.values import Unsupported, Value
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 
 class Rows:

@@ -24,7 +24,7 @@ from selectroute.match.encoding.verdicts import (
     verdicts_of,
 )
 from selectroute.selector.fields import PREFIX
-from selectroute.topics.levels import TOPIC, derivation
+from selectroute.topics.filter import TOPIC, derivation
 
 
 class AttributeLanes:

@@ -28,7 +28,7 @@ from selectroute.selector.fields import PREFIX
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.values.values import Float, Unsupported
-from selectroute.topics.levels import TOPIC, level_value
+from selectroute.topics.filter import TOPIC, level_value
 
 _TEXT: Final = 1 << 12
 """Bytes for the strings of a message, at first."""

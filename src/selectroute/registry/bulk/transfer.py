@@ -39,7 +39,7 @@ from selectroute.registry.log.rows import (
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Subscription
-from selectroute.store.inserts import indexes_later, insert_values
+from selectroute.store.engine import indexes_later, insert_values
 
 _T = TypeVar("_T")
 

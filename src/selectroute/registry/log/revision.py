@@ -27,7 +27,7 @@ from selectroute.registry.log.transaction import (
 )
 from selectroute.registry.model import Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
-from selectroute.store.inserts import insert_rows, insert_values
+from selectroute.store.engine import insert_rows, insert_values
 
 
 class Revision:

@@ -32,7 +32,7 @@ from selectroute.spark.columns.column_types import can_be_property
 from selectroute.spark.columns.read_columns import by_identifier, invalid_names
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 from selectroute.storage import Location
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 _KEPT = 2
 """Micro-batches whose pins are kept: the newest, and the one that Spark may repeat."""

@@ -40,7 +40,7 @@ from selectroute.spark.runtime.tasks import Runner
 from selectroute.spark.sources.offset_log import batch_offsets, offsets_digest
 from selectroute.spark.worker.rows import HASH, LETTER, PLACE, RowLayout, RowReader
 from selectroute.spark.worker.task import Reader, TaskSettings, run_once
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 _IDS: Final = ("@id", "JMSMessageID")
 _REPORT: Final = "report string"

@@ -12,8 +12,7 @@ import pyarrow as pa
 from selectroute.job_options import POLICIES
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.selector.errors import SelectRouteError
-from selectroute.topics.filter import TopicFilter
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC, TopicFilter
 
 KEEP, DROP, FAIL = POLICIES
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from selectroute.arrays.distinct import distinct_values
+from selectroute.arrays.hashing import distinct_values
 from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.durable.private_folder import temporary_folder

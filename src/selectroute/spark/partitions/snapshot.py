@@ -36,7 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed
+from selectroute.durable.disk import sealed
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.folder.format import read_table
 from selectroute.index.snapshot import Snapshot

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import selectroute as sr
-from selectroute.durable.sealed_json import sealed
+from selectroute.durable.disk import sealed
 from selectroute.index.change.delta import Add, Remove
 from selectroute.index.folder.format import published, revisions
 from selectroute.index.folder.retention import Collected, collect

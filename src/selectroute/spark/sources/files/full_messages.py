@@ -14,7 +14,7 @@ from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.from_messages import BODY
 from selectroute.match.columns.to_messages import Rows
 from selectroute.selector.message import Message, MessageError
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 _BLOCK = 4_096
 """Messages converted from columns at a time: bounds memory."""

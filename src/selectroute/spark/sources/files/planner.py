@@ -25,8 +25,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from selectroute.spark.sources.files.stream import SourceError, log_lines
 from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
 from selectroute.storage import Location
-from selectroute.storage.errors import UnreachableError
 from selectroute.storage.patient import WAITED_FOR
+from selectroute.storage.protocol import UnreachableError
 
 NAME: Final = "selectroute-files"
 _SCHEMA: Final = "number long"

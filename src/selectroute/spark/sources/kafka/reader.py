@@ -42,7 +42,7 @@ from selectroute.spark.sources.kafka.columns import (
     column_of_texts,
     lengths,
 )
-from selectroute.topics.levels import TOPIC
+from selectroute.topics.filter import TOPIC
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of a batch, named as those of Spark's own source."""
