@@ -21,7 +21,7 @@ from selectroute.storage.location import Where
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
-    from selectroute.match.single.one_message import MessageMatches
+    from selectroute.match.single import MessageMatches
 
 
 class Snapshot(SnapshotState):
@@ -119,7 +119,7 @@ _ENGINE: Final = ("attributes", "checks_names", "dead_entries", "deaths", "first
 @cache
 def _match_one() -> Callable[[SnapshotState, Message], MessageMatches]:
     """Import the matching of one message, once: an import statement takes as long as a third of a match."""
-    from selectroute.match.single.one_message import match_one  # see `Snapshot.match`
+    from selectroute.match.single import match_one
 
     return match_one
 

@@ -3,7 +3,7 @@
 ::
 
     columns ──lanes──→ encoding ──codes──→ kernel, with ranges ──runs of entries──→ ordinals
-    match: a batch; single: one message; extended: EXTENDED subscriptions; multi_segment: several segments
+    match: a batch, on one segment or several; single: one message; extended: EXTENDED subscriptions
 
 ``columns`` turns each Arrow column into a *lane*: a type tag and 64 bits for every row. ``encoding`` looks
 the values up among the snapshot's constants: one code for each row and attribute. ``kernel`` then probes the

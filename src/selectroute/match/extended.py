@@ -14,7 +14,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.to_messages import Rows
+from selectroute.match.columns.fields import Rows
 from selectroute.selector.extended import provider_matches, provider_reads, usable_provider
 from selectroute.selector.message import Message, MessageError
 

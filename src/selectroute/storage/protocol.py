@@ -1,4 +1,5 @@
-"""Protocol of storage: the verbs that everything is read and written with, its errors, and a base of its wrappers.
+"""Protocol of storage: its verbs, its errors, and a base of wrappers.
+
 A missing file is a FileNotFoundError, one that exists already a FileExistsError.
 """
 

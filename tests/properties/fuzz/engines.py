@@ -26,7 +26,7 @@ import selectroute as sr
 from selectroute.index.build import build, hot_keys
 from selectroute.index.invariants import verify_snapshot
 from selectroute.match.match import match
-from selectroute.match.single.one_message import match_one
+from selectroute.match.single import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.spark.partitions.mapped import MappedPartitions
 from selectroute.spark.partitions.publish import publish_partitions

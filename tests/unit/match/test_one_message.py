@@ -7,9 +7,9 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.match import single
 from selectroute.match.encoding import encode
 from selectroute.match.kernel import kernel
-from selectroute.match.single import one_message, one_row
 
 REGISTRY = [
     ("equal", "color = 'red'"),
@@ -120,7 +120,7 @@ def test_long_strings_have_room():
         names = ("y" * (size - 1) + last for last in "yz")
         agree(index, [sr.Message(properties={"other": "x", "name": name}) for name in names], snapshot)
     (idle,) = snapshot.__dict__["_idle_matchers"]
-    assert len(idle._text) <= one_message._MOST_TEXT, "a huge message keeps no memory"
+    assert len(idle._text) <= single._MOST_TEXT, "a huge message keeps no memory"
 
 
 def test_many_leaves_have_room():
@@ -177,5 +177,5 @@ def test_a_message_has_the_kernel_that_is_compiled_for_batches():
     snapshot.match(pa.RecordBatch.from_pylist([row]), missing="ignore")
     compiled_for = [set(function.signatures) for function in functions]
     snapshot.match_one(MESSAGES[1])
-    one_row._match.recompile()  # loaded from the cache, it would not look for what it calls
+    single._match.recompile()  # loaded from the cache, it would not look for what it calls
     assert [set(function.signatures) for function in functions] == compiled_for

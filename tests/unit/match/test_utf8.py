@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
-from selectroute.match.kernel.utf8 import after, before, code_point, first_of
+from selectroute.match.kernel.like import after, before, code_point, first_of
 from selectroute.match.memory import address_of
 
 generated = settings(deadline=None)  # the first example compiles

@@ -4,10 +4,9 @@
 
     from_messages: single messages ──→ columns of any property type
                                           ↓
-    batch: a column by its name ──→ columns: its lane ──→ fields: lanes of fields with several names
-                                                              ↓
-    missing: columns that are read, but not there          to_messages: complete messages again
+    batch: a column by its name ──→ columns: its lane ──→ fields: lanes of fields with several names,
+                                                              ↓      and complete messages again
+    missing: columns that are read, but not there
 
-``plain`` leaves columns of the simplest types as they are. Higher rooms import all of these.
-Nothing here loads numba.
+Higher rooms import all of these. Nothing here loads numba.
 """

@@ -1,4 +1,4 @@
-"""Lanes of derived fields: the value of a message under one name, or else converted from another name.
+"""Lanes of fields whose value has one name or is converted from another; single messages of a batch.
 
 Meaning and conversions are those of ``selector.fields``, one call for each distinct value. Only ids, which
 differ from message to message, are converted as arrays.
@@ -7,7 +7,7 @@ differ from message to message, are converted as arrays.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
 from selectroute.match.columns.batch import Batch
-from selectroute.match.columns.columns import Lane, lane, null_lane
-from selectroute.match.columns.from_messages import INTEGER_TAGS, mixed_array
+from selectroute.match.columns.columns import Lane, check_column, lane, null_lane
+from selectroute.match.columns.from_messages import BODY, INTEGER_TAGS, is_mixed, mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,
@@ -26,7 +26,9 @@ from selectroute.selector.fields import (
     id_from_any_text,
     id_from_text,
 )
+from selectroute.selector.message import HEADER_TYPES, Message
 from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value
+from selectroute.topics.filter import TOPIC
 
 _INTEGERS = {tag: kind for kind, tag in INTEGER_TAGS.items()}
 _TEXT_ID = 3 + 2 * ID_BYTES
@@ -156,3 +158,38 @@ def _first_present(lanes: Sequence[Lane]) -> Lane:
 def _spread(one: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
     bits = np.where(one.tags >= t.STRING, one.bits + before, one.bits)
     return one.spread(one.tags), one.spread(bits), one.spread(one.sizes)
+
+
+class Rows:
+    """Messages of a batch, one by one; each column is read once, at its first use."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
+
+    def message(self, row: int, names: Iterable[str]) -> Message:
+        """Return the message of a row with the values of these columns; a missing one is NULL.
+
+        Raises `ColumnTypeError` for a column of a type that no property has, MessageError for invalid values.
+        """
+        found = {name: column[row] for name in names if (column := self._column(name)) is not None}
+        topic, body = found.pop(TOPIC, None), found.pop(BODY, None)
+        headers = {name: value for name, value in found.items() if name in HEADER_TYPES}
+        properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}
+        return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # checked there
+
+    def _column(self, name: str) -> list[Value | Unsupported | None] | None:
+        if name not in self._columns:
+            self._columns[name] = self._read(name)
+        return self._columns[name]
+
+    def _read(self, name: str) -> list[Value | Unsupported | None] | None:
+        array = self._batch.column(name)
+        if array is None:
+            return None
+        if name.startswith("@") and not is_mixed(array.type):
+            plain: list[Value | Unsupported | None] = array.to_pylist()
+            return plain
+        name = name.removeprefix("@")
+        check_column(name, array.type, byte_strings=True)  # no messages with parts left out
+        return values_of_rows(lane(name, array))

@@ -10,7 +10,7 @@ from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.match.array_structs import segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import address_of, byte_at, int_at, long_at, short_at, word_at
-from selectroute.match.ranges.range_kernel import first_not_below
+from selectroute.match.ranges import first_not_below
 from selectroute.match.short_strings import LONGEST, place_of
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)

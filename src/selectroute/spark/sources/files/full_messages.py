@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from selectroute.match.columns.batch import Batch, leaves
 from selectroute.match.columns.columns import ColumnTypeError
+from selectroute.match.columns.fields import Rows
 from selectroute.match.columns.from_messages import BODY
-from selectroute.match.columns.to_messages import Rows
 from selectroute.selector.message import Message, MessageError
 from selectroute.topics.filter import TOPIC
 
