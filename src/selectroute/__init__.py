@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueue
     from selectroute.client.registry import RemoteRegistry, connect
-    from selectroute.index.change.delta import Add, Remove, Replace
+    from selectroute.index.changes import Add, Remove, Replace
     from selectroute.index.errors import BuildError, SnapshotError, SnapshotNotFoundError
     from selectroute.index.folder.format import publish
     from selectroute.index.index import Index

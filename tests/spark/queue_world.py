@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import selectroute as sr
-from selectroute.index.build.build import built
+from selectroute.index.compile.build import built
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.settings import QueueSettings

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 
 from selectroute.clauses.access import equalities
+from selectroute.index.compile.keys import MAX_PAIRS, FiledClause, Statistics
 from selectroute.index.errors import require
 from selectroute.index.index import Index
-from selectroute.index.plan.access_key import MAX_PAIRS, FiledClause, Statistics
 
 
 def verify_index(index: Index) -> None:

@@ -1,6 +1,6 @@
 """A snapshot with all of its segments merged."""
 
-from selectroute.index.change.merge import merged, merged_part
+from selectroute.index.changes import merged, merged_part
 
 
 def merge(snapshot, revision=None):

@@ -17,7 +17,7 @@ it shares with clauses, not on the pairs in use. A clause with one attribute has
 
 Leaf 0 is the scan list: it has no key and every message visits it.
 
-The last leaves are *divided*, see ``index.build.hot_keys``: a message that finds one also looks up its
+The last leaves are *divided*, see ``index.compile.hot_keys``: a message that finds one also looks up its
 postings, which lead to leaves beneath it; these may be divided again.
 
 Intervals are sorted by their lower end; those that hold are found within a prefix by the maxima of the upper

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueues
     from selectroute.client.registry import RemoteRegistry
-    from selectroute.index.matcher import SnapshotMatcher
+    from selectroute.index.match_report import SnapshotMatcher
     from selectroute.queues.sql.queues import SqlQueues
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
@@ -149,7 +149,7 @@ def explaining(
 def _of_snapshot(folder: str, registry: str | None) -> SnapshotMatcher:
     if registry is not None:
         raise typer.BadParameter("give --snapshots or --registry, not both", param_hint=_SNAPSHOTS)
-    from selectroute.index.matcher import SnapshotMatcher
+    from selectroute.index.match_report import SnapshotMatcher
     from selectroute.index.snapshot import Snapshot
 
     snapshot = Snapshot.open(folder)

@@ -9,10 +9,10 @@ from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
 from selectroute.clauses.predicate import Literal, Lookup, NotVoid
-from selectroute.index.build.build import freeze, paused_collector
+from selectroute.index.compile.build import freeze, paused_collector
+from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.explain import AccessStep, Explanation
-from selectroute.index.plan.access_key import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
+from selectroute.index.match_report import AccessStep, Explanation
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable

@@ -21,11 +21,10 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import hash_strings
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.build.access_paths import code_hash
-from selectroute.index.build.compile_residual import stack_effect
-from selectroute.index.build.intervals import level_slices
+from selectroute.index.compile.keys import Prefixes, prefix_key
+from selectroute.index.compile.layout import code_hash, level_slices
+from selectroute.index.compile.residuals import stack_effect
 from selectroute.index.errors import require
-from selectroute.index.plan.prefix_keys import Prefixes, prefix_key
 from selectroute.index.subscription import COLUMNS
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import DERIVED, PREFIX

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.build.build import Row, build, check_unknown, together
-from selectroute.index.change.delta import Change, Delta, with_delta
-from selectroute.index.change.merge import (
+from selectroute.index.changes import (
+    Change,
+    Delta,
     Part,
     merge_due,
     merge_size,
@@ -31,7 +31,9 @@ from selectroute.index.change.merge import (
     merged_part,
     merged_with,
     rolled_in,
+    with_delta,
 )
+from selectroute.index.compile.build import Row, build, check_unknown, together
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import latest_revision, published, read_segment, write_segment
 from selectroute.index.folder.manifest import Source, revisions
@@ -45,7 +47,7 @@ from selectroute.storage.location import Where
 AT_ONCE = 512
 """Maximum other subscriptions that a change rewrites before it is published: some 10 ms."""
 
-_MERGE = "import os, sys; os.nice(10); from selectroute.index.change.merge import main; main(*sys.argv[1:])"
+_MERGE = "import os, sys; os.nice(10); from selectroute.index.changes import main; main(*sys.argv[1:])"
 """Program of a process that merges. Matching has priority, also over its imports, half a second."""
 
 IN_THREAD = 8_192

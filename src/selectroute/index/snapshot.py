@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.build.build import Row, build
-from selectroute.index.change.delta import Change, changed
+from selectroute.index.changes import Change, changed
+from selectroute.index.compile.build import Row, build
 from selectroute.index.folder.format import open_snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits

@@ -10,8 +10,8 @@ from typing import Final
 
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
+from selectroute.index.compile.shapes import clauses_by_shape, seen_template
 from selectroute.index.errors import InvalidIdError
-from selectroute.index.shapes.template import clauses_by_shape, seen_template
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named

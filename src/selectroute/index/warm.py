@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from selectroute.arrays.segment import CROWDED
-from selectroute.index.change.delta import Replace
+from selectroute.index.changes import Replace
 from selectroute.index.index import Index
 from selectroute.match.compiled import cache_folder, compilations
 from selectroute.match.encoding.like_cache import FEWEST_ROWS

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Final
 
 from selectroute.durable.lock import FileLock
-from selectroute.index.build.build import rebuilt
-from selectroute.index.change.delta import Change, Drop, Put
+from selectroute.index.changes import Change, Drop, Put
+from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import Source, revisions, source_of

@@ -20,13 +20,12 @@ from typing import Any, Final, Literal, TypeVar
 
 from sqlalchemy import Connection
 
-from selectroute.index.build.build import rebuilt
+from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.jsonl import stored_subscriptions
-from selectroute.index.matcher import SnapshotMatcher
+from selectroute.index.match_report import SnapshotMatcher, explained, index_of_one, judged
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status, SubscriptionSpec, is_id
-from selectroute.index.verdicts import explained, index_of_one, judged
 from selectroute.registry.authorization.permission import EVERYTHING, Permission
 from selectroute.registry.authorization.tokens import Tokens
 from selectroute.registry.bulk import staging, transfer

@@ -20,8 +20,7 @@ from random import Random
 from typing import Final
 
 import selectroute as sr
-from selectroute.index.change.delta import Add, Change, Remove, Replace
-from selectroute.index.change.merge import merge_due, merged, merged_part
+from selectroute.index.changes import Add, Change, Remove, Replace, merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.subscription import KEEP

@@ -23,7 +23,7 @@ from random import Random
 from typing import Final
 
 import selectroute as sr
-from selectroute.index.build import build, hot_keys
+from selectroute.index.compile import build, hot_keys
 from selectroute.index.invariants import verify_snapshot
 from selectroute.match.match import match
 from selectroute.match.single import match_one

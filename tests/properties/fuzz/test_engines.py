@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import selectroute as sr
-from selectroute.index.build import build, hot_keys
+from selectroute.index.compile import build, hot_keys
 from selectroute.spark.partitions.snapshot import PartitionedSnapshot
 from tests.properties.fuzz import engines
 

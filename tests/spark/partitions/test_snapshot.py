@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.index.change.delta import Remove, Replace
+from selectroute.index.changes import Remove, Replace
 from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.from_messages import from_messages

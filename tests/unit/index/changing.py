@@ -10,7 +10,7 @@ from random import Random
 
 import selectroute as sr
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.change.delta import Add, Change, Remove, Replace
+from selectroute.index.changes import Add, Change, Remove, Replace
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
 from selectroute.topics import TopicFilter

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
+from selectroute.index.compile.keys import MAX_ENTRIES
 from selectroute.index.errors import (
     DuplicateSubscriptionError,
     InvalidIdError,
     InvariantError,
     UnknownSubscriptionError,
 )
-from selectroute.index.plan.access_key import MAX_ENTRIES
 from selectroute.selector.limits import UNLIMITED
 from selectroute.topics import InvalidTopicFilterError
 from tests.support.index_invariants import verify_index

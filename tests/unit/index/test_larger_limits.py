@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.build.build import check_subscriptions
+from selectroute.index.compile.build import check_subscriptions
 from selectroute.index.errors import BuildError
 from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages

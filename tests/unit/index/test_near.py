@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.index import near as module
-from selectroute.index.near import near
+from selectroute.index import near_misses as module
+from selectroute.index.near_misses import near
 from selectroute.selector.dialect import dialect
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.syntax import ast

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.changes import Add, Remove, Replace
 from selectroute.match import single
 from selectroute.match.encoding import encode
 from selectroute.match.kernel import kernel

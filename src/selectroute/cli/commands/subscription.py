@@ -44,7 +44,7 @@ from selectroute.selector.selector_type import EXTENDED
 
 if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
-    from selectroute.index.matcher import SnapshotRow
+    from selectroute.index.match_report import SnapshotRow
     from selectroute.registry.changes import EffectiveFrom
 
 _COMPLETED: Final = 1_000

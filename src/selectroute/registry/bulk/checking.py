@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from selectroute.index.build.build import check_subscriptions, paused_collector
+from selectroute.index.compile.build import check_subscriptions, paused_collector
 from selectroute.index.errors import (
     MAX_REPORTED,
     BuildError,

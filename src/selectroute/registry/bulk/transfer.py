@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
-from selectroute.index.build.build import paused_collector
+from selectroute.index.compile.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
 from selectroute.index.specification import Status
 from selectroute.registry.bulk.checking import ACTIVE, Staged

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 from starlette.responses import Response
 
-from selectroute.index.verdicts import judged
+from selectroute.index.match_report import judged
 from selectroute.job_output import AuditTotals, DeadLetter, JobOutput, LetterFacts, ReplayProgress
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError

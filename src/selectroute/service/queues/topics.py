@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.index.destination import QUEUE
-from selectroute.index.verdicts import judged
+from selectroute.index.match_report import judged
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import DELIVERY_ID, REVISION, SUBSCRIPTION, TOPIC
 from selectroute.queues.message.put_validation import validate_put

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.clauses.analysis import analyse
+from selectroute.index.match_report import explained, judged, nearby
 from selectroute.index.matches import Matches
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status
-from selectroute.index.verdicts import explained, judged, nearby
 from selectroute.registry.errors import TooLargeError
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain.explain import Explanation

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from selectroute.index.errors import SnapshotNotFoundError, UnknownSubscriptionError
-from selectroute.index.matcher import SnapshotMatcher, SnapshotRow
+from selectroute.index.match_report import SnapshotMatcher, SnapshotRow
 from selectroute.index.snapshot import Snapshot
 from selectroute.job_output import DeadLetter
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError

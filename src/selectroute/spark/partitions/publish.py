@@ -20,11 +20,10 @@ from selectroute.arrays.hashing import distinct_values
 from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.durable.private_folder import temporary_folder
-from selectroute.index.build.build import rebuilt
+from selectroute.index.compile.build import rebuilt
+from selectroute.index.compile.keys import Attributes, CostPlan, PreferredKeys, Statistics, preferred_keys
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
-from selectroute.index.plan.access_key import Attributes, Statistics
-from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_path

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from selectroute.index.build.build import rebuilt
+from selectroute.index.compile.build import rebuilt
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import locked, published_digest, revisions
 from selectroute.registry.changes import Change, Op

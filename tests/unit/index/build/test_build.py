@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.normal_form import clauses_of
-from selectroute.index.build import build
-from selectroute.index.build.build import rebuilt
+from selectroute.index.compile import build
+from selectroute.index.compile.build import rebuilt
+from selectroute.index.compile.shapes import (
+    Shape,
+    clauses_by_shape,
+    seen_template,
+    selector_shapes,
+    template_of,
+    topic_shapes,
+)
 from selectroute.index.errors import BuildError, DestinationError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.invariants import verify_snapshot
-from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
-from selectroute.index.shapes.template import clauses_by_shape, seen_template, template_of
 from selectroute.index.snapshot import build_snapshot
 from selectroute.index.subscription import COLUMNS, check, literal_count, prepare
 from selectroute.match.columns.from_messages import from_messages

@@ -5,11 +5,11 @@ import pytest
 
 import selectroute as sr
 from selectroute.arrays import tables as t
-from selectroute.index.build.dictionary import open_addressing
-from selectroute.index.build.intervals import level_slices, levels
+from selectroute.index.compile.dictionary import open_addressing
+from selectroute.index.compile.keys import Prefixes, prefix_key
+from selectroute.index.compile.layout import level_slices, levels
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_segment, verify_snapshot
-from selectroute.index.plan.prefix_keys import Prefixes, prefix_key
 from selectroute.index.snapshot import build_snapshot
 from tests.unit.index.folder.test_file_format import with_tables
 

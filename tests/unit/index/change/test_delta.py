@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.change import delta
-from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.changes import Add, Remove, Replace
 from selectroute.index.describe import statistics
 from selectroute.index.errors import (
     DuplicateSubscriptionError,
@@ -53,7 +52,7 @@ def test_a_change_makes_another_snapshot_and_leaves_the_old_one_as_it_was():
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_delta_has_destinations_and_what_is_replaced_keeps_its_own(monkeypatch, many):
-    monkeypatch.setattr("selectroute.index.change.delta._MANY", 1 if many else 1_000)
+    monkeypatch.setattr("selectroute.index.changes._MANY", 1 if many else 1_000)
     old = base().changed([Add("a", "weight = 1", destination="queue:A"), Add("b", "weight = 1")])
     changes = [Replace("a", "weight = 2"), Replace("b", "weight = 2", destination="queue:B")]
     new = old.changed([*changes, Add("c", destination="kafka:c")])
@@ -111,7 +110,7 @@ def test_changes_in_one_go_follow_one_another():
     ],
 )
 def test_what_an_index_refuses_is_refused_and_nothing_is_done(change, error, many, monkeypatch):
-    monkeypatch.setattr(delta, "_MANY", many)
+    monkeypatch.setattr("selectroute.index.changes._MANY", many)
     snapshot = base().changed([Add("gone"), Remove("heavy")]).changed([Remove("gone")])
     before = ids(snapshot)
     with pytest.raises(error):
@@ -206,7 +205,7 @@ def test_extended_subscriptions_come_and_go(monkeypatch):
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes_mean_what_the_reference_says(seed, monkeypatch):
     chance = Random(seed)
-    monkeypatch.setattr(delta, "_MANY", chance.choice([1, 8, 256]))
+    monkeypatch.setattr("selectroute.index.changes._MANY", chance.choice([1, 8, 256]))
     live: dict[str, tuple[str, str | None]] = {}
     index = sr.Index()
     for change in random_changes(chance, live, 30):

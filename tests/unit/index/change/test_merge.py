@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import selectroute as sr
-from selectroute.index.build import build as build_module
-from selectroute.index.build.build import SEGMENT_ROWS
-from selectroute.index.change import merge as merge_module
-from selectroute.index.change.delta import Add, Delta, Remove, Replace
-from selectroute.index.change.merge import (
+from selectroute.index import changes as merge_module
+from selectroute.index.changes import (
     DEAD_SHARE,
     MOST_SEGMENTS,
     RATIO,
+    Add,
+    Delta,
+    Remove,
+    Replace,
     merge_due,
     merge_size,
     merged,
@@ -23,6 +24,8 @@ from selectroute.index.change.merge import (
     merged_with,
     rolled_in,
 )
+from selectroute.index.compile import build as build_module
+from selectroute.index.compile.build import SEGMENT_ROWS
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
 from selectroute.selector.limits import UNLIMITED

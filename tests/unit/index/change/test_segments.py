@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.build import build as build_module
-from selectroute.index.change import merge as merge_module
-from selectroute.index.change.delta import Add, Remove
-from selectroute.index.change.merge import merge_due, merged, merged_part
+from selectroute.index import changes as merge_module
+from selectroute.index.changes import Add, Remove, merge_due, merged, merged_part
+from selectroute.index.compile import build as build_module
 from selectroute.index.folder.format import revisions
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import selectroute as sr
-from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.changes import Add, Remove, Replace
 from selectroute.index.folder import format as file_format
 from selectroute.index.folder.format import published
 from selectroute.index.invariants import verify_snapshot

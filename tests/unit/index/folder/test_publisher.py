@@ -10,8 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index import publisher as publisher_module
-from selectroute.index.change.delta import Add, Remove, Replace
-from selectroute.index.change.merge import MOST_SEGMENTS
+from selectroute.index.changes import MOST_SEGMENTS, Add, Remove, Replace
 from selectroute.index.errors import UnknownSubscriptionError
 from selectroute.index.folder.format import publish, revisions
 from selectroute.index.invariants import verify_snapshot

@@ -6,7 +6,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.durable.disk import sealed
-from selectroute.index.change.delta import Add, Remove
+from selectroute.index.changes import Add, Remove
 from selectroute.index.folder.format import published, revisions
 from selectroute.index.folder.retention import Collected, collect
 from tests.support.merging import merge

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.access import Equalities
+from selectroute.index.compile.keys import SCAN, CostPlan, Statistics
 from selectroute.index.describe import statistics
-from selectroute.index.plan.access_key import SCAN, Statistics
-from selectroute.index.plan.cost import CostPlan
 
 NAMES = "abcdef"
 

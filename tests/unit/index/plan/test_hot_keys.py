@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.index.build import build, hot_keys, residuals
+from selectroute.index.compile import build, hot_keys, residuals
 from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_snapshot

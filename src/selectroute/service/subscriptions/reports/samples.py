@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.index import Index
+from selectroute.index.match_report import index_of_one
 from selectroute.index.specification import Status, SubscriptionSpec
-from selectroute.index.verdicts import index_of_one
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.registry.model import Items, sampled_form
 from selectroute.registry.specification import checked

@@ -21,8 +21,9 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes, distinct_pairs, numbered
-from selectroute.index.build.entry_columns import Entries
-from selectroute.index.build.residuals import (
+from selectroute.index.compile.filing import Entries
+from selectroute.index.compile.keys import COMMON, MOST_COPIES, WORTH
+from selectroute.index.compile.residuals import (
     EqualityPrograms,
     Others,
     compacted,
@@ -30,7 +31,6 @@ from selectroute.index.build.residuals import (
     terms_before,
     without,
 )
-from selectroute.index.plan.cost import COMMON, MOST_COPIES, WORTH
 
 
 class Divided(NamedTuple):

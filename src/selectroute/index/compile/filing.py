@@ -1,9 +1,14 @@
-"""Filing of groups of subscriptions as entries, column by column, and of those that were read one by one."""
+"""Filing of subscriptions as entries: the keys of each clause, its range, and the residual to judge.
+
+Groups of one shape are filed column by column, others one by one. Entries are columns until they are laid
+out.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,16 +17,157 @@ import pyarrow as pa
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes
-from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
+from selectroute.arrays.segment import Attribute, Segment
+from selectroute.clauses.access import Equalities, Key, equalities, literal_keys, prefixed, scan_reason
 from selectroute.clauses.predicate import Clause, Literal
-from selectroute.index.build.entry_columns import Entries
-from selectroute.index.build.entry_writer import FiledEntry, Writer
-from selectroute.index.plan.access_key import Statistics
-from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys
-from selectroute.index.plan.sort_range import bound_of
-from selectroute.index.shapes.template import Group, Slot
+from selectroute.index.compile.dictionary import AttributeCodes, dictionary_tables
+from selectroute.index.compile.keys import (
+    SCAN,
+    Attributes,
+    CostPlan,
+    PreferredKeys,
+    Statistics,
+    bound_of,
+    chosen_range,
+    file_clause,
+    name_of,
+    preferred_keys,
+)
+from selectroute.index.compile.layout import lay_out
+from selectroute.index.compile.residuals import Programs
+from selectroute.index.compile.shapes import Group, Slot
 from selectroute.index.subscription import Subscription
 from selectroute.selector.dialect import dialect
+
+
+class Entries(NamedTuple):
+    """Unordered entries of a segment: one for each combination of a clause's keys.
+
+    ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
+    keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
+    group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
+    the second bound, of the same kind, of entries whose shape is `INTERVAL`; 0 of others.
+    """
+
+    tuple_: t.Array
+    codes: t.Array
+    shape: t.Array
+    bound: t.Array
+    residual: t.Array
+    ordinal: t.Array
+    high: t.Array
+
+
+ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
+"""Element types of the columns of `Entries`."""
+
+
+class FiledEntry(NamedTuple):
+    """Filing of a clause: path, keys, the shape of its entries, its range, and the residual literals."""
+
+    tuple_: int
+    path: Attributes
+    attributes: tuple[int, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    shape: int
+    ranged: Literal | None
+    high: Literal | None
+    rest: tuple[Literal, ...]
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collector of the entries of a segment, clause by clause, with their constants and programs."""
+
+    plan: CostPlan
+    attributes: AttributeCodes = field(default_factory=AttributeCodes)
+    tuples: dict[Attributes, int] = field(default_factory=lambda: {SCAN: 0})
+    scanned: Counter[str] = field(default_factory=Counter)
+    ranged: set[int] = field(default_factory=set)
+    checks_names: bool = False
+    programs: Programs = field(init=False)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    """Entries one by one, with the fields of `Entries`."""
+    blocks: list[Entries] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.programs = Programs(self.attributes)
+
+    def place(self, clause: Clause, found: Equalities, clauses: int) -> FiledEntry:
+        """Return the filing of a clause, the same for all clauses that only differ in constants.
+
+        ``clauses`` is the number of clauses of the subscription.
+        """
+        path = self.plan.path(found, clauses)
+        self.checks_names = self.checks_names or clause.valid_names
+        filed = file_clause("", clause, found, path)
+        attributes = tuple(self.attributes.number(name) for name in path)
+        flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
+        attribute, rest = 0, filed.residual
+        ranged = high = None
+        chosen = chosen_range(rest)
+        if chosen is not None:
+            ranged, high, range_flags = chosen
+            rest = tuple(literal for literal in rest if literal is not ranged and literal is not high)
+            attribute = self.attributes.number(name_of(ranged))
+            self.ranged.add(attribute)
+            flags |= range_flags
+        if rest:
+            flags |= t.RESIDUAL
+        number = self.tuples.setdefault(path, len(self.tuples))
+        shape = attribute << t.FLAG_BITS | flags
+        return FiledEntry(number, path, attributes, filed.keys, shape, ranged, high, rest)
+
+    def count_scanned(
+        self, clause: Clause, placed: FiledEntry, rest: Sequence[Literal], count: int = 1
+    ) -> None:
+        """Count clauses on the scan list; `rest` are their residual literals."""
+        if placed.path == SCAN and not prefixed(rest):
+            self.scanned[scan_reason(clause)] += count
+
+    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
+        """Add an entry for each combination of the clause's keys; a message finds at most one entry."""
+        placed = self.place(clause, found, clauses)
+        self.count_scanned(clause, placed, placed.rest)
+        key_codes = [
+            [self.attributes.code(attribute, key) for key in keys]
+            for attribute, keys in zip(placed.attributes, placed.keys, strict=True)
+        ]
+        bound = 0 if placed.ranged is None else bound_of(placed.ranged)
+        high = 0 if placed.high is None else bound_of(placed.high)
+        residual = self.programs.residual(placed.rest) if placed.rest else -1
+        for codes in product(*key_codes):
+            first, second = (*codes, 0, 0)[:2]
+            code = first << 32 | second
+            self.rows.append((placed.tuple_, code, placed.shape, bound, residual, ordinal, high))
+
+    def segment(self, rows: int) -> Segment:
+        """Return the entries as a segment of ``rows`` subscriptions."""
+        columns = np.array(self.rows, np.int64).reshape(-1, len(ENTRY_TYPES)).T
+        single = Entries(*(one.astype(kind) for one, kind in zip(columns, ENTRY_TYPES, strict=True)))
+        entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
+        self.blocks.clear()
+        tuples = [[self.attributes.numbers[name] for name in path] for path in self.tuples if path]
+        others = {**self.programs.arrays(), **dictionary_tables(self.attributes.dictionaries)}
+        lanes = self.programs.lanes | self.ranged
+        attributes = tuple(
+            Attribute(
+                name=name,
+                codes=number in self.attributes.coded,
+                values=number in lanes,
+                byte_strings=number not in self.attributes.plain,
+            )
+            for name, number in self.attributes.numbers.items()
+        )
+        return Segment(
+            tables=lay_out(entries, tuples, others),
+            attributes=attributes,
+            depth=self.programs.depth,
+            checks_names=self.checks_names,
+            scanned=dict(self.scanned),
+            rows=rows,
+        )
+
 
 Keys: TypeAlias = Sequence[t.Array] | Sequence[int]
 """Codes of an attribute's keys: a column for each, or one number if all rows have the same."""

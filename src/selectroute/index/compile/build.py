@@ -24,7 +24,15 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.state import SnapshotState
 from selectroute.clauses.access import LARGE_FLOAT, literal_keys
 from selectroute.clauses.predicate import OneOf
-from selectroute.index.build.bulk_filing import file_groups
+from selectroute.index.compile.filing import file_groups
+from selectroute.index.compile.shapes import (
+    Group,
+    Shape,
+    literals,
+    selector_shapes,
+    template_of,
+    topic_shapes,
+)
 from selectroute.index.destination import check_destination
 from selectroute.index.errors import (
     MAX_REPORTED,
@@ -34,8 +42,6 @@ from selectroute.index.errors import (
     InvalidIdError,
     RegistrationError,
 )
-from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
-from selectroute.index.shapes.template import Group, literals, template_of
 from selectroute.index.subscription import COLUMNS, ID, Subscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT

@@ -27,9 +27,8 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import string_hashes
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
+from selectroute.index.compile.shapes import MAX_SLOTS, Shape, literals, sample_of, selector_shapes, spelled
 from selectroute.index.matches import Condition, NearMiss
-from selectroute.index.shapes.shape import MAX_SLOTS, Shape, selector_shapes
-from selectroute.index.shapes.template import literals, sample_of, spelled
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError

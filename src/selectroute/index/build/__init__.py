@@ -1,1 +1,0 @@
-"""Building of a segment's arrays from subscriptions."""

@@ -1,1 +1,0 @@
-"""Changes to a snapshot: delta segments, and merging them."""

@@ -1,1 +1,0 @@
-"""Choice of the keys of clauses: access keys, their cost, prefixes, ranges."""

@@ -1,1 +1,0 @@
-"""Shapes of selectors: those that only differ in literals are parsed once."""
