@@ -30,7 +30,7 @@ from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import BODY, Ints
 from bench.workloads.replies import correlation_ids
-from selectroute.kafka.headers import COUNT
+from selectroute.kafka.record import COUNT
 
 PARTITIONS: Final = 4
 DELIVERED: Final = "delivered"
@@ -230,9 +230,9 @@ class Streamed(Opened):
         """
         if not by_message:
             return sum(committed(self._log(topic, partition), first) for partition, first in enumerate(start))
-        from selectroute.kafka.client.reading import read
-        from selectroute.kafka.client.wire import Wire
+        from selectroute.kafka.cluster import Wire
         from selectroute.kafka.ranges import Range
+        from selectroute.kafka.reading import read
 
         ends = self.ends(topic)
         ranges = [Range(topic, *place) for place in zip(range(PARTITIONS), start, ends, strict=True)]

@@ -20,7 +20,7 @@ from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
 from selectroute.index.folder import manifest
 from selectroute.job_options import JobOptions, Option, options_of
-from selectroute.kafka.client.settings import SETTINGS as KAFKA_SETTINGS
+from selectroute.kafka.config import SETTINGS as KAFKA_SETTINGS
 from selectroute.queues.errors import REASONS
 from selectroute.registry.log import tables as registry_tables
 from selectroute.selector.dialect import DIALECTS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from selectroute.queues import memory
-from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.record import Field
+from selectroute.selector.fields import NO_ID
 
 
 def check(queue):

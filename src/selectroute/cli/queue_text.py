@@ -62,8 +62,7 @@ def print_messages(messages: Sequence[QueuedMessage]) -> None:
 
 def _cells(message: QueuedMessage) -> tuple[str, ...]:
     """Return the texts of a message in a table, in the order of its heading."""
-    from selectroute.queues.message.message import NO_ID
-    from selectroute.selector.fields import id_to_text
+    from selectroute.selector.fields import NO_ID, id_to_text
 
     descriptor, properties = message.descriptor, dict(message.properties)
     text = properties.pop("JMSCorrelationID", None)

@@ -1,16 +1,18 @@
-"""Kafka records as messages, and deliveries as Kafka records, without Spark or a Kafka client.
+"""Kafka records as messages, deliveries as Kafka records, and a client that reads and writes record batches.
 
-`binding` maps record headers and fields of JSON bodies to properties; `record` converts a record to a message
-by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries. `batches`
-reads and writes whole record batches, without an object for each record. `schemas` reads bodies that were
-written with a schema registry. `client` connects to a cluster: it reads ranges of offsets, and writes in
-transactions with commit tokens.
+Without a Kafka client: `binding` maps record headers and fields of JSON bodies to properties; `record`
+converts a record to a message by it, with `texts` for the values, and back, with the headers that a delivery
+carries. `batches` reads and writes whole record batches, without an object for each record. `schemas` reads
+bodies that were written with a schema registry. `ranges` are ranges of offsets.
+
+With kafka-python, which does the protocol: `config` has Kafka's own settings and the tokens for logins,
+`cluster` the connections and their errors, `reading` fetches ranges, `transactions` writes, and `tokens`
+says which attempt of a task has committed.
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.headers import delivery_id
-from selectroute.kafka.record import Record, message_of
+from selectroute.kafka.record import Record, delivery_id, message_of
 from selectroute.kafka.schemas.registry import SchemaRegistry, SchemaSettingsError
 
 __all__ = [

@@ -3,6 +3,17 @@ inverse without a binding.
 
 `spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
 is tested against this module. Queues, which take whole messages one by one, use this module itself.
+
+A delivery over Kafka carries headers in addition to those of its message. Consumers may read
+``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset / subscription, the
+same in every attempt), ``selectroute-revision`` and ``selectroute-batch``: job / batch / task / number. A
+job's batches count from 0, its side batches from -1 downwards, and the deliveries of each task of a batch
+from 0. A record whose topic would refuse the time stamp of its source has that of sending, and
+``selectroute-source-timestamp``, in milliseconds.
+
+A record may also stand for all deliveries of a message to its topic: then ``selectroute-subscription`` lists
+the subscriptions, separated by commas, ``selectroute-subscription-count`` is their number, and the delivery
+id ends with ``*`` instead of a subscription.
 """
 
 from __future__ import annotations
@@ -10,18 +21,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from selectroute.kafka.binding import ID, Bound, KafkaBinding
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies
 from selectroute.kafka.schemas.cache import Schemas
-from selectroute.kafka.schemas.wire import HEADER
+from selectroute.kafka.schemas.framing import HEADER
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
 from selectroute.topics.filter import TOPIC
+
+SUBSCRIPTION: Final = "selectroute-subscription"
+DELIVERY_ID: Final = "selectroute-delivery-id"
+REVISION: Final = "selectroute-revision"
+COUNT: Final = "selectroute-subscription-count"
+BATCH: Final = "selectroute-batch"
+SOURCE_TIMESTAMP: Final = "selectroute-source-timestamp"
+
+
+def delivery_id(source: str, partition: int, offset: int, subscription: str) -> str:
+    """Return the id of a delivery, from its message and subscription, independent of attempt and revision."""
+    return f"{source}/{partition}/{offset}/{subscription}"
+
 
 Header = tuple[str, bytes | None]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from selectroute.kafka.schemas.values import NonFinite, Temporal
+from selectroute.kafka.schemas.decoder import NonFinite, Temporal
 from selectroute.selector.message import DELIVERY_MODES, octets_of
 from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values.numbers import decimal_float32

@@ -38,7 +38,7 @@ from selectroute.queues.lookup.match import (
     ways_of,
 )
 from selectroute.queues.lookup.selection import Alternative, KeyField
-from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
+from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (
     Record,
@@ -54,6 +54,7 @@ from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.selector.explain.sentences import counted
+from selectroute.selector.fields import NO_ID
 
 # ---- Queue keys by a value that several messages may share
 

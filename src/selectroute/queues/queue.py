@@ -23,12 +23,13 @@ from selectroute.queues.errors import (
 from selectroute.queues.lookup.finding import Statistics
 from selectroute.queues.lookup.groups import Handle, Lookup, position_after
 from selectroute.queues.lookup.match import MatchOptions, match_of
-from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.message import UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut, validate_put
 from selectroute.queues.message.record import Record
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, UnitStore
 from selectroute.queues.waiting import Waiter
+from selectroute.selector.fields import NO_ID
 
 
 class MessageStore(UnitStore, Protocol):

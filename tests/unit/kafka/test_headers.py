@@ -1,4 +1,4 @@
-from selectroute.kafka.headers import delivery_id
+from selectroute.kafka.record import delivery_id
 
 
 def test_an_id_says_which_message_and_for_whom():

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute import MatchOptions
-from selectroute.queues.message.message import NO_ID, Descriptor, QueuedMessage
+from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.list_items import item_of, message_of_item
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.fields import NO_ID
 from selectroute.selector.limits import Limits
 from tests.support.queue_calls import hex_of, id_of
 from tests.support.strategies import DESCRIPTOR_FIELDS

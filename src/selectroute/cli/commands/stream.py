@@ -434,7 +434,7 @@ def _fetch(cluster: KafkaCluster, record: Mapping[str, Any]) -> Fetch:
     """Return a function that reads records of the job's cluster, and refuses other clusters."""
 
     def fetch(positions: list[Range]) -> Mapping[Range, Record]:
-        from selectroute.kafka.client.reading import records_at
+        from selectroute.kafka.reading import records_at
         from selectroute.spark.audit.source_check import check_system
 
         if not positions:

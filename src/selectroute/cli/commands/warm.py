@@ -50,8 +50,7 @@ def _warm_kafka() -> None:
     import pyarrow as pa
 
     from selectroute.kafka.batches.decode import HEADERS, decode
-    from selectroute.kafka.batches.encode import encode
-    from selectroute.kafka.batches.partitioner import key_hashes
+    from selectroute.kafka.batches.encode import encode, key_hashes
 
     key_hashes(pa.array([b"key"]))
     record = pa.RecordBatch.from_arrays(

@@ -6,10 +6,9 @@ partition. Everything else of Kafka's protocol is a client's::
     fetched bytes ─→ decode ─→ offset, timestamp, key, value, headers (Arrow)
     key, value, headers (Arrow) + own headers, a row each ─→ encode ─→ a batch for a produce request
 
-`decode` and `encode` are the two doors. `format` has the layout and its numbers,
-`compression` the four codecs; `partitioner` chooses partitions as Kafka's own producers do. No Python object
-is made for a record or a header, and no byte of what a broker sent is trusted: lengths are checked against
-the bytes that are there, and anything else that is wrong is a `RecordBatchError`.
+`decode` and `encode` are the two doors. `layout` has the format's numbers, `codecs` the four codecs. No
+Python object is made for a record or a header, and no byte of what a broker sent is trusted: lengths are
+checked against the bytes that are there, and anything else that is wrong is a `RecordBatchError`.
 
 Only magic 2 is read, Kafka's format since version 0.11 (2017).
 """

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.kafka.batches import RecordBatchError
-from selectroute.kafka.batches import format as f
-from selectroute.kafka.batches.compression import NONE, ZSTD, UnpackError, unpack
-from selectroute.kafka.batches.format import number_at, paste, put_byte, put_int, put_word, varint_at
+from selectroute.kafka.batches import layout as f
+from selectroute.kafka.batches.codecs import NONE, ZSTD, UnpackError, unpack
+from selectroute.kafka.batches.layout import number_at, paste, put_byte, put_int, put_word, varint_at
 from selectroute.match.compiled import compiled, compiling_alone, inlined
 from selectroute.match.memory import byte_at
 

@@ -14,7 +14,7 @@ from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
 from selectroute.kafka.schemas.decoder import at_path, parsed
-from selectroute.kafka.schemas.wire import SchemaId, framed, schema_of_prefix
+from selectroute.kafka.schemas.framing import SchemaId, framed, schema_of_prefix
 from selectroute.storage import Location
 
 

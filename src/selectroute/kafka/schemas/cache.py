@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, json_decoder
+from selectroute.kafka.schemas.framing import SchemaId
 from selectroute.kafka.schemas.registry import OnMissing, RegistryClient, SchemaRegistry
-from selectroute.kafka.schemas.wire import SchemaId
 from selectroute.selector.errors import SelectRouteError
 
 UNKNOWN: Final = "unknown-schema"

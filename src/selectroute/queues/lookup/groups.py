@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
 from selectroute.queues.lookup.finding import has_token
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.record import Field, Record
+from selectroute.selector.fields import NO_ID
 
 ID_FIELDS: Final = (Field.MSG_ID, Field.CORREL_ID, Field.GROUP_ID)
 

@@ -6,9 +6,10 @@ import json
 from typing import Final, NamedTuple
 
 from selectroute.queues.errors import MQRC_PROPERTY_TYPE_ERROR, failed
-from selectroute.queues.message.message import FIELDS, NO_ID, text_of
+from selectroute.queues.message.message import FIELDS, text_of
 from selectroute.queues.message.put_validation import validate_put
 from selectroute.queues.settings import QueueSettings
+from selectroute.selector.fields import NO_ID
 from selectroute.selector.message import Message
 from selectroute.selector.values.values import Byte, Int, Long, Short, Value
 

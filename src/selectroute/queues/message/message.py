@@ -9,8 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from selectroute.selector.fields import DERIVED, PREFIX, id_to_text, is_no_id, read
-from selectroute.selector.fields import NO_ID as NO_ID
+from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, is_no_id, read
 from selectroute.selector.message import HEADER_TYPES, MessageError, from_wire, to_wire
 from selectroute.selector.message import Message as SelectorMessage
 from selectroute.selector.names import INVALID_NAMES, message_breaches

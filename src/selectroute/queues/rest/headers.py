@@ -22,7 +22,7 @@ from selectroute.queues.errors import (
     MQRC_PRIORITY_ERROR,
 )
 from selectroute.queues.message.field_checks import MAX_NUMBER
-from selectroute.queues.message.message import CORRELATION, GROUP, NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.message import CORRELATION, GROUP, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.rest.ids import (
     RestError,
     id_of_text,
@@ -31,6 +31,7 @@ from selectroute.queues.rest.ids import (
 )
 from selectroute.queues.rest.list_items import FIELDS, data_of, descriptor_of
 from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
+from selectroute.selector.fields import NO_ID
 from selectroute.selector.values.values import Value
 
 _PREFIX: Final = "ibm-mq-md-"

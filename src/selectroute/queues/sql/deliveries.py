@@ -27,13 +27,14 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
 from selectroute.queues.message.from_stream import Routed, with_delivery
-from selectroute.queues.message.message import NO_ID, properties_of
+from selectroute.queues.message.message import properties_of
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import Record, arrived, expiry_at, new_id_prefix
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.rows import row_of
 from selectroute.queues.sql.statements import ARRIVE_MANY, HELD, PUT, PUT_KEY
 from selectroute.queues.sql.tables import delivered, metadata, queue
+from selectroute.selector.fields import NO_ID
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement
 
 from selectroute.clauses.access import Key, message_key
-from selectroute.queues.message.message import NO_ID, properties_of, text_of
+from selectroute.queues.message.message import properties_of, text_of
 from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Record, selector_values
 from selectroute.queues.sql.tables import message
-from selectroute.selector.fields import PREFIX
+from selectroute.selector.fields import NO_ID, PREFIX
 
 FIELDS: Final = (*Record._fields[:DESCRIPTOR_FIELDS], "place")
 """Columns of a record up to its key, which the table calls `place`."""

@@ -28,7 +28,7 @@ from selectroute.spark.sources.kafka.offsets import (
 from selectroute.spark.sources.offset_log import FRAME, batch_offsets
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.wire import Wire
+    from selectroute.kafka.cluster import Wire
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:

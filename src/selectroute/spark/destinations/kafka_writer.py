@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.destination import BY_MESSAGE
-from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.batches.partitioner import key_hashes
-from selectroute.kafka.headers import BATCH, COUNT, DELIVERY_ID, REVISION, SOURCE_TIMESTAMP, SUBSCRIPTION
+from selectroute.kafka.batches.encode import encode, key_hashes
+from selectroute.kafka.record import BATCH, COUNT, DELIVERY_ID, REVISION, SOURCE_TIMESTAMP, SUBSCRIPTION
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.destinations.codes import Destinations
 from selectroute.spark.destinations.kafka_records import Topic, sizes_of
@@ -32,8 +31,8 @@ from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.kafka.config import KafkaCluster
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.commit_tokens import Token, TokenTopic
-    from selectroute.kafka.client.wire import Partition, Wire
+    from selectroute.kafka.cluster import Partition, Wire
+    from selectroute.kafka.tokens import Token, TokenTopic
 
 _UNKNOWN: Final = Topic(0, 1)
 
@@ -128,7 +127,7 @@ class KafkaWriter:
         revision: int,
         held: Collection[str] = (),
     ) -> None:
-        from selectroute.kafka.client.transactions import Transactions  # needs the extra `kafka`
+        from selectroute.kafka.transactions import Transactions  # needs the extra `kafka`
 
         self._target = target
         self._wire = wire
@@ -208,7 +207,7 @@ class KafkaWriter:
     # ---- inside
 
     def _write_token(self) -> None:
-        from selectroute.kafka.client.commit_tokens import Token, write_token  # needs the extra `kafka`
+        from selectroute.kafka.tokens import Token, write_token  # needs the extra `kafka`
 
         target, part = self._target, len(self._tokens)
         left = tuple(sorted(self._left))
@@ -222,10 +221,7 @@ class KafkaWriter:
 
     def _begin(self) -> None:
         """Begin as the only producer of this task, and find out what it has sent before."""
-        from selectroute.kafka.client.commit_tokens import (  # needs the extra `kafka`
-            TokenTopicError,
-            tokens_of,
-        )
+        from selectroute.kafka.tokens import TokenTopicError, tokens_of  # needs the extra `kafka`
 
         target = self._target
         for name in self._names:
@@ -294,7 +290,7 @@ class KafkaWriter:
     @contextmanager
     def _holding(self) -> Iterator[None]:
         """Abort, and raise `HeldTopicError`, if a topic refuses what was sent before or is sent now."""
-        from selectroute.kafka.client.errors import RefusedError  # needs the extra `kafka`
+        from selectroute.kafka.cluster import RefusedError  # needs the extra `kafka`
 
         try:
             yield

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from selectroute.kafka.headers import delivery_id
+from selectroute.kafka.record import delivery_id
 from selectroute.queues.message.from_stream import Routed
 from selectroute.spark.destinations.outgoing import Block, Refused
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE

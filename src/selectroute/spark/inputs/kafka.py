@@ -91,7 +91,7 @@ class KafkaSource:
 
     def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
         """Return the ranges of each batch that Kafka still has."""
-        from selectroute.kafka.client.reading import kept  # needs the extra `kafka`
+        from selectroute.kafka.reading import kept  # needs the extra `kafka`
 
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
         with self.input.cluster.wire() as wire:
@@ -122,7 +122,7 @@ class KafkaSource:
 
     def sample(self, inputs: Sequence[Range], count: int) -> list[Message]:
         """Return the newest messages of the partition with most records."""
-        from selectroute.kafka.client.reading import read  # needs the extra `kafka`
+        from selectroute.kafka.reading import read  # needs the extra `kafka`
 
         if not inputs:
             return []

@@ -22,8 +22,8 @@ from selectroute.spark.senders.patience import Waiting, patient
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.commit_tokens import Token, TokenTopic
-    from selectroute.kafka.client.wire import Wire
+    from selectroute.kafka.cluster import Wire
+    from selectroute.kafka.tokens import Token, TokenTopic
     from selectroute.spark.job.output_folder import OutputFolder
 
 _LOOK_SECONDS: Final = 10.0
@@ -102,9 +102,9 @@ class KafkaTopics:
         """
         if self._tokens is not None:
             return
-        from selectroute.kafka.client.commit_tokens import open_topic, scan  # needs the extra `kafka`
-        from selectroute.kafka.client.errors import RefusedError
-        from selectroute.kafka.client.transactions import Transactions
+        from selectroute.kafka.cluster import RefusedError
+        from selectroute.kafka.tokens import open_topic, scan  # needs the extra `kafka`
+        from selectroute.kafka.transactions import Transactions
 
         assert self._folder is not None, "a job must be bound before it sends"
         wire, known = self.wire(), self._folder.tokens_id()
@@ -200,7 +200,7 @@ class KafkaTopics:
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""
-        from selectroute.kafka.client.errors import UnreachableError  # needs the extra `kafka`
+        from selectroute.kafka.cluster import UnreachableError  # needs the extra `kafka`
 
         return patient(call, UnreachableError, self._warn, self._pause)
 
@@ -225,7 +225,7 @@ class KafkaTopics:
 
     def _identify(self, ids: Mapping[str, str]) -> None:
         """Record the ids of topics. Raises TopicChangedError for one that was created again."""
-        from selectroute.kafka.client.errors import GO_ON, TopicChangedError  # needs the extra `kafka`
+        from selectroute.kafka.cluster import GO_ON, TopicChangedError  # needs the extra `kafka`
 
         for topic, id in ids.items():
             known = self._ids.get(topic, [id])

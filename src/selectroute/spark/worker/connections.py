@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from selectroute.spark.sources.kafka.config import KafkaCluster
 
 if TYPE_CHECKING:  # needs the extras `kafka` and `service`
-    from selectroute.kafka.client.wire import Wire
+    from selectroute.kafka.cluster import Wire
     from selectroute.queues.sql.deliveries import QueueDeliveries
 
 _open: dict[tuple[int, bool, str, tuple[tuple[str, str], ...]], Wire] = {}

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.client.errors import FencedError, UnreachableError
+from selectroute.kafka.cluster import FencedError, UnreachableError
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.schemas.bodies import Decisions
 from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
@@ -149,7 +149,7 @@ def _record_reader(
     settings: TaskSettings,
     full: bool,
 ) -> RecordReader:
-    from selectroute.kafka.client.reading import read  # needs the extra `kafka`
+    from selectroute.kafka.reading import read  # needs the extra `kafka`
 
     # Partitions are read side by side, in no certain order; the progress of puts needs one.
     groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]

@@ -15,15 +15,14 @@ VARIABLE = "SELECTROUTE_WORKER_FAILPOINT"
 
 def end_at(step: str, moment: str, nth: int, counter: str, group: int) -> None:
     """Kill the job and this process at the n-th time that a task takes this step, in whatever process."""
-    from selectroute.kafka.client import commit_tokens
-    from selectroute.kafka.client.transactions import Transactions
+    from selectroute.kafka.transactions import Transactions
     from selectroute.queues.sql.deliveries import QueueDeliveries
 
     owner, name = {
         "put": (QueueDeliveries, "put"),
         "begin": (Transactions, "begin"),
         "produce": (Transactions, "produce"),
-        "token": (commit_tokens, "write_token"),
+        "token": (tokens, "write_token"),
         "end": (Transactions, "commit"),
     }[step]
     real: Callable[..., Any] = getattr(owner, name)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from selectroute.kafka.client import commit_tokens, wire
-from selectroute.kafka.client.errors import KafkaClientError
-from selectroute.kafka.client.transactions import Transactions
+from selectroute.kafka import cluster
+from selectroute.kafka.cluster import KafkaClientError
+from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.inputs import open_source
@@ -195,8 +195,8 @@ def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own,
         NIGHTLY,
         (Transactions, "produce"),
         (Transactions, "flush"),
-        (commit_tokens, "tokens_of"),  # nothing was sent before
-        (commit_tokens, "write_token"),
+        (tokens, "tokens_of"),  # nothing was sent before
+        (tokens, "write_token"),
     ),
 )
 def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(own, monkeypatch, owner, step):
@@ -266,8 +266,8 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
             tokens = token_topic(own)
             own.broker.delete(tokens)
             if again:
-                own.broker.create(tokens, commit_tokens.PARTITIONS, cleanup_policy="compact")
-            raise wire.UnreachableError("Kafka does not answer")
+                own.broker.create(tokens, tokens.PARTITIONS, cleanup_policy="compact")
+            raise cluster.UnreachableError("Kafka does not answer")
 
     lost.done = False
     monkeypatch.setattr(Transactions, "commit", lost)
@@ -293,7 +293,7 @@ def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refuse
     assert count == 6 * (batches + 1)
     tokens = token_topic(own)
     own.broker.delete(tokens)
-    own.broker.create(tokens, commit_tokens.PARTITIONS, cleanup_policy="compact")
+    own.broker.create(tokens, tokens.PARTITIONS, cleanup_policy="compact")
     said = {"fail": "was created again", "read": "is gone, so it is not known"}
     for policy, sentence in said.items():
         with pytest.raises(KafkaClientError, match=sentence) as error:

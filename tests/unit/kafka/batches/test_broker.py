@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from selectroute.kafka.batches.compression import NAMES
+from selectroute.kafka.batches.codecs import NAMES
 from selectroute.kafka.batches.decode import HEADERS, decode
-from selectroute.kafka.batches.encode import Producer, encode
-from selectroute.kafka.batches.partitioner import key_hashes
+from selectroute.kafka.batches.encode import Producer, encode, key_hashes
 from tests.support.components import KAFKA
 
 pytestmark = KAFKA

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.kafka.batches import compression as c
+from selectroute.kafka.batches import codecs as c
 
 PLAIN = {
     "empty": b"",

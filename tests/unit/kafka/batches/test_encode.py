@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.kafka.batches import RecordBatchError
-from selectroute.kafka.batches.compression import NAMES
+from selectroute.kafka.batches.codecs import NAMES
 from selectroute.kafka.batches.decode import COLUMNS, HEADERS, decode
 from selectroute.kafka.batches.encode import Producer, encode
 from tests.support.record_batches import TRANSACTIONAL, Record, batch_bytes, batches, records

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from selectroute.kafka.batches.partitioner import key_hashes
+from selectroute.kafka.batches.encode import key_hashes
 
 # Of the tests of Kafka's own client.
 KNOWN = {

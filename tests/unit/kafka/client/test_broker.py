@@ -12,19 +12,19 @@ from kafka.net.connection import KafkaConnection
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.client.commit_tokens import (
-    Token,
-    TokenTopicError,
-    open_topic,
-    scan,
-    tokens_of,
-    write_token,
+from selectroute.kafka.cluster import (
+    EARLIEST,
+    LATEST,
+    FencedError,
+    LostRecordsError,
+    RefusedError,
+    UnreachableError,
+    Wire,
 )
-from selectroute.kafka.client.errors import FencedError, LostRecordsError, RefusedError, UnreachableError
-from selectroute.kafka.client.reading import kept, read, records_at
-from selectroute.kafka.client.transactions import Transactions
-from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.reading import kept, read, records_at
+from selectroute.kafka.tokens import Token, TokenTopicError, open_topic, scan, tokens_of, write_token
+from selectroute.kafka.transactions import Transactions
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from tests.support.components import KAFKA
 

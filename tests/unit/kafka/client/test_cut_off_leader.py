@@ -5,11 +5,11 @@ import pytest
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
 
-from selectroute.kafka.client.commit_tokens import Token, open_topic, scan, tokens_of, write_token
-from selectroute.kafka.client.reading import read
-from selectroute.kafka.client.transactions import Transactions
-from selectroute.kafka.client.wire import LATEST, Wire
+from selectroute.kafka.cluster import LATEST, Wire
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.reading import read
+from selectroute.kafka.tokens import Token, open_topic, scan, tokens_of, write_token
+from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.testing.broker import BrokerError
 from selectroute.testing.jars import JarError

@@ -10,9 +10,8 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.admin import DescribeConfigsResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from selectroute.kafka.client.errors import RefusedError, UnreachableError
-from selectroute.kafka.client.settings import client_settings
-from selectroute.kafka.client.wire import Wire
+from selectroute.kafka.cluster import RefusedError, UnreachableError, Wire
+from selectroute.kafka.config import client_settings
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "hunter2"}
 ALLOW = "selectroute.allow.plaintext.credentials"

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from selectroute.kafka.client.oauth import ClientCredentials, TokenError, TokenProvider, checked_url
+from selectroute.kafka.config import ClientCredentials, TokenError, TokenProvider, checked_url
 
 SECRET = "hunter2:%&"
 

@@ -24,9 +24,8 @@ from kafka.errors import (
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from selectroute.kafka.client.oauth import TokenError
-from selectroute.kafka.client.settings import client_settings
-from selectroute.kafka.client.wire import _Manager
+from selectroute.kafka.cluster import _Manager
+from selectroute.kafka.config import TokenError, client_settings
 from selectroute.spark import JavaError
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError

@@ -5,13 +5,7 @@ import ssl
 
 import pytest
 
-from selectroute.kafka.client.settings import (
-    SECRETS,
-    SETTINGS,
-    SettingError,
-    client_settings,
-    hide_secrets_from_logs,
-)
+from selectroute.kafka.config import SECRETS, SETTINGS, SettingError, client_settings, hide_secrets_from_logs
 from tests.support.servers.certificates import PASSWORD, Authority
 
 SECRET = "hunter2"

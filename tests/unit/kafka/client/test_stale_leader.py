@@ -9,11 +9,10 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 
 from kafka.future import Future
 
-from selectroute.kafka.client.commit_tokens import Token, TokenTopic, scan, tokens_of
-from selectroute.kafka.client.errors import LostRecordsError, TopicChangedError, UnreachableError
-from selectroute.kafka.client.reading import kept, read
-from selectroute.kafka.client.wire import LATEST, Wire
+from selectroute.kafka.cluster import LATEST, LostRecordsError, TopicChangedError, UnreachableError, Wire
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.reading import kept, read
+from selectroute.kafka.tokens import Token, TokenTopic, scan, tokens_of
 from tests.support.record_batches import Record, batch_bytes
 
 OLD, NEW = 1, 2

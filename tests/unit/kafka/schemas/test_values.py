@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from selectroute.kafka.schemas.values import NonFinite, Temporal, decimal_of
+from selectroute.kafka.schemas.decoder import NonFinite, Temporal, decimal_of
 from selectroute.kafka.texts import TextError, value_of_json
 from selectroute.selector.values.values import Double, Float, Int, Long
 

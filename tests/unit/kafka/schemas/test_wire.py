@@ -1,7 +1,7 @@
 import pytest
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.wire import PREFIX_BYTES, Framed, framed, message_index, schema_of_prefix
+from selectroute.kafka.schemas.framing import PREFIX_BYTES, Framed, framed, message_index, schema_of_prefix
 
 GUID = bytes(range(16))
 TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -19,12 +19,12 @@ from selectroute.durable.settings_file import (
 from selectroute.extras import importing
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
-from selectroute.kafka.client.settings import SECRETS, ClientSettings, SettingError, client_settings
+from selectroute.kafka.config import SECRETS, ClientSettings, SettingError, client_settings
 from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.wire import Wire
+    from selectroute.kafka.cluster import Wire
 
 StartingOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
 """Offset of each partition of each topic; -2 is the earliest, -1 the latest."""
@@ -93,7 +93,7 @@ class KafkaCluster:
         say; close them.
         """
         with importing():
-            from selectroute.kafka.client.wire import Wire
+            from selectroute.kafka.cluster import Wire
 
         settings = self.settings
         return Wire(

@@ -25,7 +25,7 @@ from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.files.stream import SourceError, log_lines
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.wire import Wire
+    from selectroute.kafka.cluster import Wire
 
 Offsets = Mapping[str, Mapping[str, Any]]
 """An offset of Spark's log."""
@@ -162,7 +162,7 @@ def changed(
 
     Raises KafkaClientError.
     """
-    from selectroute.kafka.client.reading import lost_from  # needs the extra `kafka`
+    from selectroute.kafka.reading import lost_from  # needs the extra `kafka`
 
     now = wire.ids.get(topic, "")
     if was.id and now and was.id != now:

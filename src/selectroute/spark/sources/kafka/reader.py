@@ -26,7 +26,7 @@ from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
 from selectroute.kafka.schemas.bodies import Bodies, Decisions
 from selectroute.kafka.schemas.cache import Schemas
-from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
+from selectroute.kafka.schemas.framing import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike

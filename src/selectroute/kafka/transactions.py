@@ -23,13 +23,16 @@ from kafka.protocol.producer import (
 )
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
-from selectroute.kafka.client.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
-from selectroute.kafka.client.wire import (
+from selectroute.kafka.cluster import (
     ALL_REPLICAS,
     COORDINATOR_NOT_READY,
     MOVED,
     PASSING,
+    FencedError,
+    KafkaClientError,
     Partition,
+    RefusedError,
+    UnreachableError,
     Wire,
 )
 

@@ -33,17 +33,20 @@ import pyarrow as pa
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.client.errors import (
+from selectroute.kafka.cluster import (
+    EARLIEST,
     GO_ON,
+    LATEST,
     KafkaClientError,
+    Partition,
     RefusedError,
     TopicChangedError,
     UnreachableError,
+    Wire,
 )
-from selectroute.kafka.client.reading import read
-from selectroute.kafka.client.transactions import Transactions
-from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.reading import read
+from selectroute.kafka.transactions import Transactions
 
 PARTITIONS: Final = 16
 SETTINGS: Final[Mapping[str, str]] = {
