@@ -21,7 +21,7 @@ from tests.support.subscription_lines import read_subscriptions
 from tests.support.world import World
 
 A, B = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}
-CHUNK = "selectroute.queues.sql.task_puts._CHUNK"
+CHUNK = "selectroute.queues.sql.deliveries._CHUNK"
 PUTS = [(QueueDeliveries, name) for name in ("put", "take_over", "finish")]
 """The transactions by which tasks put."""
 

@@ -48,7 +48,7 @@ def exit_code(error: SelectRouteError) -> int:
     # Imported here because it loads Arrow, which most commands do not need.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError, UnknownSubscriptionError
     from selectroute.queues.errors import CountChangedError, MQError
-    from selectroute.queues.rest.ids import RestError
+    from selectroute.queues.rest.lookup import RestError
     from selectroute.registry import errors as registry_errors
     from selectroute.storage.protocol import NoBucketError
     from selectroute.store.errors import NoDatabaseError

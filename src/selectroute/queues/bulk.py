@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from selectroute.queues.message.queue_key import ARRIVALS
+from selectroute.queues.message.record import ARRIVALS
 
 
 class BulkPosition(NamedTuple):

@@ -277,7 +277,7 @@ def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, m
 def test_a_task_that_cannot_go_on_is_run_again(queues, monkeypatch, error, said):
     queues.create("A")
     queues.publish(1, all=("", A))
-    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
+    monkeypatch.setattr("selectroute.queues.sql.deliveries._CHUNK", 2)
     real, calls = QueueDeliveries.put, 0
 
     def put(self, *given):
@@ -382,7 +382,7 @@ def test_a_queue_that_goes_away_while_a_batch_is_put_leaves_dead_letters(queues,
     queues.create("A", "B")
     queues.publish(3, a=("", A), b=("", B))
     path = queues.world.drop_json("a.jsonl", *numbered(6))
-    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 4)
+    monkeypatch.setattr("selectroute.queues.sql.deliveries._CHUNK", 4)
     real, calls = QueueDeliveries.put, 0
 
     def put(self, *given):

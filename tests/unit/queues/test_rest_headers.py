@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.queues.message.message import UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import decoded, headers_of, message_of, put_fields, put_headers
-from selectroute.queues.rest.ids import RestError, id_of_any_text
+from selectroute.queues.rest.lookup import RestError, id_of_any_text
 from selectroute.queues.rest.properties import header_of, properties_of
 from selectroute.selector.fields import NO_ID
 from tests.support.queue_calls import id_of

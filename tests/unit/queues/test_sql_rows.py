@@ -11,7 +11,7 @@ from hypothesis import given
 from selectroute.queues.lookup.match import Match
 from selectroute.queues.message.message import Descriptor, properties_of, text_of
 from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Field, Record
-from selectroute.queues.sql.rows import digest_of
+from selectroute.queues.sql.tables import digest_of
 from selectroute.store.errors import DamagedError
 from tests.support.strategies import messages
 

@@ -174,7 +174,7 @@ _INFERRED: Final = {
 
 def properties_of(given: list[str] | None) -> dict[str, Value]:
     """Parse properties given as NAME[:TYPE]=VALUE."""
-    from selectroute.queues.rest.ids import RestError
+    from selectroute.queues.rest.lookup import RestError
     from selectroute.queues.rest.properties import TYPES, value_of
 
     found: dict[str, Value] = {}
@@ -244,7 +244,7 @@ def list_(
 
     selectroute queue list ORDERS --selector "weight > 2500" -o ndjson
     """
-    from selectroute.queues.rest.ids import token_of_text
+    from selectroute.queues.rest.lookup import token_of_text
 
     with server.opened() as queues, records(output, several=True) as add_record:
         if queue is None:

@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 
 from selectroute.queues.errors import ScanLimitError
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.queue_key import MAX_KEY, queue_key_in
-from selectroute.queues.message.record import Record
+from selectroute.queues.message.record import MAX_KEY, Record, queue_key_in
 
 MAX_INDEXES: Final = 8
 """Maximum indexes made on demand: a new one replaces the least recently used, in a database the oldest."""

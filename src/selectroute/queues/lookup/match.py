@@ -14,8 +14,8 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.selection import Alternative, KeyField, Selection, selection_of
-from selectroute.queues.message.field_checks import bytes_of, id_of, offset_of, sequence_of
 from selectroute.queues.message.message import TOKEN_BYTES
+from selectroute.queues.message.put_validation import bytes_of, id_of, offset_of, sequence_of
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.selector.selector import Selector
 

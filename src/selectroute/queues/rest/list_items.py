@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from selectroute.queues.errors import MQRC_CORREL_ID_ERROR, MQRC_GROUP_ID_ERROR, MQRC_MSG_ID_ERROR
-from selectroute.queues.message.field_checks import id_of
 from selectroute.queues.message.message import UNLIMITED, Descriptor, QueuedMessage
-from selectroute.queues.rest.ids import id_of_any_text, message_id_of, token_of_text
+from selectroute.queues.message.put_validation import id_of
+from selectroute.queues.rest.lookup import id_of_any_text, message_id_of, token_of_text
 from selectroute.selector.fields import NO_ID, id_to_text
 from selectroute.selector.message import from_wire, to_wire
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.lookup import RestError
 from selectroute.selector.suggestion import nearest
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
 

@@ -21,8 +21,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.queue_key import ARRIVALS, queue_key_of
-from selectroute.queues.message.record import Record
+from selectroute.queues.message.record import ARRIVALS, Record, queue_key_of
 from selectroute.queues.sql.database import Defined
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import (

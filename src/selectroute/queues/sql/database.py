@@ -22,7 +22,7 @@ from selectroute.queues.errors import (
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.statements import HELD
 from selectroute.queues.sql.tables import held, message, metadata, queue
-from selectroute.queues.sql.unit_owners import Owner
+from selectroute.queues.sql.units import Owner
 from selectroute.store.engine import Store
 
 _NAME: Final = re.compile(QUEUE_NAME)

@@ -21,9 +21,18 @@ from selectroute.queues.lookup.finding import (
 from selectroute.queues.lookup.match import Match, ways_of
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, Record, selector_values
-from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
 from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
-from selectroute.queues.sql.tables import key, message, queue
+from selectroute.queues.sql.tables import (
+    BARE_COLUMNS,
+    bare_record_of,
+    digest_of,
+    is_lasting,
+    key,
+    key_of,
+    message,
+    queue,
+    record_of,
+)
 from selectroute.store.engine import Store
 
 _ENOUGH: Final = 1_000

@@ -32,10 +32,8 @@ from sqlalchemy import (
 )
 
 from selectroute.queues.lookup.match import Match, asked_fields
-from selectroute.queues.message.queue_key import ARRIVALS
-from selectroute.queues.message.record import Field
-from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
-from selectroute.queues.sql.tables import held, key, message, owner, queue
+from selectroute.queues.message.record import ARRIVALS, Field
+from selectroute.queues.sql.tables import BARE_COLUMNS, COLUMNS, FIELDS, held, key, message, owner, queue
 
 Shape = tuple[Field, ...]
 """Given fields of the descriptor."""

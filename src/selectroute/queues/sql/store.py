@@ -25,17 +25,19 @@ from selectroute.queues.lookup.finding import Statistics
 from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
-from selectroute.queues.message.queue_key import ARRIVALS, MAX_KEY, queue_key_in, queue_key_of
 from selectroute.queues.message.record import (
+    ARRIVALS,
+    MAX_KEY,
     Record,
     arrived,
     current_message_of,
     descriptor_of,
     new_id_prefix,
+    queue_key_in,
+    queue_key_of,
 )
 from selectroute.queues.sql.database import Defined, QueueDatabase
 from selectroute.queues.sql.lookup import Attributes, SqlIndexes, SqlLookup, keys_of
-from selectroute.queues.sql.rows import bare_record_of, record_of, row_of
 from selectroute.queues.sql.statements import (
     ARRIVE,
     AT,
@@ -51,7 +53,8 @@ from selectroute.queues.sql.statements import (
     take,
     take_at,
 )
-from selectroute.queues.sql.unit_endings import UnitEndings
+from selectroute.queues.sql.tables import bare_record_of, record_of, row_of
+from selectroute.queues.sql.units import UnitEndings
 from selectroute.queues.sql.watch import WaitingCall, Watch
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter

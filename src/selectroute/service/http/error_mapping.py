@@ -8,7 +8,7 @@ from typing import Final
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.queues import errors as queues
-from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.lookup import RestError
 from selectroute.registry import errors as registry
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.explain.sentences import counted

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount
 from selectroute.queues.lookup.finding import ScanBudget
-from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.lookup import RestError
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller

@@ -50,8 +50,8 @@ from selectroute.queues.rest.headers import (
     hex_headers,
     put_fields,
 )
-from selectroute.queues.rest.ids import RestError, token_of_text
 from selectroute.queues.rest.list_items import hex_item_of, item_of
+from selectroute.queues.rest.lookup import RestError, token_of_text
 from selectroute.queues.rest.properties import PROPERTIES, header_of
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.unit import UnitOfWork

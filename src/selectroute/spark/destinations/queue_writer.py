@@ -80,8 +80,10 @@ class QueueWriter:
         revision: int,
         others_held: bool = False,
     ) -> None:
-        from selectroute.queues.sql.deliveries import TaskKey  # needs the extra `service`
-        from selectroute.queues.sql.task_puts import TaskPuts
+        from selectroute.queues.sql.deliveries import (
+            TaskKey,  # needs the extra `service`
+            TaskPuts,
+        )
 
         key = TaskKey(target.job, target.batch, task, target.plan)
         self._puts = TaskPuts(database, key, target.excluded)

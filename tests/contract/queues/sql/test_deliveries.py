@@ -14,10 +14,17 @@ from sqlalchemy import delete
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import routed_of
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql.deliveries import DONE, Delivery, Progress, QueueDeliveries, Room, TaskKey
+from selectroute.queues.sql.deliveries import (
+    DONE,
+    Delivery,
+    Progress,
+    QueueDeliveries,
+    Room,
+    TaskKey,
+    TaskPuts,
+)
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.tables import metadata, queue
-from selectroute.queues.sql.task_puts import TaskPuts
 from selectroute.selector.message import Message
 from selectroute.selector.values.values import Long
 from selectroute.store.engine import Store

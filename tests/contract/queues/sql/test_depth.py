@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql import unit_endings
+from selectroute.queues.sql import units
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.queues import SqlQueues
 from selectroute.queues.sql.statements import ANY_EXPIRED, DEPTH, EXPIRE, HELD
@@ -115,8 +115,8 @@ def test_it_is_right_whatever_is_done(url, clock, seed):
 
 
 def test_rows_of_counts_become_one(url, clock, monkeypatch):
-    monkeypatch.setattr(unit_endings, "_MOST_ROWS", 4)
-    monkeypatch.setattr(unit_endings, "_CLEAN_UP_SECONDS", 0.0)
+    monkeypatch.setattr(units, "_MOST_ROWS", 4)
+    monkeypatch.setattr(units, "_CLEAN_UP_SECONDS", 0.0)
     with SqlQueue.create(url, "A", clock=clock) as one:
         for _ in range(40):
             one.put(b"x")

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.sql import task_puts
+from selectroute.queues.sql import deliveries
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
@@ -55,7 +55,7 @@ def deliver(queues: Queues, begun: Any, path: Path, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
     journal = Journal(path)  # and no shared Value, whose lock a killed job would keep
     begun.set()
-    task_puts._CHUNK = CHUNK  # type: ignore[misc]
+    deliveries._CHUNK = CHUNK  # type: ignore[misc]
     journal.write(resumed=len(begun_batches(Location.of(queues.world.output / "pins"))))
 
     def pause() -> bool:

@@ -15,6 +15,7 @@ VARIABLE = "SELECTROUTE_WORKER_FAILPOINT"
 
 def end_at(step: str, moment: str, nth: int, counter: str, group: int) -> None:
     """Kill the job and this process at the n-th time that a task takes this step, in whatever process."""
+    from selectroute.kafka import tokens
     from selectroute.kafka.transactions import Transactions
     from selectroute.queues.sql.deliveries import QueueDeliveries
 

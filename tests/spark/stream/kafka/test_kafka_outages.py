@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from selectroute.kafka import cluster
+from selectroute.kafka import cluster, tokens
 from selectroute.kafka.cluster import KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
