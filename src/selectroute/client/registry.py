@@ -18,7 +18,7 @@ from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHA
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec, check_id
-from selectroute.registry.authorization.role import Token
+from selectroute.registry.authorization import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,

@@ -11,8 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, tu
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status
-from selectroute.registry.log.change_log import LogPosition
-from selectroute.registry.log.cursors import cursor_of, read_cursor
+from selectroute.registry.log.change_log import LogPosition, cursor_of, read_cursor
 from selectroute.registry.log.rows import subscription_of, subscriptions_with_state, topic_key
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.model import Order, Page

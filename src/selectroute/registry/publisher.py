@@ -32,7 +32,7 @@ from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status
 from selectroute.registry.errors import OtherPublisherError, PublishError
-from selectroute.registry.log.recent import Latest
+from selectroute.registry.log.change_log import Latest
 from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError

@@ -26,9 +26,8 @@ from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.match_report import SnapshotMatcher, explained, index_of_one, judged
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status, SubscriptionSpec, is_id
-from selectroute.registry.authorization.permission import EVERYTHING, Permission
-from selectroute.registry.authorization.tokens import Tokens
-from selectroute.registry.bulk import staging, transfer
+from selectroute.registry.authorization import EVERYTHING, Permission
+from selectroute.registry.bulk import transfer
 from selectroute.registry.changes import (
     Applied,
     Change,
@@ -45,19 +44,26 @@ from selectroute.registry.changes import (
 )
 from selectroute.registry.errors import NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
+from selectroute.registry.log.change_log import Latest, RecentChanges
 from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.header_rows import insert_counter, read_counter, read_setting, write_setting
-from selectroute.registry.log.idempotency import answered, keep
-from selectroute.registry.log.recent import Latest, RecentChanges
-from selectroute.registry.log.revision import Revision
-from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
+from selectroute.registry.log.revision import Revision, answered, keep
+from selectroute.registry.log.rows import (
+    change_of,
+    insert_counter,
+    read_counter,
+    read_setting,
+    subscription_of,
+    subscriptions_with_state,
+    write_setting,
+)
 from selectroute.registry.log.tables import FORMAT, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Subscription, read_plain
 from selectroute.registry.pages import Filters, ids_named, page
-from selectroute.registry.reports.reports import Streams, backfills
+from selectroute.registry.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
+from selectroute.registry.tokens import Tokens
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -376,7 +382,7 @@ class Registry:
         *,
         mode: Literal["add", "replace"] = "add",
         progress: Progress | None = None,
-        max_rows: int = staging.MAX_ROWS,
+        max_rows: int = transfer.MAX_ROWS,
         max_expanded: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Imported:
@@ -390,7 +396,7 @@ class Registry:
         cause is `TooCostlyError` if the selectors expand to more literals.
         """
         budget = Budget(max_expanded)
-        with staging.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
+        with transfer.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
             with self._transaction(bulk=stage.rows >= _BULK_ROWS) as transaction:
                 revision = Revision(transaction, Checks(self.limits), by)
                 rows = transfer.import_stage(revision, stage, mode, progress)

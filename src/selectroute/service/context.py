@@ -12,7 +12,7 @@ from anyio import CapacityLimiter
 
 from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queues import SqlQueues
-from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.authorization import Permission
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks

@@ -8,7 +8,7 @@ import pytest
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Destination, SubscriptionSpec
-from selectroute.registry.authorization.permission import EVERYTHING, Permission
+from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     AuthError,

@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
+from selectroute.registry import reports
 from selectroute.registry.log.tables import activity
 from selectroute.registry.model import plain
 from selectroute.registry.registry import Registry
-from selectroute.registry.reports import reports
 
 
 def of(*numbers):

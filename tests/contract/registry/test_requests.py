@@ -51,5 +51,5 @@ def test_several_changes_with_a_key_are_made_once(registry):
 def test_a_key_is_forgotten_after_a_day(registry, monkeypatch):
     asked = Idempotency("me", "k", "one")
     first = registry.register(CAR, idempotency=asked)
-    monkeypatch.setattr("selectroute.registry.log.idempotency.KEPT", timedelta(0))
+    monkeypatch.setattr("selectroute.registry.log.revision.KEPT", timedelta(0))
     assert registry.register(CAR, idempotency=asked).id != first.id

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.reports import samples
+from selectroute.registry import reports
 
 
 def of(*weights):
@@ -38,12 +38,12 @@ def test_messages_that_are_added_later_come_later_whatever_the_clocks_say(regist
 
     def note(query, now, *numbers):
         with registry._store.writing() as connection:
-            samples.note_messages(connection, query, of(*numbers), now)
+            reports.note_messages(connection, query, of(*numbers), now)
         added.set()
 
     other = threading.Thread(target=note, args=("a", second - timedelta(seconds=30), 2))
     with registry._store.writing() as connection:
-        samples.note_messages(connection, "b", of(1), second)
+        reports.note_messages(connection, "b", of(1), second)
         other.start()
         assert not added.wait(0.3), "another stream waits for this one"
     other.join()
@@ -56,7 +56,7 @@ def test_messages_that_are_added_later_come_later_whatever_the_clocks_say(regist
 
 
 def test_the_newest_of_all_queries_are_kept(registry, monkeypatch):
-    monkeypatch.setattr(samples, "KEPT", 5)
+    monkeypatch.setattr(reports, "SAMPLES_KEPT", 5)
     for number in range(4):
         registry.streams.note_messages("a", of(number))
         registry.streams.note_messages("b", of(10 + number, 20 + number))
@@ -66,7 +66,7 @@ def test_the_newest_of_all_queries_are_kept(registry, monkeypatch):
 
 
 def test_a_message_that_is_too_long_is_refused_and_none_of_its_report_is_kept(registry):
-    long = {"properties": {"text": "x" * samples.MAX_SAMPLED}}
+    long = {"properties": {"text": "x" * reports.MAX_SAMPLED}}
     with pytest.raises(InvalidSpecError, match="at most 8,192 characters"):
         registry.streams.note_messages("q", [*of(1), long])
     assert list(registry.streams.recent_messages()) == []

@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.authorization.permission import Permission, local_user
-from selectroute.registry.authorization.role import Role
+from selectroute.registry.authorization import Permission, Role, local_user
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import AuthError, DamagedError, NotFoundError
 from selectroute.registry.model import SubscriptionSpec, plain
@@ -53,7 +52,7 @@ def test_a_revoked_token_is_none(registry):
 
 
 def test_each_change_says_who_made_it(registry, monkeypatch):
-    monkeypatch.setattr("selectroute.registry.authorization.permission.getpass.getuser", lambda: "alice")
+    monkeypatch.setattr("selectroute.registry.authorization.getpass.getuser", lambda: "alice")
     local_user.cache_clear()
     token, _ = registry.tokens.add("writer", name="the garage")
     by = Permission.of(token)

@@ -12,8 +12,8 @@ from sqlalchemy import inspect
 import selectroute as sr
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec
-from selectroute.registry.authorization.permission import Permission
-from selectroute.registry.bulk import checking, helpers, staging, transfer
+from selectroute.registry.authorization import Permission
+from selectroute.registry.bulk import checking, helpers, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -26,7 +26,9 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.limits import Limits
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
-LARGE = pytest.mark.parametrize("blocks", [(3, 2), (staging._CHECKED_AT_ONCE, transfer.BLOCK)], indirect=True)
+LARGE = pytest.mark.parametrize(
+    "blocks", [(3, 2), (transfer._CHECKED_AT_ONCE, transfer.BLOCK)], indirect=True
+)
 """For tests of what may depend on whether lines are in one block."""
 
 
@@ -34,7 +36,7 @@ LARGE = pytest.mark.parametrize("blocks", [(3, 2), (staging._CHECKED_AT_ONCE, tr
 def blocks(request, monkeypatch):
     """Blocks so small that every import has several, all of them checked by this process."""
     at_once, written = getattr(request, "param", (3, 2))
-    monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(transfer, "_CHECKED_AT_ONCE", at_once)
     monkeypatch.setattr(transfer, "BLOCK", written)
     monkeypatch.setattr(helpers, "ALONE", 1_000)
 
@@ -183,7 +185,7 @@ def test_an_export_may_be_of_the_past(registry):
 
 @LARGE
 def test_the_first_lines_that_cannot_be_are_named_together(registry, monkeypatch):
-    monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", 4)
+    monkeypatch.setattr(transfer, "_CHECKED_AT_ONCE", 4)
     registry.register(SubscriptionSpec(name="There"), id="there")
     good = numbered(9)
     wrong = ["{", '{"selektor": "a"}', '{"selector": "a = "}', '{"id": "s0"}', '{"selector": "b <> >"}']

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry.reports.reports import MAX_CHARACTERS
+from selectroute.registry.reports import MAX_CHARACTERS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.http.models import ReportsBody
 from selectroute.service.limits import ServiceLimits

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, print_table, records
-from selectroute.registry.authorization.role import Role
+from selectroute.registry.authorization import Role
 from selectroute.registry.model import plain
 from selectroute.selector.explain.sentences import printable
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.authorization import Permission
 from selectroute.registry.bulk.checking import CheckedLines, checked_lines
 from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import Limits

@@ -33,7 +33,7 @@ from selectroute.index.specification import (
     parse_line,
     wrong_seltype,
 )
-from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.authorization import Permission
 from selectroute.registry.errors import IdTakenError, ImportLineError, TooLargeError
 from selectroute.registry.log.rows import topic_key
 from selectroute.registry.model import new_id, time_text

@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.authorization import Permission
 from selectroute.registry.bulk.check_process import GIVEN, arguments, of_batch
 from selectroute.registry.bulk.checking import CheckedLines, Line, checked_lines
 from selectroute.registry.errors import ImportLineError

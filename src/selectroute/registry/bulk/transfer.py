@@ -1,17 +1,20 @@
 """Import and export: any number of subscriptions as one revision, in bounded memory.
 
-``staging`` reads and checks an import before the transaction begins.
+The lines of an import are read and checked in blocks, and the checked subscriptions are written to a
+temporary file. Only then a transaction begins, so that a slow client does not block other writers.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
-from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, and_, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
@@ -19,10 +22,11 @@ from sqlalchemy.exc import IntegrityError
 from selectroute.index.compile.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
 from selectroute.index.specification import Status
-from selectroute.registry.bulk.checking import ACTIVE, Staged
-from selectroute.registry.bulk.staging import Stage
+from selectroute.registry.authorization import EVERYTHING, Permission
+from selectroute.registry.bulk.checking import ACTIVE, CheckedLines, Line, Staged
+from selectroute.registry.bulk.helpers import checked_blocks
 from selectroute.registry.changes import Progress
-from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError
+from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError, TooLargeError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.rows import (
@@ -39,7 +43,110 @@ from selectroute.registry.log.rows import (
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
 from selectroute.registry.model import Subscription
+from selectroute.registry.specification import Budget
+from selectroute.selector.limits import Limits
 from selectroute.store.engine import indexes_later, insert_values
+from selectroute.store.errors import ReadOnlyError
+
+MAX_ROWS: Final = 1_000_000
+"""Subscriptions in one import."""
+
+_CHECKED_AT_ONCE: Final = 16_384
+
+
+@dataclass(slots=True)
+class Stage:
+    """Checked lines in a temporary file."""
+
+    file: IO[bytes]
+    rows: int = 0
+
+    def append(self, checked: CheckedLines) -> None:
+        """Write lines to the file. Raises `ReadOnlyError`."""
+        try:
+            self.file.write(checked.text)
+            self.file.flush()
+        except OSError as error:
+            raise _no_room(error) from error
+
+    def blocks(self, size: int) -> Iterator[list[Staged]]:
+        """Yield all lines in order, in blocks of `size`; once."""
+        self.file.seek(0)
+        lines = io.TextIOWrapper(self.file, "utf-8", newline="\n")
+        while block := list(islice(lines, size)):
+            yield [Staged.of(line) for line in block]
+
+
+@contextmanager
+def staged(
+    lines: Iterable[str | bytes],
+    limits: Limits,
+    max_rows: int,
+    budget: Budget,
+    progress: Progress | None,
+    by: Permission = EVERYTHING,
+) -> Iterator[Stage]:
+    """Read and check the lines of an import and the caller's permission for each. Raises `ImportLineError`,
+    `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that exceeds the budget.
+
+    Reading continues after an invalid line, until there are `MAX_REPORTED` of them.
+    """
+    wrong: list[LineProblem] = []
+    with _temporary_file() as file, closing(checked_blocks(_blocks(lines, wrong), limits, by)) as checked:
+        stage = Stage(file)
+        for found in checked:
+            if isinstance(found, ImportLineError):
+                wrong.extend(found.problems)
+            else:
+                stage.rows += len(found.numbers)
+                over = budget.spend_all(found.literals, found.lengths)
+                if over is not None:
+                    wrong.append(LineProblem(int(found.numbers[over]), budget.error))
+                if not wrong:
+                    stage.append(found)
+            if len(wrong) >= MAX_REPORTED:
+                break
+            if stage.rows > max_rows:
+                raise TooLargeError(f"an import has at most {max_rows:,} subscriptions")
+            if progress is not None:
+                progress(stage.rows, 0)
+        if wrong:
+            raise ImportLineError.of(wrong)
+        yield stage
+
+
+def _blocks(lines: Iterable[str | bytes], wrong: list[LineProblem]) -> Iterator[list[Line]]:
+    """Yield the lines with their numbers, in blocks. An `ImportLineError` of their source ends them and is
+    added to `wrong`.
+    """
+    numbered = enumerate(lines, start=1)
+    while True:
+        block: list[Line] = []
+        try:
+            block.extend(islice(numbered, _CHECKED_AT_ONCE))
+        except ImportLineError as error:
+            wrong.extend(error.problems)
+        if not block:
+            return
+        yield block
+
+
+@contextmanager
+def _temporary_file() -> Iterator[IO[bytes]]:
+    try:
+        file = tempfile.TemporaryFile("w+b")  # noqa: SIM115  closing may fail
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # a failed write was reported already
+            file.close()
+
+
+def _no_room(error: OSError) -> ReadOnlyError:
+    return ReadOnlyError(f"no temporary file can be written: {error.strerror or error}")
+
 
 _T = TypeVar("_T")
 

@@ -2,11 +2,10 @@
 
 ::
 
-    group_commit ──→ transaction ──→ tables (log, and the view made of it) ──→ rows ──→ change_log, cursors
+    group_commit ──→ transaction ──→ tables (log, and the view made of it) ──→ rows ──→ change_log
                       revision                                                          verify
 
 A ``revision`` is checked and recorded in its ``transaction``, which writes all of its revisions at the end.
-``change_log`` reads the log, ``verify`` compares everything with the digests.
-``header_rows`` has the counter and the settings, ``idempotency`` the responses to earlier requests. Do not
-change the input of a digest: existing databases were sealed with it.
+``change_log`` reads the log, ``verify`` compares everything with the digests. Do not change the input of a
+digest: existing databases were sealed with it.
 """

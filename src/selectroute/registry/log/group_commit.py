@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from selectroute.registry.authorization.permission import EVERYTHING, Permission
+from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.specification import Checks

@@ -1,22 +1,31 @@
-"""Revision in progress: changes are checked against the transaction's state, and recorded in it."""
+"""Revision in progress: changes are checked against the transaction's state, and recorded in it.
+
+The response of a request with an idempotency key is stored for a day, in the transaction of its change.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, insert, select
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec, check_id, is_id
-from selectroute.registry.authorization.permission import EVERYTHING, Permission, local_user
+from selectroute.registry.authorization import EVERYTHING, Permission, local_user
 from selectroute.registry.changes import From, Idempotency, Op, Operation
-from selectroute.registry.errors import IdTakenError, NameTakenError, NotFoundError, StaleRevisionError
-from selectroute.registry.log.idempotency import answered, keep
+from selectroute.registry.errors import (
+    IdempotencyConflictError,
+    IdTakenError,
+    NameTakenError,
+    NotFoundError,
+    StaleRevisionError,
+)
 from selectroute.registry.log.rows import body_of
-from selectroute.registry.log.tables import change
+from selectroute.registry.log.tables import change, request, row_seal
 from selectroute.registry.log.transaction import (
     LoggedRow,
     LogHead,
@@ -27,7 +36,45 @@ from selectroute.registry.log.transaction import (
 )
 from selectroute.registry.model import Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
+from selectroute.store.digests import row_digest
 from selectroute.store.engine import insert_rows, insert_values
+from selectroute.store.errors import DamagedError
+
+KEPT: Final = timedelta(hours=24)
+
+
+def answered(connection: Connection, asked: Idempotency | None) -> Any:
+    """Return the stored response to the same request; None if there is none. Raises
+    `IdempotencyConflictError`.
+    """
+    if asked is None:
+        return None
+    row = connection.execute(
+        select(request).where(request.c.subject == asked.subject, request.c.key == asked.key)
+    ).one_or_none()
+    if row is None or row.time < time_text(datetime.now(UTC) - KEPT):
+        return None
+    if row.seal != row_seal(row):
+        raise DamagedError("the table request is damaged in one of its rows")
+    if row.digest != asked.request:
+        raise IdempotencyConflictError("this Idempotency-Key was used with a different request")
+    return json.loads(row.answer)
+
+
+def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None:
+    """Store a response, and delete those that are too old."""
+    if asked is None:
+        return
+    now = datetime.now(UTC)
+    connection.execute(delete(request).where(request.c.time < time_text(now - KEPT)))
+    row = {
+        "subject": asked.subject,
+        "key": asked.key,
+        "digest": asked.request,
+        "answer": json.dumps(answer, ensure_ascii=False, separators=(",", ":")),
+        "time": time_text(now),
+    }
+    connection.execute(insert(request), {**row, "seal": row_digest(*row.values())})
 
 
 class Revision:

@@ -19,16 +19,17 @@ from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
-from selectroute.registry.authorization.permission import Permission
+from selectroute.registry.authorization import Permission
 from selectroute.registry.changes import From, Op
-from selectroute.registry.log.header_rows import read_counter, write_counter
 from selectroute.registry.log.rows import (
     ViewRow,
     batched,
+    read_counter,
     subscription_of,
     subscriptions_with_state,
     topic_key,
     view_row,
+    write_counter,
 )
 from selectroute.registry.log.tables import activity, change, creator, label, subscription
 from selectroute.registry.model import Subscription

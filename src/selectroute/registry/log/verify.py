@@ -9,8 +9,7 @@ from sqlalchemy import Connection, exists, func, literal_column, select, text, t
 
 from selectroute.registry.changes import Progress, Verified
 from selectroute.registry.log.change_log import BLOCK, rows_after
-from selectroute.registry.log.header_rows import read_counter
-from selectroute.registry.log.rows import checked_body, subscriptions_with_state
+from selectroute.registry.log.rows import checked_body, read_counter, subscriptions_with_state
 from selectroute.registry.log.tables import change, label, request, row_seal, setting, subscription, token
 from selectroute.selector.explain.sentences import counted
 from selectroute.store.digests import START, row_digest

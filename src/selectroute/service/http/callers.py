@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from selectroute.index.destination import QUEUE
-from selectroute.registry.authorization.permission import EVERYTHING, Permission
-from selectroute.registry.authorization.role import Role
+from selectroute.registry.authorization import EVERYTHING, Permission, Role
 from selectroute.registry.errors import AuthError
 from selectroute.registry.registry import Registry
 from selectroute.service.http.problems import ProblemError

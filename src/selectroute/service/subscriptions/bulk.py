@@ -18,7 +18,7 @@ from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.registry.changes import Imported, Operation
 from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
-from selectroute.registry.log.cursors import cursor_of, read_cursor
+from selectroute.registry.log.change_log import cursor_of, read_cursor
 from selectroute.registry.model import Order, Page, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES

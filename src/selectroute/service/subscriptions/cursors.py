@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
-from selectroute.registry.log.cursors import no_cursor
+from selectroute.registry.log.change_log import no_cursor
 
 _TAG: Final = 16
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from selectroute.registry.authorization.role import NewToken, Token
+from selectroute.registry.authorization import NewToken, Token
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Items, plain
 from selectroute.selector.explain.sentences import printable

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.changes import Idempotency, Operation
-from selectroute.registry.log.header_rows import write_setting
+from selectroute.registry.log.rows import write_setting
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import DamagedError, StoreError
 from tests.support.components import NIGHTLY

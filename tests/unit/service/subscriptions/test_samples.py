@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectroute.registry.reports import samples
+from selectroute.registry import reports
 from selectroute.service.subscriptions.reports import recent_messages
 from selectroute.service.subscriptions.reports.samples import EXAMPLES
 from tests.unit.service.conftest import client_of, problem, service
@@ -55,7 +55,7 @@ def test_the_newest_messages_come_first_and_without_their_bodies(client):
         ([car(1)] * 201, "invalid-body", "/messages"),
         ([car(1), {"properties": {"a": [1]}}], "invalid-message", "/messages/1"),
         ([{"colour": "red"}], "invalid-message", "/messages/0"),
-        ([car(1, text="x" * samples.MAX_SAMPLED)], "invalid-subscription", "/messages"),
+        ([car(1, text="x" * reports.MAX_SAMPLED)], "invalid-subscription", "/messages"),
     ],
 )
 def test_a_wrong_report_is_refused_whole(shared, messages, kind, pointer):

@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec
+from selectroute.registry import reports
 from selectroute.registry.model import time_text
-from selectroute.registry.reports import reports
-from selectroute.registry.reports.reports import GONE_SECONDS, SILENT_SECONDS
+from selectroute.registry.reports import GONE_SECONDS, SILENT_SECONDS
 from selectroute.service.subscriptions.reports.streams import BATCHES_COME_SECONDS, OUTDATED_SECONDS
 from tests.unit.service.conftest import problem, service
 

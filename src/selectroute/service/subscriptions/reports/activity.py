@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from selectroute.registry.model import Items
-from selectroute.registry.reports.reports import Activity
+from selectroute.registry.reports import Activity
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import Id

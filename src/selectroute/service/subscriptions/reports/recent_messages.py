@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from selectroute.registry import reports
 from selectroute.registry.registry import Registry
-from selectroute.registry.reports import samples
-from selectroute.registry.reports.samples import SampledMessage
+from selectroute.registry.reports import SampledMessage
 from selectroute.selector.message import Message, to_wire
 from selectroute.selector.values.values import type_name
 from selectroute.service.http.callers import Caller
@@ -42,7 +42,7 @@ class RecentMessages:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._messages: deque[Recent] = deque(maxlen=samples.KEPT)
+        self._messages: deque[Recent] = deque(maxlen=reports.SAMPLES_KEPT)
         self._lock = threading.Lock()
 
     def seen_by(self, caller: Caller) -> list[Recent]:

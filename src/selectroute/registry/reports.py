@@ -1,9 +1,13 @@
-"""Reports of streams and their queries: the newest batches of each, when it was last heard of, whether it can
-replay, and which batch used which revision first.
+"""Reports of streams: revisions that their batches used, newest batches, and messages seen of late.
 
-A report is what an operator looks at, and no part of the truth: batches are told by the commits of a job. The
-newest `KEPT` of each query are kept. A report names the busiest subscriptions of its batch; the newest batch
-that names a subscription is kept until the subscription is removed.
+A report is what an operator looks at, and no part of the truth: batches are told by the commits of a job.
+The newest `KEPT` of each query are kept. A report names the busiest subscriptions of its batch; the newest
+batch that names a subscription is kept until the subscription is removed.
+
+A stream also sends some messages of its batches, without their bodies, if its operator turns this on: to try
+a change on before it is made. The newest `SAMPLES_KEPT` of all queries are kept. Reports and samples may be
+lost. Their rows have no digests. Only `Registry` calls this with a connection; a service reads its types and
+limits.
 """
 
 from __future__ import annotations
@@ -12,23 +16,109 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
-from selectroute.registry.log.header_rows import read_counter
-from selectroute.registry.log.rows import batched
-from selectroute.registry.log.tables import activity, batch, report, stream, subscription
+from selectroute.registry.log.change_log import cursor_of, no_cursor, read_cursor
+from selectroute.registry.log.rows import batched, read_counter
+from selectroute.registry.log.tables import activity, batch, report, sample, stream, subscription
 from selectroute.registry.log.tables import query as queries
-from selectroute.registry.model import time_of, time_text
-from selectroute.registry.reports import samples
+from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text
 from selectroute.selector.arguments import check_iterable
 from selectroute.store.engine import Store
+
+SAMPLES_KEPT: Final = 10_000
+"""Messages that are kept of all queries together."""
+
+Key = tuple[str, str, int]
+"""Time at which a message was reported, query, and number in its report.
+
+A message that is added later has a greater key, whichever service adds it: if the clock of a service is
+behind the newest message, that message's time and a microsecond count.
+"""
+
+
+class SampledMessage(NamedTuple):
+    """Message of the sample, in the wire form of `Message.from_json`."""
+
+    key: Key
+    message: Mapping[str, Any]
+
+    @property
+    def query(self) -> str:
+        """Query whose batch had the message."""
+        return self.key[1]
+
+    @property
+    def time(self) -> str:
+        """Time at which it was reported, RFC 3339."""
+        return self.key[0]
+
+
+_SAMPLE_KEY: Final = (sample.c.time, sample.c.query, sample.c.number)
+_NEWEST_FIRST: Final = tuple(column.desc() for column in _SAMPLE_KEY)
+
+
+def note_messages(
+    connection: Connection, query: str, messages: Sequence[Mapping[str, Any]], now: datetime
+) -> None:
+    """Add messages of a query to the sample, the oldest first; the oldest of all above `SAMPLES_KEPT` go.
+
+    Raises `InvalidSpecError` for a message that is too long.
+    """
+    if not messages:
+        return
+    read_counter(connection, lock=True)  # other streams wait: keys ascend in the order of commits
+    newest = connection.execute(select(sample.c.time).order_by(*_NEWEST_FIRST).limit(1)).scalar()
+    if newest is not None:
+        now = max(now, time_of(newest) + timedelta(microseconds=1))
+    time = time_text(now)
+    rows = []
+    for number, message in enumerate(messages[-SAMPLES_KEPT:]):
+        body = sampled_text(message)
+        if len(body) > MAX_SAMPLED:
+            raise InvalidSpecError("/messages", f"a message has at most {MAX_SAMPLED:,} characters")
+        rows.append({"time": time, "query": query, "number": number, "body": body})
+    connection.execute(insert(sample), rows)
+    keep_newest(connection, SAMPLES_KEPT, _SAMPLE_KEY)
+
+
+def keep_newest(
+    connection: Connection, count: int, key: Sequence[Column[Any]], *which: ColumnElement[bool]
+) -> None:
+    """Delete the rows of a table, or some of them, but those with the greatest keys."""
+    newest = select(*key).where(*which).order_by(*(column.desc() for column in key))
+    if (oldest := connection.execute(newest.offset(count - 1).limit(1)).one_or_none()) is not None:
+        connection.execute(delete(key[0].table).where(*which, tuple_(*key) < tuple_(*oldest)))
+
+
+def messages_after(connection: Connection, key: Key | None) -> list[SampledMessage]:
+    """Return the messages of the sample after that of a key, all for None; the oldest first."""
+    wanted = select(sample).order_by(*_NEWEST_FIRST).limit(SAMPLES_KEPT)
+    if key is not None:
+        wanted = wanted.where(tuple_(*_SAMPLE_KEY) > tuple_(*key))
+    return [
+        SampledMessage((row.time, row.query, row.number), json.loads(row.body))
+        for row in reversed(connection.execute(wanted).all())
+    ]
+
 
 KEPT: Final = 1_000
 """Batches that are kept of each query."""
@@ -189,7 +279,7 @@ class Streams:
             mine = report.c.query == query
             connection.execute(delete(report).where(mine, report.c.batch.in_([*once])))
             connection.execute(insert(report), rows)
-            samples.keep_newest(connection, KEPT, (report.c.time, report.c.batch), mine)
+            keep_newest(connection, KEPT, (report.c.time, report.c.batch), mine)
             _note_activity(connection, query, once.values(), now)
 
     def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
@@ -255,12 +345,12 @@ class Streams:
         The newest 10,000 of all queries are kept. Raises `InvalidSpecError` for one that is too long.
         """
         with self._store.writing() as connection:
-            samples.note_messages(connection, query, messages, self._now())
+            note_messages(connection, query, messages, self._now())
 
-    def recent_messages(self, after: samples.Key | None = None) -> list[samples.SampledMessage]:
+    def recent_messages(self, after: Key | None = None) -> list[SampledMessage]:
         """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
         with self._store.reading() as connection:
-            return samples.messages_after(connection, after)
+            return messages_after(connection, after)
 
 
 def backfills(connection: Connection) -> list[Backfill]:
