@@ -9,7 +9,7 @@ from typing import Any, cast
 from docs.site.tables import cell, table
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
-from selectroute.service.pages import body_examples, docs_page
+from selectroute.service.system import body_examples, docs_page
 
 
 def document() -> dict[str, Any]:

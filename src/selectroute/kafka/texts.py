@@ -14,8 +14,7 @@ from typing import Any, Final
 from selectroute.kafka.schemas.decoder import NonFinite, Temporal
 from selectroute.selector.message import DELIVERY_MODES, octets_of
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.values.numbers import decimal_float32
-from selectroute.selector.values.values import FLOATS, INTEGERS, Value
+from selectroute.selector.values.values import FLOATS, INTEGERS, Value, decimal_float32
 
 NOT_UTF_8: Final = "not-utf-8"
 NOT_OF_TYPE: Final = "not-of-its-type"

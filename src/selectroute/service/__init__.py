@@ -10,9 +10,9 @@
 ``subscriptions``, ``queues``, ``jobs`` and ``system``. ``server`` runs it in a process. ``http.callers``
 authenticates the caller: without tokens any process on this machine, otherwise a token with a role and topic
 filters; a subscription outside these filters is reported as missing. ``http.problems`` is the table of all
-problem types, ``http.error_mapping`` maps errors of the lower layers to these, ``limits`` bounds the size of
-requests. ``index.verdicts`` matches one message by the kernel of the published snapshot, explains the result
-by the reference evaluator, and compares both.
+problem types and maps errors of the lower layers to these, ``limits`` bounds the size of requests.
+``index.match_report`` matches one message by the kernel of the published snapshot, explains the result by the
+reference evaluator, and compares both.
 
 ``queues.administration`` creates and deletes queues, ``queues.messages`` puts, browses, gets and lists their
 messages as IBM MQ's messaging REST API v3 does. ``queues.waiting`` has the requests that wait for a message,

@@ -14,8 +14,7 @@ from selectroute.service.queues import administration as queues
 from selectroute.service.queues import bulk as queue_bulk
 from selectroute.service.queues import messages as queue_messages
 from selectroute.service.queues import topics
-from selectroute.service.subscriptions import bulk, changes, messages, subscriptions, tokens
-from selectroute.service.subscriptions.reports import activity, samples, streams
+from selectroute.service.subscriptions import bulk, changes, messages, samples, streams, subscriptions, tokens
 
 reader, writer, admin = Role.reader, Role.writer, Role.admin
 
@@ -81,9 +80,9 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {"subscriptions": (
          content={bulk.NDJSON: {**_TEXT, "example": _LINES}}),
     Call("GET", f"{_S}:export", reader, bulk.export, "Export all subscriptions",
          responses={200: {"description": "One subscription a line.", "content": {bulk.NDJSON: _TEXT}}}),
-    Call("GET", f"{_ONE}/activity", reader, activity.activity, "Show the last deliveries of a subscription",
+    Call("GET", f"{_ONE}/activity", reader, streams.activity, "Show the last deliveries of a subscription",
          "subscription-not-found"),
-    Call("GET", f"{_S}:activity", reader, activity.activities,
+    Call("GET", f"{_S}:activity", reader, streams.activities,
          "Show the last deliveries of several subscriptions"),
     Call("POST", _S, writer, subscriptions.register, "Register a subscription",
          *_SPEC, "read-only", "idempotency-conflict", "name-taken", status=201,

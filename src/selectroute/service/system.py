@@ -1,9 +1,18 @@
-"""Calls on the service itself: its limits, its health, its metrics."""
+"""Calls on the service itself: limits, health, metrics, and pages of its facts and its API.
+
+The pages have no scripts and no external resources.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from html import escape
+from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -18,8 +27,97 @@ from selectroute.service.http.models import StateAnswer
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
-from selectroute.service.pages import HEADERS, docs_page, front_page
 from selectroute.store.errors import ReplacedError
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "h2{margin-top:2.5rem}section{border-top:1px solid #ccc;margin-top:1.5rem}"
+    "code,pre{font:14px/1.4 ui-monospace,monospace}pre{background:#f4f4f4;color:#111;padding:.6rem;"
+    "overflow-x:auto}table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;"
+    "vertical-align:top}"
+)
+_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+}
+"""Headers of every page: no scripts, no requests to other hosts, no embedding in other pages."""
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def front_page(facts: Mapping[str, str]) -> str:
+    """Return the page of the path ``/``: facts of this service and links."""
+    rows = "".join(f"<tr><th>{escape(name)}<td>{escape(value)}" for name, value in facts.items())
+    links = (
+        ("/docs", "documentation of each call"),
+        ("/openapi.json", "OpenAPI document"),
+        ("/metrics", "metrics for Prometheus"),
+        ("/readyz", "readiness: the registry is readable and published"),
+    )
+    listed = "".join(f'<li><a href="{path}">{path}</a>: {text}' for path, text in links)
+    table = f"<table>{rows}</table>" if rows else "<p>A token for all topics shows revision and counts."
+    return _page("selectroute", f"<h1>selectroute</h1><p>Subscriptions and queues.{table}<ul>{listed}</ul>")
+
+
+def docs_page(document: Mapping[str, Any]) -> str:
+    """Return the OpenAPI document as an HTML page."""
+    by_tag: dict[str, list[str]] = {}
+    contents: dict[str, list[str]] = {}
+    for path, operations in document["paths"].items():
+        for method, one in operations.items():
+            tag, anchor = one["tags"][0], escape(one["operationId"])
+            by_tag.setdefault(tag, []).append("".join(_operation(method.upper(), path, one)))
+            contents.setdefault(tag, []).append(f'<li><a href="#{anchor}">{escape(one["summary"])}</a>')
+    listed = "".join(f"<li>{escape(tag)}<ul>{''.join(links)}</ul>" for tag, links in contents.items())
+    parts = "".join(f"<h2>{escape(tag)}</h2>{''.join(found)}" for tag, found in by_tag.items())
+    head = f"<h1>selectroute</h1>{_text(document['info']['description'])}"
+    link = '<p>For programs: <a href="/openapi.json">/openapi.json</a>'
+    return _page("selectroute: calls", f"{head}{link}<ul>{listed}</ul>{parts}")
+
+
+def _operation(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
+    yield f'<section id="{escape(one["operationId"])}"><h3>{escape(one["summary"])}</h3>'
+    yield f"<pre>{method} {escape(path)}</pre>{_text(one.get('description', ''))}"
+    yield f"<p>Role: {escape(one['x-role'])}"
+    if one.get("parameters"):
+        yield "<table><tr><th>parameter<th>in<th>"
+        for given in one["parameters"]:
+            about = _inline(given.get("description", ""))
+            yield f"<tr><td><code>{escape(given['name'])}</code><td>{escape(given['in'])}<td>{about}"
+        yield "</table>"
+    for media_type, text in body_examples(one):
+        yield f"<p>Body, for example, as <code>{escape(media_type)}</code>:<pre>{escape(text)}</pre>"
+    yield "<table><tr><th>response<th>"
+    for status, answer in one["responses"].items():
+        yield f"<tr><td>{escape(status)}<td>{_inline(answer['description'])}"
+    yield "</table></section>"
+
+
+def body_examples(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the media types of an operation's bodies, each with an example as text."""
+    for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        example = content.get("example")
+        text = example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
+        yield media_type, text
+
+
+def _text(text: str) -> str:
+    return "".join(f"<p>{_inline(part)}" for part in text.split("\n\n"))
+
+
+def _inline(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
+def _page(title: str, body: str) -> str:
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    view = '<meta name="viewport" content="width=device-width">'
+    return f'<!doctype html><html lang="en"><head>{head}{view}</head><body>{body}</body></html>'
 
 
 def limits(service: Service) -> Annotated[Response, ServiceLimits]:

@@ -2,7 +2,7 @@
 
 ``location`` has `Location`, a file or folder by its URL; ``protocol`` the few verbs to read and write
 with, `Storage`, which ``local``, ``objects`` and ``hdfs`` implement. ``cache`` keeps files of remote
-storage on the local disk, ``errors`` has the errors. ``patient`` storage is waited for, ``owned`` is known
+storage on the local disk. ``patient`` storage is waited for, ``owned`` is known
 without asking, and a ``lease`` is a lock where storage has none.
 
 ::

@@ -4,16 +4,17 @@ The parser alternates between two states. `_operand` reads prefixes (signs, NOT,
 operand; `_operator` reads suffixes (closing parentheses, IN, LIKE, IS) and a binary operator. An operator
 first *reduces* every operator on the stack that binds tighter, making one node of each. Nothing recurses, so
 any depth of nesting parses, in time linear in the text. A chain of ANDs or ORs stays on the stack until it
-ends and becomes one node.
+ends and becomes one node. Which words are keywords is the dialect's; misspelt ones get a fix.
 """
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from itertools import pairwise
 from typing import Final, NoReturn, cast
 
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import KINDS, Fault, Fix, InvalidSelectorError
-from selectroute.selector.explain import vocabulary
 from selectroute.selector.like import compile_like
 from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.syntax import check
@@ -36,10 +37,103 @@ from selectroute.selector.syntax.ast import (
     Sign,
     Unary,
 )
+from selectroute.selector.syntax.printer import literal_text
 from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
-from selectroute.selector.values.numbers import LONG_MIN_MAGNITUDE
-from selectroute.selector.values.values import Long, negate
+from selectroute.selector.values.values import LONG_MIN_MAGNITUDE, Long, negate
+
+OPERAND: Final = ("a name", "a literal", "a sign", "'('")
+"""Tokens that may begin an operand, as an error names them."""
+
+AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")
+"""Words that may follow a name, also after NOT."""
+
+AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
+
+LONGEST_MENDED: Final = 100_000
+"""Characters of the longest text for which fixes are tried: each try parses the text again."""
+
+INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
+"""Words that may follow an operand: corrections of a misspelt one."""
+
+
+_FUNCTION: Final = "selectors have no functions: compare a property that has the value already"
+
+
+def call(name: str, tokens: list[Token], at: int) -> tuple[str | None, tuple[Fix, ...]]:
+    """Return the hint and the fixes for a name before the token at an index, as in ``upper(a)``; None if they
+    do not call a function.
+    """
+    kind = tokens[at][0]
+    if name.upper() == "XPATH" and kind in (STRING, "("):
+        return "there is no XPATH: bind a field of the body to a property, and compare the property", ()
+    if kind != "(":
+        return None, ()
+    if name.upper() != "EXISTS":
+        return _FUNCTION, ()
+    if [one[0] for one in tokens[at + 1 : at + 3]] != [NAME, ")"]:
+        return "write NAME IS NOT NULL", ()
+    span, property_name = Span(tokens[at - 1][2], tokens[at + 2][3]), cast(str, tokens[at + 1][1])
+    return "write NAME IS NOT NULL", (Fix(span, f"{property_name} IS NOT NULL"),)
+
+
+def check_words(tokens: list[Token], dialect: Dialect) -> None:
+    """Raise a Fault for a symbol or reserved word that the dialect lacks; a number's own sign is allowed."""
+    before = None
+    for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
+        signs = dialect.signs_touch and before in (None, "AND", "=") and after is NUMBER and end == next_start
+        if kind in dialect.lacks and not (signs and kind in ("+", "-")):
+            raise Fault("not-in-dialect", Span(start, end), _instead(before))
+        before = kind
+
+
+def _instead(before: str | None) -> tuple[str, ...]:
+    """Return the tokens allowed after this one in a dialect that only has ``=`` and IS NULL."""
+    if before is NAME:
+        return ("'='", "IS")
+    if before == "IS" or before == "=":
+        return ("NULL",) if before == "IS" else ("a name", "a literal")
+    return ("a name", "a literal") if before in (None, "AND") else ("AND", "the end")
+
+
+def had(names: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
+    """Return the names that the dialect has."""
+    return tuple(name for name in names if name.strip("'") not in dialect.lacks)
+
+
+def fitting_hint(hint: str | None, dialect: Dialect) -> str | None:
+    """Return the hint; if it names a word that the dialect lacks, the hint of ``not-in-dialect`` instead."""
+    if hint is not None and any(word.strip(",.;") in dialect.lacks for word in hint.split()):
+        return KINDS["not-in-dialect"].hint
+    return hint
+
+
+def null_test(operator: tuple[int, str, int], null: Token) -> tuple[Fix, ...]:
+    """Return the fix of ``= NULL`` to IS NULL and of ``<> NULL`` to IS NOT NULL."""
+    _, kind, start = operator
+    meant = {"=": "IS NULL", "<>": "IS NOT NULL"}.get(kind)
+    return (Fix(Span(start, null[3]), meant),) if meant else ()
+
+
+def check_list(token: Token) -> None:
+    """Raise a Fault for a string after IN, with the fix to a list of one string."""
+    kind, text, start, end = token
+    if kind is STRING:
+        fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
+        raise Fault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
+
+
+def misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
+    """Return the fixes of a name that is probably a misspelt one of these words."""
+    kind, name, start, end = token
+    near = get_close_matches(cast(str, name).upper()[:16], words, n=2) if kind is NAME else ()
+    return tuple(Fix(Span(start, end), word) for word in near)
+
+
+def readable(kind: str) -> str:
+    """Return a kind of token as an error names it."""
+    return f"'{kind}'" if kind in ("(", ")", ",") else kind
+
 
 # Binding powers. An open parenthesis, like the bottom of the stack, stops every reduction.
 OPEN, OR, AND, NOT, COMPARE, ADD, MULTIPLY, SIGN = range(8)
@@ -51,9 +145,7 @@ BINARY: Final = {
     **dict.fromkeys(("+", "-"), ADD),
     **dict.fromkeys(("*", "/"), MULTIPLY),
 }
-COMPARING: Final = frozenset(
-    {"NOT", "IS", *vocabulary.AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE}
-)
+COMPARING: Final = frozenset({"NOT", "IS", *AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE})
 
 Operator = tuple[int, str, int]
 """Binding power, kind, and offset in the text."""
@@ -73,7 +165,7 @@ def parse(text: str, dialect: Dialect, limits: Limits = UNLIMITED, *, reason: in
             text,
             fault.span,
             fault.expected,
-            hint=vocabulary.fitting_hint(fault.hint or KINDS[fault.kind].hint, dialect),
+            hint=fitting_hint(fault.hint or KINDS[fault.kind].hint, dialect),
             fix=_mending(fault.fixes, text, dialect, limits),
             dialect=dialect.name,
             reason=reason,
@@ -85,13 +177,13 @@ def _parse(text: str, dialect: Dialect, limits: Limits) -> Expr:
     tokens = tokenize(text, dialect)
     check_size(tokens, limits)
     if dialect.lacks:
-        vocabulary.check_words(tokens, dialect)
+        check_words(tokens, dialect)
     return _Parser(tokens, dialect).selector()
 
 
 def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits) -> Fix | None:
     """Return the first fix that makes the text valid."""
-    for fix in fixes if len(text) <= vocabulary.LONGEST_MENDED else ():
+    for fix in fixes if len(text) <= LONGEST_MENDED else ():
         try:
             _parse(fix.applied(text), dialect, limits)
         except Fault:
@@ -140,7 +232,7 @@ class _Parser:
                 operators.append((OPEN, kind, start))
             elif kind == "NOT":
                 if operators[-1][0] > NOT:
-                    raise Fault("misplaced-not", Span(start, end), vocabulary.OPERAND)
+                    raise Fault("misplaced-not", Span(start, end), OPERAND)
                 operators.append((NOT, kind, start))
             elif kind == "-" or kind == "+":
                 operators.append((SIGN, kind, start))
@@ -165,11 +257,11 @@ class _Parser:
 
     def _no_operand(self, token: Token) -> NoReturn:
         kind, _, start, end = token
-        expected = vocabulary.had(vocabulary.OPERAND, self.dialect)
+        expected = had(OPERAND, self.dialect)
         if self.operators[-1][0] <= NOT:
-            expected += vocabulary.had(("NOT",), self.dialect)
+            expected += had(("NOT",), self.dialect)
         if kind == "NULL":
-            fixes = vocabulary.null_test(self.operators[-1], token)
+            fixes = null_test(self.operators[-1], token)
             raise Fault("null-literal", Span(start, end), expected, fixes=fixes)
         reserved = kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
         wrong = "unexpected-end" if kind is END else "reserved-word" if reserved else "unexpected-token"
@@ -211,10 +303,10 @@ class _Parser:
                 return False
             elif kind == "IS":
                 self._is_null(token)
-            elif kind == "NOT" or kind in vocabulary.AFTER_NAME:
+            elif kind == "NOT" or kind in AFTER_NAME:
                 negated = kind == "NOT"
                 if negated:
-                    token = self._expect(vocabulary.AFTER_NAME, token, "IS NOT")
+                    token = self._expect(AFTER_NAME, token, "IS NOT")
                 if token[0] == "BETWEEN":
                     self._compare(token)
                     operators.append((COMPARE, "NOT BETWEEN" if negated else "BETWEEN", start))
@@ -281,7 +373,7 @@ class _Parser:
 
     def _list(self) -> tuple[tuple[str, ...], int]:
         """Read the list of IN; return its strings and its end offset."""
-        vocabulary.check_list(self.tokens[self.at])
+        check_list(self.tokens[self.at])
         opening = self._expect(("(",))
         if self.tokens[self.at][0] == ")":
             raise Fault("empty-list", Span(opening[2], self.tokens[self.at][3]), ("a string",))
@@ -311,10 +403,10 @@ class _Parser:
         self.at += 1
         if token[0] not in kinds:
             kind = "unexpected-end" if token[0] is END else "unexpected-token"
-            fixes = vocabulary.misspelt(token, kinds)
+            fixes = misspelt(token, kinds)
             if wrong:
                 fixes += (Fix(Span(wrong[2], wrong[3]), right),)
-            raise Fault(kind, Span(token[2], token[3]), tuple(map(vocabulary.readable, kinds)), fixes=fixes)
+            raise Fault(kind, Span(token[2], token[3]), tuple(map(readable, kinds)), fixes=fixes)
         return token
 
     def _condition(self, node: Expr) -> None:
@@ -323,7 +415,7 @@ class _Parser:
         kind, _, start, end = self.tokens[self.at]
         if kind in COMPARING:
             raise Fault("chained-comparison", Span(start, end), self._after_operand(("AND", "OR")))
-        if kind not in vocabulary.AFTER_CONDITION:
+        if kind not in AFTER_CONDITION:
             raise Fault("unexpected-token", Span(start, end), self._after_operand(("AND", "OR")))
 
     def _no_operator(self, token: Token) -> NoReturn:
@@ -332,15 +424,13 @@ class _Parser:
         else:
             expected = self._after_operand(("an operator", "AND", "OR"))
         kind, name, _, _ = self.tokens[self.at - 2]
-        hint, fixes = (
-            vocabulary.call(cast(str, name), self.tokens, self.at - 1) if kind is NAME else (None, ())
-        )
-        fixes += vocabulary.misspelt(token, vocabulary.INFIX)
+        hint, fixes = call(cast(str, name), self.tokens, self.at - 1) if kind is NAME else (None, ())
+        fixes += misspelt(token, INFIX)
         raise Fault("unexpected-token", Span(token[2], token[3]), expected, hint=hint, fixes=fixes)
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)
-        return (*vocabulary.had(expected, self.dialect), "')'" if opened else "the end")
+        return (*had(expected, self.dialect), "')'" if opened else "the end")
 
     # --- Making nodes
 

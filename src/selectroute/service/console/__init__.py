@@ -7,5 +7,5 @@
                                                              └──▶ the API, in the same process
 
 The pages can do what the API can, and no more: roles, topics and limits are checked there. Without the extra
-``console`` the service has no pages but those of ``service.pages``.
+``console`` the service has no pages but those of ``service.system``.
 """

@@ -31,9 +31,16 @@ from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
 from selectroute.service.http.headers import check_json, header_text, request_headers
-from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError, as_json, members_of
+from selectroute.service.http.problems import (
+    MQRC_SUB_NAME_ERROR,
+    NO_SUBSCRIPTION,
+    Fault,
+    ProblemError,
+    as_json,
+    escaped,
+    members_of,
+)
 
 SMALL_BODY: Final = 1 << 14
 """Bytes of a body up to which the event loop parses it itself, in at most two milliseconds."""

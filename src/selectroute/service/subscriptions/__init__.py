@@ -4,7 +4,8 @@
 
     subscriptions: a single one   bulk: many   search: by a text
     changes: the change log       messages: match, explain, check   tokens: who may call
-    reports: what streams report  publishing: from a commit to the batch that uses it
+    streams: reports of batches, activity of subscriptions          samples: recent messages
+    publishing: from a commit to the batch that uses it
 
 ``conditional`` judges If-Match, the Idempotency-Key and what a caller may see. ``cursors`` encrypts cursors
 of callers who may not see everything. ``service.calls`` lists the functions of these modules, the

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
+from itertools import chain
 from typing import Annotated, Final, Literal, get_args
 from urllib.parse import urlencode
 
+import anyio
 import anyio.from_thread
 import anyio.to_thread
+from anyio import CancelScope, CapacityLimiter
 from pydantic import BaseModel, Field
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec
@@ -25,7 +30,7 @@ from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
+from selectroute.service.http.headers import IdempotencyKey, check_not_encoded, media_type_of, request_headers
 from selectroute.service.http.models import (
     BatchAnswer,
     BatchBody,
@@ -34,13 +39,70 @@ from selectroute.service.http.models import (
     Limit,
     OperationBody,
 )
-from selectroute.service.http.preconditions import IdempotencyKey
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
-from selectroute.service.http.streamed import Streamed
 from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.messages import newest_snapshot
 from selectroute.service.subscriptions.search import Search, SearchField
 from selectroute.service.subscriptions.subscriptions import PATH, with_warnings
+
+_BLOCK = 1 << 16
+
+
+class Streamed(StreamingResponse):
+    """Response of lines, sent in blocks. The generator is always closed: at the end, when the client
+    disconnects, and when it has read nothing for `stall_seconds`.
+
+    Args:
+        lines: without line ends; the first is read before the response begins, so its error can be answered.
+        media_type: of the response.
+        limiter: of concurrent responses of this kind.
+        stall_seconds: the longest time that the client may read nothing.
+    """
+
+    def __init__(
+        self,
+        lines: Generator[str, None, None],
+        media_type: str,
+        limiter: CapacityLimiter,
+        stall_seconds: float,
+    ) -> None:
+        super().__init__((), media_type=media_type)
+        self._lines = lines
+        self._limiter = limiter
+        self._stall_seconds = stall_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response. Raises ClientDisconnect if the client stalls."""
+
+        async def timely(message: Message) -> None:
+            with anyio.move_on_after(self._stall_seconds):
+                await send(message)
+                return
+            raise ClientDisconnect
+
+        async with self._limiter:
+            try:
+                blocks = _blocks(self._lines)
+                first = await run_in_threadpool(next, blocks, b"")
+                self.body_iterator = iterate_in_threadpool(chain([first] if first else [], blocks))
+                await super().__call__(scope, receive, timely)
+            finally:
+                with CancelScope(shield=True):
+                    await run_in_threadpool(self._lines.close)
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
+    """Join lines into blocks of at least 64 KiB."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield ("\n".join(block) + "\n").encode()
+            block, size = [], 0
+    if block:
+        yield ("\n".join(block) + "\n").encode()
+
 
 NDJSON: Final = "application/x-ndjson"
 _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})

@@ -18,7 +18,6 @@ from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import waited
-from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
 from selectroute.service.http.models import (
     BatchNumberBody,
     ChangesAnswer,
@@ -28,7 +27,7 @@ from selectroute.service.http.models import (
     Limit,
     QueryBody,
 )
-from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
 
 PATH: Final = "/v1/changes"
 

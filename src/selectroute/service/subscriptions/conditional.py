@@ -15,9 +15,8 @@ from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
-from selectroute.service.http.preconditions import Revisions, revisions
-from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.headers import Revisions, revisions
+from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
 
 
 def visible(service: Service, by: Caller, id: str) -> Subscription:

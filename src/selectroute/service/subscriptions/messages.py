@@ -26,7 +26,6 @@ from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.error_mapping import problem_of, selector_fault
 from selectroute.service.http.models import (
     CheckAnswer,
     CheckBody,
@@ -34,7 +33,7 @@ from selectroute.service.http.models import (
     ExplainBody,
     MatchBody,
 )
-from selectroute.service.http.problems import ProblemError, as_json
+from selectroute.service.http.problems import ProblemError, as_json, problem_of, selector_fault
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions.conditional import visible
 

@@ -25,7 +25,15 @@ from selectroute.service.context import Service
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import waited
-from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
+from selectroute.service.http.headers import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    etag,
+    is_minimal,
+    revisions,
+)
 from selectroute.service.http.models import (
     Id,
     RegisteredAnswer,
@@ -35,16 +43,7 @@ from selectroute.service.http.models import (
     SubscriptionAnswer,
     SubscriptionBody,
 )
-from selectroute.service.http.preconditions import (
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Prefer,
-    etag,
-    is_minimal,
-    revisions,
-)
-from selectroute.service.http.problems import ProblemError
+from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
 from selectroute.service.subscriptions.conditional import (
     check,
     expected_revision,

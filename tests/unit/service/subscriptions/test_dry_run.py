@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.index.index import Index
-from selectroute.service.subscriptions.reports.samples import dry_run
+from selectroute.service.subscriptions.samples import dry_run
 from tests.support.strategies import checked_selectors, messages
 
 

@@ -11,7 +11,7 @@ from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry import reports
 from selectroute.registry.model import time_text
 from selectroute.registry.reports import GONE_SECONDS, SILENT_SECONDS
-from selectroute.service.subscriptions.reports.streams import BATCHES_COME_SECONDS, OUTDATED_SECONDS
+from selectroute.service.subscriptions.streams import BATCHES_COME_SECONDS, OUTDATED_SECONDS
 from tests.unit.service.conftest import problem, service
 
 COUNTS = {"messages": 10, "routed": 7, "unrouted": 2, "dead_lettered": 1, "deliveries": 30}
@@ -121,7 +121,7 @@ class TestHealth:
                 def now(cls, tz=None):
                     return moved
 
-            for module in ("service.subscriptions.reports.streams", "registry.reports.reports"):
+            for module in ("service.subscriptions.streams", "registry.reports"):
                 monkeypatch.setattr(f"selectroute.{module}.datetime", Later)
 
         return move

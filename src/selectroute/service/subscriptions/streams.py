@@ -1,23 +1,25 @@
-"""Calls on streams: their reports of batches, and a verdict on all of them with the registry."""
+"""Calls on streams: reports of batches, whether all keep up with the registry, activity of subscriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Items, time_of
-from selectroute.registry.reports import GONE_SECONDS, StreamState
+from selectroute.registry.reports import GONE_SECONDS, Activity, StreamState
 from selectroute.selector.explain.sentences import counted
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.models import (
     Cursor,
+    Id,
     Limit,
     ReportsAnswer,
     ReportsBody,
@@ -25,7 +27,38 @@ from selectroute.service.http.models import (
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, Name
+from selectroute.service.subscriptions.conditional import found, visible
 from selectroute.service.subscriptions.publishing import State
+from selectroute.service.subscriptions.subscriptions import OfPath
+
+
+def activity(service: Service, by: Caller, id: OfPath) -> Activity:
+    """Return when a subscription got deliveries last, and how many a second. A batch names only its 100
+    busiest subscriptions: if none has named this one, everything but the id is null.
+    """
+    visible(service, by, id)
+    return next(_activities(service, by, [id]), Activity(id))
+
+
+def activities(
+    service: Service,
+    by: Caller,
+    id: Annotated[list[Id], Field(min_length=1, max_length=100, description="Ids of subscriptions.")],
+) -> Items[Activity]:
+    """Return when several subscriptions got deliveries last, and how many a second: those that a batch has
+    named and that the caller may see, in the order of the ids.
+    """
+    return Items([*_activities(service, by, id)])
+
+
+def _activities(service: Service, by: Caller, ids: Iterable[str]) -> Iterator[Activity]:
+    for one in service.registry.streams.activities(ids):
+        if by.sees_all:
+            yield one
+        elif found(service, by, one.id) is not None:
+            # A stream is of all topics: a token for some does not learn which there are.
+            yield replace(one, query=None)
+
 
 LAG_SECONDS: Final = 10.0
 """Seconds after which a revision should be published."""
