@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from selectroute.spark.runtime.java import SHORT_LIVED
+from selectroute.spark.session import SHORT_LIVED
 from tests.support.components import missing, required
 
 MEMORY = Path("/dev/shm")
@@ -177,7 +177,7 @@ def java() -> None:
     """PySpark and a Java, for processes that start Spark."""
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark import JavaError
-    from selectroute.spark.runtime.java import find_java
+    from selectroute.spark.session import find_java
 
     try:
         find_java()

@@ -29,7 +29,7 @@ from bench.workloads.catalogue import WORKLOADS
 from bench.workloads.oracle import Expected
 from bench.workloads.plain import with_body
 from selectroute.spark import BatchReport, FanOut, Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
-from selectroute.spark.job.job import COMPACT_EVERY, DELTA, PARQUET
+from selectroute.spark.job import COMPACT_EVERY, DELTA, PARQUET
 
 BATCHES: Final = COMPACT_EVERY
 """How many batches are timed in a run: as many as are merged at once."""

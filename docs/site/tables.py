@@ -28,7 +28,7 @@ from selectroute.selector.errors import KINDS
 from selectroute.service.http.problems import PROBLEMS
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
-from selectroute.spark.job import output_folder
+from selectroute.spark import folder
 from selectroute.spark.partitions import keys
 from selectroute.spark.stream.metrics import StreamMetrics
 
@@ -137,7 +137,7 @@ def formats() -> str:
         ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
-        ("output folder", str(output_folder.FORMAT), "`_job.json`"),
+        ("output folder", str(folder.FORMAT), "`_job.json`"),
     ]
     return table(("format", "number", "is in"), rows)
 

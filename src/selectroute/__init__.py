@@ -65,7 +65,7 @@ _LATER = {
     "client.any_registry": "SubscriptionRegistry",
     "client.queues": "RemoteQueue",
     "client.registry": "RemoteRegistry connect",
-    "index.change.delta": "Add Remove Replace",
+    "index.changes": "Add Remove Replace",
     "index.errors": "BuildError SnapshotError SnapshotNotFoundError",
     "index.folder.format": "publish",
     "index.index": "Index",

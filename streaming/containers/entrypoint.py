@@ -72,7 +72,7 @@ def main() -> None:
         sys.exit("entrypoint: PySpark is not installed")
     spark = Path(found.origin).parent
     if sys.argv[1:2] in (["driver"], ["executor"]):
-        from selectroute.spark.runtime.java import use_java
+        from selectroute.spark.session import use_java
 
         use_java()
         os.environ["SPARK_HOME"] = str(spark)

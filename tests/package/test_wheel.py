@@ -132,7 +132,7 @@ def test_wheel_has_every_file_of_the_package_and_nothing_else(wheel):
     }
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
     assert found == here
-    assert {"selectroute/py.typed", "selectroute/spark/runtime/log4j2.properties"} <= found
+    assert {"selectroute/py.typed", "selectroute/spark/log4j2.properties"} <= found
 
 
 def test_metadata_is_valid_and_has_version_licence_and_readme(wheel):

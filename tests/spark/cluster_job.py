@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import selectroute as sr
 from selectroute.spark import PartitionedSnapshot, deliveries, distribute, match_files, route
-from selectroute.spark.runtime.java import use_java
+from selectroute.spark.session import use_java
 
 
 def session(master: str) -> SparkSession:

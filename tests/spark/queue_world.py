@@ -16,7 +16,7 @@ from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.deliveries import QueueDeliveries
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
-from selectroute.spark.senders.queues import JobQueues
+from selectroute.spark.destinations.queues.queues import JobQueues
 from tests.support.subscription_lines import read_subscriptions
 from tests.support.world import World
 

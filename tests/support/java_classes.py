@@ -14,7 +14,7 @@ import pyspark
 from pyspark import SparkContext
 
 from selectroute.spark import local_session
-from selectroute.spark.runtime.java import SHORT_LIVED, find_java
+from selectroute.spark.session import SHORT_LIVED, find_java
 
 
 def write(archive: Path) -> None:

@@ -16,10 +16,10 @@ import pytest
 
 from selectroute.match.compiled import cache_folder
 from selectroute.spark import Job
-from selectroute.spark.batch import revisions
+from selectroute.spark.batch import pins
 from selectroute.spark.batch.router import Router
-from selectroute.spark.job.job import DELTA
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import DELTA
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from selectroute.storage.owned import begin, owned
@@ -42,7 +42,7 @@ def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Loca
         patched.setenv("NUMBA_CACHE_DIR", numba_cache())
         patched.setenv("XDG_CACHE_HOME", str(cache))
         # What a test publishes is the newest revision at once, and not within a second or two.
-        patched.setattr(revisions, "_OLD_SECONDS", -1.0)
+        patched.setattr(pins, "_OLD_SECONDS", -1.0)
         name = uuid.uuid4().hex
         if storage == "s3":
             opened.enter_context(clients_of(request.getfixturevalue("s3")))

@@ -16,11 +16,11 @@ from selectroute.index.folder.format import publish
 from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
-from selectroute.spark.inputs.files import FileBatchInput, FileSource
-from selectroute.spark.job.job import DELTA, PARQUET
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.runtime.tasks import Work
-from selectroute.spark.sources.files.planner import PlannedFile
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import DELTA, PARQUET
+from selectroute.spark.session import Work
+from selectroute.spark.sources.files.lister import PlannedFile
+from selectroute.spark.sources.files.source import FileBatchInput, FileSource
 from selectroute.storage import Location
 
 

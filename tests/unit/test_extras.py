@@ -71,7 +71,7 @@ SCHEMAS = "import selectroute.kafka as k; k.SchemaRegistry('http://localhost:1')
     ("absent", "code", "module", "extra"),
     [
         (["pyspark"], "import selectroute.spark", "pyspark", "spark"),
-        (["pyspark"], "from selectroute.spark.job.job import Job", "pyspark", "spark"),
+        (["pyspark"], "from selectroute.spark.job import Job", "pyspark", "spark"),
         (["sqlalchemy"], "import selectroute as sr; sr.Registry.open('x')", "sqlalchemy", "service"),
         (["sqlalchemy"], "from selectroute import SqlQueue; SqlQueue('x', 'Q')", "sqlalchemy", "service"),
         (["httpx"], "import selectroute as sr; sr.connect('http://localhost:1')", "httpx", "client"),

@@ -66,9 +66,9 @@ def exit_code(error: SelectRouteError) -> int:
         (CountChangedError,): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
-    if "selectroute.spark.job.job" in sys.modules:  # otherwise it is not an error of a job
+    if "selectroute.spark.job" in sys.modules:  # otherwise it is not an error of a job
         from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
-        from selectroute.spark.job.job import JobNotFoundError, MessageNotFoundError
+        from selectroute.spark.job import JobNotFoundError, MessageNotFoundError
 
         codes[JobNotFoundError, MessageNotFoundError] = NOT_FOUND
         codes[SourceNotFoundError, DestinationNotFoundError] = NOT_FOUND

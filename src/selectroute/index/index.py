@@ -12,7 +12,7 @@ from selectroute.clauses.predicate import Literal, Lookup, NotVoid
 from selectroute.index.compile.build import freeze, paused_collector
 from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.match_report import AccessStep, Explanation
+from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable

@@ -34,7 +34,7 @@ from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
-from selectroute.service.subscriptions.samples import RecentMessages
+from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

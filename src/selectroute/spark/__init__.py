@@ -6,19 +6,17 @@ crosses between the JVM and Python. ``start_fanout`` does this as a stream, for 
 DataFrame, too: each delivery is written exactly once to its folder, its queues and its topics of Kafka.
 ``match_files`` does it without a stream or output. The way of a batch through the rooms::
 
-                    sources/ (readers)               destinations/ ─▶ sinks/
-                              │                             ▲  ├▶ queues
-    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘  └▶ Kafka
-                 │  pins: revision and plan of a batch
-                 ├─ senders/: the queues and topics that exist
+                 sources/ plan ──tasks──▶ task/: read ─▶ match ─▶ write ─▶ destinations/: queues, Kafka
+                    ▲                                              └─────▶ tables/: three tables
+    stream/ ─▶ batch/ ─ pins: revision and plan of a batch
+                 ├─ destinations/: the queues and topics that exist
                  └─ commits: the batch is done ─▶ tables/: Parquet folders or Delta tables
     side batches:      replay/                    without a stream:   frames/  partitions/
-    read-only checks:  audit/                     used by all:        job/  columns/  runtime/
-    for a service:     serving/
+    read-only checks:  audit/                     used by all:        job  folder  session  columns/
+    for a service:     job_administration
 
-Rooms import only those below them: serving, audit, stream, replay, batch, {frames, inputs,
-senders}, {partitions, worker}, {destinations, tables}, job, {columns, sinks}, sources, runtime. Read
-``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
+Rooms import only those below them, as ``pyproject.toml`` lists. Read ``batch/router.py`` first: one batch
+from pin to commit. Only this package imports pyspark.
 """
 
 from selectroute.extras import importing, look_up
@@ -36,14 +34,13 @@ if TYPE_CHECKING:
     from selectroute.spark.columns.snapshot_ref import distribute
     from selectroute.spark.frames.match_files import match_files
     from selectroute.spark.frames.route import deliveries, route
-    from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
-    from selectroute.spark.partitions.exchange import Exchange
+    from selectroute.spark.job import DestinationNotFoundError, Job, JobError, OtherJobError
     from selectroute.spark.partitions.publish import publish_partitions
+    from selectroute.spark.partitions.route import Exchange
     from selectroute.spark.partitions.snapshot import PartitionedSnapshot
     from selectroute.spark.partitions.steps import PartitionError
-    from selectroute.spark.runtime.java import JavaError
-    from selectroute.spark.runtime.session import local_session
-    from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
+    from selectroute.spark.session import JavaError, local_session
+    from selectroute.spark.sources.checkpoint import SourceError, SourceNotFoundError
     from selectroute.spark.sources.kafka.config import (
         KafkaCluster,
         KafkaInput,
@@ -63,14 +60,13 @@ _LATER = {
     "columns.snapshot_ref": "distribute",
     "frames.match_files": "match_files",
     "frames.route": "deliveries route",
-    "job.job": "DestinationNotFoundError Job JobError OtherJobError",
-    "partitions.exchange": "Exchange",
+    "job": "DestinationNotFoundError Job JobError OtherJobError",
     "partitions.publish": "publish_partitions",
     "partitions.snapshot": "PartitionedSnapshot",
+    "partitions.route": "Exchange",
     "partitions.steps": "PartitionError",
-    "runtime.java": "JavaError",
-    "runtime.session": "local_session",
-    "sources.files.stream": "SourceError SourceNotFoundError",
+    "session": "JavaError local_session",
+    "sources.checkpoint": "SourceError SourceNotFoundError",
     "sources.kafka.config": "KafkaCluster KafkaInput kafka_binding kafka_cluster schema_registry",
     "stream.fan_out": "FanOut check start_fanout",
 }

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selectroute.spark.runtime.java import SHORT_LIVED, find_java
+from selectroute.spark.session import SHORT_LIVED, find_java
 from selectroute.testing.jars import Module, fetch
 from selectroute.testing.server import Server, ServerError, free_ports
 

@@ -28,7 +28,7 @@ from selectroute.durable import disk
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.extras import the_extra
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.runtime import java
+from selectroute.spark import session
 
 IVY_SETTINGS: Final = "SELECTROUTE_IVY_SETTINGS"
 """Environment variable that names an ``ivysettings.xml``, for fetching from a private registry."""
@@ -152,7 +152,7 @@ def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
         raise JarError("this PySpark does not ship Ivy, which fetches jars")
     settings = os.environ.get(IVY_SETTINGS)
     command = [
-        *(str(java.find_java().home / "bin" / "java"), *java.SHORT_LIVED, "-jar", str(ivy)),
+        *(str(session.find_java().home / "bin" / "java"), *session.SHORT_LIVED, "-jar", str(ivy)),
         *("-cache", str(scratch)),
         *(("-settings", settings) if settings else ()),
         *("-confs", "default", "-dependency", module.organisation, module.name, module.version),

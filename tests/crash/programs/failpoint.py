@@ -23,9 +23,9 @@ from typing import Any, Final, NoReturn
 from selectroute.cli import main as command
 from selectroute.durable import disk
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.inputs.files import FileBatchInput
-from selectroute.spark.inputs.frame import FrameBatchInput
-from selectroute.spark.inputs.kafka import KafkaBatchInput
+from selectroute.spark.sources.files.source import FileBatchInput
+from selectroute.spark.sources.frame.source import FrameBatchInput
+from selectroute.spark.sources.kafka.source import KafkaBatchInput
 from tests.crash.programs.harness import MODULES
 
 BEFORE, AFTER = MOMENTS = ("before", "after")

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any, Protocol
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.runtime.java import SHORT_LIVED
+from selectroute.spark.session import SHORT_LIVED
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]

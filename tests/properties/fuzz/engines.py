@@ -28,8 +28,8 @@ from selectroute.index.invariants import verify_snapshot
 from selectroute.match.match import match
 from selectroute.match.single import match_one
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
-from selectroute.spark.partitions.mapped import MappedPartitions
 from selectroute.spark.partitions.publish import publish_partitions
+from selectroute.spark.partitions.route import MappedPartitions
 from selectroute.topics import TopicFilter
 from tests.crash.programs.harness import program
 from tests.properties.fuzz.mutations import generated

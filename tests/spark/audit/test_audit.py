@@ -8,8 +8,8 @@ import pytest
 
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
-from selectroute.spark.job.job import JobError
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import JobError
 from selectroute.storage import Location
 from tests.support.world import note_plan
 

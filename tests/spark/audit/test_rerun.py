@@ -6,7 +6,7 @@ import pytest
 
 from selectroute.spark.audit.rerun import Reruns
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job.job import DELTA, JobError
+from selectroute.spark.job import DELTA, JobError
 from selectroute.storage import Location
 from tests.spark.published import republished
 from tests.spark.queue_world import A, numbered

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.spark.batch.router import Router
-from selectroute.spark.sinks.busiest import BUSIEST, DeliveryCounts, busiest_of
-from selectroute.spark.worker import sink_writer
+from selectroute.spark.tables.schemas import BUSIEST, DeliveryCounts, busiest_of
+from selectroute.spark.task import writer
 
 IDS = [f"s{number}" for number in range(40)]
 
@@ -35,7 +35,7 @@ def test_the_busiest_of_all_tasks_come_first_and_equal_ones_by_id(tasks, most):
 
 
 def test_a_batch_names_its_busiest_with_the_numbers_of_its_deliveries(world, monkeypatch):
-    monkeypatch.setattr(sink_writer, "_ROW_GROUP", 7)  # many writes of a task
+    monkeypatch.setattr(writer, "_ROW_GROUP", 7)  # many writes of a task
     world.publish(1, **{f"s{number:03}": f"n >= {number}" for number in range(BUSIEST + 50)})
     paths = [
         world.drop_json(f"{name}.jsonl", *({"properties": {"n": number}} for number in range(start, 200, 3)))

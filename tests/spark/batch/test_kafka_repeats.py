@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.sinks.schemas import SINKS
+from selectroute.spark.tables.schemas import SINKS
 from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.registry_log import Log, committed, delivered

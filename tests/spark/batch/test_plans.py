@@ -4,8 +4,8 @@ import pytest
 
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.spark.batch.pins import Pin
-from selectroute.spark.batch.plans import (
+from selectroute.spark.batch.pins import (
+    Pin,
     Plan,
     begun_batches,
     decisions_of,

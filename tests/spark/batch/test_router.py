@@ -10,10 +10,9 @@ import pytest
 
 import selectroute as sr
 from selectroute.spark.batch.pins import PinError
-from selectroute.spark.inputs import files
-from selectroute.spark.job.job import CommitError
-from selectroute.spark.sources.files import splits
-from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.spark.job import CommitError
+from selectroute.spark.sources.files import source, splits
+from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 from tests.support.crashes import killed, kills
 from tests.support.world import World
@@ -223,7 +222,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
 def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     world.publish(1, red="color = 'red'")
     path = world.drop_json("a.jsonl", RED)
-    with killed(1, [(files, "plan_in")], after=False):
+    with killed(1, [(source, "plan_in")], after=False):
         world.router().route(0, [path], "q")
     manifest = world.snapshots / "manifest-1.json"
     manifest.rename(world.root / "aside")
@@ -284,8 +283,8 @@ def test_a_folder_in_the_way_of_a_batch_is_not_overwritten(world):
 
 
 def test_many_matches_a_message_are_written_in_slices(world, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.worker.sink_writer.SLICE", 7)
-    monkeypatch.setattr("selectroute.spark.worker.sink_writer._ROW_GROUP", 5)
+    monkeypatch.setattr("selectroute.spark.task.writer.SLICE", 7)
+    monkeypatch.setattr("selectroute.spark.task.writer._ROW_GROUP", 5)
     world.publish(1, **{f"s{i}": "color IS NOT NULL" for i in range(10)})
     messages = [{"headers": {"JMSMessageID": f"ID:{i}"}, **RED} for i in range(6)]
     world.router(tasks=1).route(0, [world.drop_json("a.jsonl", *messages)], "q")

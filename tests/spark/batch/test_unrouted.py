@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.job.job import CommitError, JobError
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import CommitError, JobError, Unrouted
 from selectroute.storage import Location
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 

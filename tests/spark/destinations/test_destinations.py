@@ -14,8 +14,8 @@ from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import metadata, queue
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.job.job import JobError
-from selectroute.spark.senders.patience import Waiting
+from selectroute.spark.destinations.destination import Waiting
+from selectroute.spark.job import JobError
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from tests.spark.queue_world import CHUNK, PUTS, A, B, Queues, delivery_ids, numbered

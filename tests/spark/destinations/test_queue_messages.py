@@ -149,7 +149,7 @@ def test_what_expires_has_its_time_on_the_queue_and_what_has_expired_is_never_go
 
 @ON_EVERY_STORAGE
 def test_messages_of_many_blocks_and_tasks_keep_their_own_bodies(sqlite, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.destinations.queue_messages.QueueMessages.block", lambda *_: 7)
+    monkeypatch.setattr("selectroute.spark.destinations.queues.writer.QueueMessages.block", lambda *_: 7)
     monkeypatch.setattr("selectroute.spark.sources.files.splits._SMALLEST_SPLIT", 1_000)
     sqlite.create("A")
     sqlite.publish(1, all=("", A), even=("n / 2 * 2 = n", A))

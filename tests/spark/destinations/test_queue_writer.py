@@ -17,12 +17,12 @@ from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.plans import begun_batches
+from selectroute.spark.batch.pins import begun_batches
 from selectroute.spark.batch.router import Router
-from selectroute.spark.job.job import CommitError
-from selectroute.spark.senders.patience import StoppingError
-from selectroute.spark.worker import task
-from selectroute.spark.worker.task import SplitReader
+from selectroute.spark.destinations.destination import StoppingError
+from selectroute.spark.job import CommitError
+from selectroute.spark.task import task
+from selectroute.spark.task.task import SplitReader
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError

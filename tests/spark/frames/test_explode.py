@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.columns.deliveries import TooManyMatchesError, ids_of, list_array, list_offsets, pairs
+from selectroute.spark.columns.matches import TooManyMatchesError, ids_of, list_array, list_offsets, pairs
 
 LISTS = [[3, 1], [], [], [0, 1, 2, 3, 4], [2], []]
 

@@ -30,10 +30,10 @@ from selectroute.spark import (
 )
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.outcomes import newest_outcomes
-from selectroute.spark.job.checkpoint import repair
+from selectroute.spark.folder import repair
 from selectroute.spark.replay.request import ReplayFilterSpec, replays_of
-from selectroute.spark.sinks.schemas import DELIVERIES
 from selectroute.spark.stream.fan_out import StreamError
+from selectroute.spark.tables.schemas import DELIVERIES
 from selectroute.storage import Location
 from tests.spark.queue_world import A
 from tests.spark.storages import ON_EVERY_STORAGE

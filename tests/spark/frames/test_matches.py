@@ -10,8 +10,15 @@ from pyspark.sql import functions as F
 
 import selectroute as sr
 from selectroute.spark import OutputError, deliveries, explain_output, match_files, route, unpack
-from selectroute.spark.columns.deliveries import TooManyMatchesError
-from selectroute.spark.columns.matches import ORDINALS, PACKED, PACKED_FROM, portions, read, written
+from selectroute.spark.columns.matches import (
+    ORDINALS,
+    PACKED,
+    PACKED_FROM,
+    TooManyMatchesError,
+    portions,
+    read,
+    written,
+)
 
 LISTS = [[1, 2, 3], [], [7], [-1, 2**31 - 1], []]
 

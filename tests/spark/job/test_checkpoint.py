@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from selectroute.spark import start_fanout
-from selectroute.spark.job.checkpoint import repair
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.folder import OutputFolder, repair
+from selectroute.spark.sources.checkpoint import SourceError
 
 pytestmark = pytest.mark.spark
 

@@ -12,10 +12,10 @@ from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.spark import Job, JobError, check
-from selectroute.spark.job.job import OtherJobError
-from selectroute.spark.job.output_folder import OutputFolder, is_owned
-from selectroute.spark.serving.job_folder import JobFolder
-from selectroute.spark.sources.files.stream import SourceError, local_folder
+from selectroute.spark.folder import OutputFolder, is_owned
+from selectroute.spark.job import OtherJobError
+from selectroute.spark.job_administration import JobFolder
+from selectroute.spark.sources.checkpoint import SourceError, local_folder
 from selectroute.storage import Location
 
 

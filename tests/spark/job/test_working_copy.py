@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from selectroute.spark.job.job import JobError
-from selectroute.spark.job.working_copy import keep, restore, working_copy
+from selectroute.spark.job import JobError
+from selectroute.spark.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
 from selectroute.storage.local import LocalStorage
 

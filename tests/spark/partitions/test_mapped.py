@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.spark.partitions import mapped as mapping
-from selectroute.spark.partitions.mapped import MappedPartitions, map_once
+from selectroute.spark.partitions import route as mapping
 from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.publish import publish_partitions
+from selectroute.spark.partitions.route import MappedPartitions, map_once
 from selectroute.spark.partitions.snapshot import OPEN_PARTITIONS
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 import selectroute as sr
 from selectroute.selector import DIALECTS
 from selectroute.spark import Binding, BindingError, PartitionError, deliveries, publish_partitions, route
-from selectroute.spark.partitions import exchange as choice
+from selectroute.spark.partitions import route as choice
 from selectroute.spark.partitions.publish import partitioned
 from selectroute.spark.partitions.steps import Tasks, address, gather, match
 from tests.spark import agreement

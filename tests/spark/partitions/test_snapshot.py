@@ -18,8 +18,8 @@ from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.limits import UNLIMITED
-from selectroute.spark.partitions.mapped import MappedPartitions
 from selectroute.spark.partitions.publish import publish_partitions
+from selectroute.spark.partitions.route import MappedPartitions
 from selectroute.spark.partitions.snapshot import (
     MAX_PARTITIONS,
     PartitionedSnapshot,

@@ -13,7 +13,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 from selectroute.spark import rerun
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
-from selectroute.spark.batch import revisions
+from selectroute.spark.batch import pins
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.storage import Location
@@ -81,7 +81,7 @@ def test_a_batch_waits_for_three_round_trips(pipe, s3, tmp_path, monkeypatch, co
             pipe.world.drop_bytes(f"{number}.jsonl", 3 * line.encode())
         options = {"input": pipe.world.input, "kafka": pipe.cluster, "max_files": 1}
     # As in a real job: here what is published is the newest revision at once, for a request more.
-    monkeypatch.setattr(revisions, "_OLD_SECONDS", 5.0)
+    monkeypatch.setattr(pins, "_OLD_SECONDS", 5.0)
     log, switch, reports = tmp_path / "log", tmp_path / "switch", []
     note = slow_after_first(switch, last=5)
     with faulty_proxy(s3, log, switch=switch) as slow, store_at(slow).client():

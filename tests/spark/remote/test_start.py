@@ -12,8 +12,8 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 import selectroute as sr
 from selectroute.spark import JobError
-from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.job.output_folder import LEASE, OutputFolder
+from selectroute.spark.folder import LEASE, OutputFolder
+from selectroute.spark.sources.files.source import FileSource
 from selectroute.spark.stream.fan_out import FanOut
 from selectroute.storage import Location
 from tests.spark.queue_world import A, Queues, numbered

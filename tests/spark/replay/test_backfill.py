@@ -6,10 +6,10 @@ import pytest
 
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.folder.retention import collect
-from selectroute.spark.batch import revisions as revisions_of_stream
+from selectroute.spark.batch import pins as revisions_of_stream
 from selectroute.spark.batch.pins import PinError
-from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.spark.replay.backfill import BackfillError
+from selectroute.spark.sources.files.source import FileBatchInput
 from selectroute.storage import Location
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
 from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
-from selectroute.spark.worker.replay_filter import (
+from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.task.replay_filter import (
     LETTERS,
     ReplayFilter,
     Scope,

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from selectroute.spark.replay.request import ReplayFilterSpec, RequestError, is_request_id
-from selectroute.spark.worker.replay_filter import LETTERS
+from selectroute.spark.task.replay_filter import LETTERS
 
 
 def letters(*rows):

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.index.warm import warm_up
 from selectroute.spark import JavaError, publish_partitions
-from selectroute.spark.runtime.java import find_java
+from selectroute.spark.session import find_java
 from tests.support.components import missing
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]

@@ -7,7 +7,7 @@ import pytest
 
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.runtime.java import find_java
+from selectroute.spark.session import find_java
 from tests.support.components import missing
 from tests.support.servers.cluster import PROPERTIES, ROOT, environment, running, submit_command
 

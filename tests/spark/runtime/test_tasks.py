@@ -2,7 +2,7 @@
 
 import pytest
 
-from selectroute.spark.runtime.tasks import arrow_runner_of, runner_of
+from selectroute.spark.session import arrow_runner_of, runner_of
 
 
 @pytest.mark.parametrize("made", [runner_of, arrow_runner_of])

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from selectroute.kafka.schemas.decoder import Temporal
-from selectroute.kafka.texts import TextError, value_of_json
+from selectroute.kafka.texts import Temporal, TextError, value_of_json
 from selectroute.match.columns.columns import lane
 from selectroute.match.columns.fields import values_of_rows
 from selectroute.selector.values.values import UNSUPPORTED, Double, Int, Long

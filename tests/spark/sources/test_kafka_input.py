@@ -9,8 +9,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from pyspark.serializers import CloudPickleSerializer
 
 from selectroute.kafka import SchemaRegistry, SchemaSettingsError
-from selectroute.spark.destinations.kafka_writer import KafkaTarget
-from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.destinations.kafka.writer import KafkaTarget
+from selectroute.spark.sources.checkpoint import SourceError
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster, schema_registry
 
 CLUSTER = KafkaCluster("host:9092")

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.kafka.ranges import Range
-from selectroute.spark.inputs.kafka import plan
 from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between, ranges_record
 from selectroute.spark.sources.kafka.offsets import ranges_of as ranges_of_record
-from selectroute.spark.sources.kafka.stream import limited
+from selectroute.spark.sources.kafka.planner import limited
+from selectroute.spark.sources.kafka.source import plan
 
 SIZES = st.lists(st.integers(1, 20_000), min_size=1, max_size=9)
 

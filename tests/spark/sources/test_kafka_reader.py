@@ -15,9 +15,9 @@ from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
 from selectroute.selector.values.values import UNSUPPORTED
-from selectroute.spark.sources.files.readers import DeadLetterBatch
+from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader, rows_of
-from selectroute.spark.worker.task import judge
+from selectroute.spark.task.task import judge
 from tests.spark.kafka_rows import SCHEMA, all_of, rows
 from tests.support import record_batches
 from tests.support.strategies import TIME_EDGES

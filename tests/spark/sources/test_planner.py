@@ -5,8 +5,8 @@ import os
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from selectroute.spark.inputs import files
-from selectroute.spark.sources.files.planner import FileLister
+from selectroute.spark.sources.files import source
+from selectroute.spark.sources.files.lister import FileLister
 from selectroute.storage import Location
 from selectroute.storage.protocol import UnreachableError
 
@@ -84,11 +84,11 @@ def test_what_comes_later_is_not_part_of_what_is_available_now(tmp_path, write, 
 
 
 def test_names_of_many_committed_batches_are_merged_into_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MERGED_AFTER", 1)
+    monkeypatch.setattr(source, "_MERGED_AFTER", 1)
     output = Location.of(tmp_path)
     (output / "_commits").make_folder()
     for batch in range(4):
         (output / "_commits" / f"{batch}.json").put_json({"inputs": {"sizes": {str(batch): 1}}})
-        known = files.read_before(output)
+        known = source.read_before(output)
         assert known == [str(number) for number in range(batch + 1)]
     assert [file.name for file in (output / "_inputs").files()] == ["3.json"]

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from selectroute.spark import Job
-from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.sources.files.planner import PlannedFile
-from selectroute.spark.sources.files.readers import Messages, read
+from selectroute.spark.sources.files.lister import PlannedFile
+from selectroute.spark.sources.files.reader import Messages, read
+from selectroute.spark.sources.files.source import FileSource
 from selectroute.storage import Location
 from tests.support.world import run_here
 
@@ -62,7 +62,7 @@ def test_a_large_batch_and_one_of_many_files_are_left_to_the_tasks(source, monke
     files = put(source, *[1] * 17)
     assert {split.content for split in ahead(source, files)} == {None}
     assert {split.content for split in ahead(source, files[:16])} == {LINE}
-    monkeypatch.setattr("selectroute.spark.inputs.files._AHEAD_BYTES", 16 * len(LINE) - 1)
+    monkeypatch.setattr("selectroute.spark.sources.files.source._AHEAD_BYTES", 16 * len(LINE) - 1)
     assert {split.content for split in ahead(source, files[:16])} == {None}
 
 

@@ -10,9 +10,9 @@ pytest.importorskip("pyspark")
 
 import selectroute as sr
 from selectroute.match.columns.from_messages import MIXED
-from selectroute.spark.sources.files.readers import DeadLetterBatch, read
+from selectroute.spark.sources.files.reader import DeadLetterBatch, read
 from selectroute.spark.sources.files.splits import plan
-from selectroute.spark.worker.task import judge
+from selectroute.spark.task.task import judge
 
 
 def everything(path, names, limit=1 << 20):

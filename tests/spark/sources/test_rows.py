@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.job.job import CommitError
-from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.sources.files.readers import DeadLetterBatch
-from selectroute.spark.worker.rows import (
+from selectroute.spark.job import CommitError, Unrouted
+from selectroute.spark.sources.files.reader import DeadLetterBatch
+from selectroute.spark.sources.frame.reader import (
     HASH,
     LETTER,
     OFFSET,
@@ -24,7 +23,7 @@ from selectroute.spark.worker.rows import (
     RowLayout,
     RowReader,
 )
-from selectroute.spark.worker.task import TaskSettings
+from selectroute.spark.task.task import TaskSettings
 from selectroute.storage import Location
 
 

@@ -27,11 +27,11 @@ from selectroute.kafka.schemas import cache
 from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
 from selectroute.selector.values.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
-from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.sinks.parquet_file import OutputFiles
-from selectroute.spark.sources.files.readers import DeadLetterBatch
+from selectroute.spark.job import Unrouted
+from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
-from selectroute.spark.worker.task import RecordReader, TaskSettings, judge
+from selectroute.spark.tables.parquet_file import OutputFiles
+from selectroute.spark.task.task import RecordReader, TaskSettings, judge
 from tests.spark.kafka_rows import all_of, rows
 from tests.support.servers.schema_registry import GUID, RegistryServer
 from tests.unit.kafka.schemas.test_protobuf import Order

@@ -10,8 +10,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.stream import table_upkeep
-from selectroute.spark.stream.table_upkeep import TableUpkeep
+from selectroute.spark.stream.upkeep import TableUpkeep
 from selectroute.spark.tables.delta import DeltaTables
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
@@ -63,7 +62,7 @@ def test_what_the_upkeep_cannot_do_is_a_warning_and_is_tried_again():
 
 
 def test_a_stream_is_busy_while_batches_follow_each_other(monkeypatch):
-    monkeypatch.setattr(table_upkeep, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr("selectroute.spark.stream.upkeep._QUIET_SECONDS", 0.05)
     found, looked = [], threading.Event()
 
     class Tables:

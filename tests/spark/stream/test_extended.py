@@ -118,8 +118,8 @@ def test_a_provider_gets_the_body_where_it_reads_it(world):
 
 
 def test_many_refused_deliveries_are_written_in_slices(world, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.worker.sink_writer.SLICE", 7)
-    monkeypatch.setattr("selectroute.spark.worker.sink_writer._ROW_GROUP", 5)
+    monkeypatch.setattr("selectroute.spark.task.writer.SLICE", 7)
+    monkeypatch.setattr("selectroute.spark.task.writer._ROW_GROUP", 5)
     publish(world)
     report = world.router().route(0, [world.drop_json("a.jsonl", *[RED, "{", HEAVY] * 10)], "q")
     assert report.counts.refused == 60 and len(refused(world)) == 60

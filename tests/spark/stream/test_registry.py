@@ -14,7 +14,7 @@ from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.batch.router import Router
-from selectroute.spark.stream.reporter import BatchReporter
+from selectroute.spark.stream.reports import BatchReporter
 from tests.spark.registry_log import Run, delivered
 from tests.spark.stream.test_application import ran
 

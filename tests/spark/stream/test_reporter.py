@@ -12,15 +12,14 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.http.models import ReportsBody
 from selectroute.service.limits import ServiceLimits
 from selectroute.spark import BatchReport
-from selectroute.spark.sinks.busiest import BUSIEST
-from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.stream.reporter import (
+from selectroute.spark.stream.reports import (
     END_SECONDS,
     LIFE_SECONDS,
     BatchReporter,
     offsets_behind,
     summary_of,
 )
+from selectroute.spark.tables.schemas import BUSIEST, Counts
 
 COUNTS = Counts(10, 7, 2, 1, deliveries=30, refused=3, queued=4, sent=5, reasons={"no JSON": 1})
 

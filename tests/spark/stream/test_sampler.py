@@ -12,9 +12,9 @@ from selectroute.registry.publisher import RegistryPublisher
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.spark import Job, JobError, start_fanout
-from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.sources.files.planner import PlannedFile
-from selectroute.spark.stream.reporter import Sampler
+from selectroute.spark.sources.files.lister import PlannedFile
+from selectroute.spark.sources.files.source import FileSource
+from selectroute.spark.stream.reports import Sampler
 
 
 class Registry:

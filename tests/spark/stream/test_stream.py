@@ -15,10 +15,10 @@ from pyspark.sql.streaming import StreamingQuery
 import selectroute as sr
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.sinks.schemas import as_written
-from selectroute.spark.sources.files.planner import planned_files
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.sources.files.lister import planned_files
 from selectroute.spark.stream.fan_out import StreamError, sentence
+from selectroute.spark.tables.schemas import as_written
 
 pytestmark = pytest.mark.spark
 

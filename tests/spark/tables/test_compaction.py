@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
-from selectroute.spark.sinks.parquet_file import ParquetFile
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, WITH_BATCH
-from selectroute.spark.tables.compaction import LARGE, LiveFile, Merge, merge, plan_merge
+from selectroute.spark.tables.delta_table import LARGE, LiveFile, Merge, merge, plan_merge
+from selectroute.spark.tables.parquet_file import ParquetFile
+from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, WITH_BATCH
 from selectroute.storage import Location
 
 

@@ -17,18 +17,17 @@ from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from selectroute.spark import Job, JobError, check
-from selectroute.spark.audit.busiest import busiest
-from selectroute.spark.audit.outcomes import newest_outcomes
+from selectroute.spark.audit.outcomes import busiest, newest_outcomes
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job.job import CommitError, OtherJobError
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import CommitError, OtherJobError
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.sinks.schemas import DELIVERIES, SINKS
 from selectroute.spark.tables import delta_table
 from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.spark.tables.open_tables import tables_of
-from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.spark.tables.schemas import DELIVERIES, SINKS
+from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 from tests.support.world import World
 

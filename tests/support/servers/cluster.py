@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from selectroute.spark.runtime.java import find_java
+from selectroute.spark.session import find_java
 
 ROOT = Path(__file__).parents[3]
 PROPERTIES = "cluster.conf"

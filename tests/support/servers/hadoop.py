@@ -23,7 +23,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches Hadoop, is not installed")
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.runtime.java import SHORT_LIVED, find_java
+from selectroute.spark.session import SHORT_LIVED, find_java
 from selectroute.testing.jars import JarError, Module, fetch, spark_jars
 from selectroute.testing.server import Server, ServerError, free_ports
 from tests.support.components import missing

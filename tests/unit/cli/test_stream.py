@@ -19,12 +19,12 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from selectroute import job_options
 from selectroute.cli import dead_letter
 from selectroute.cli.commands import stream_run
-from selectroute.spark.audit import busiest as delivered
+from selectroute.spark import job
+from selectroute.spark.audit import outcomes as delivered
 from selectroute.spark.audit.outcomes import _of_parquet
 from selectroute.spark.batch.router import Router
-from selectroute.spark.job import job
-from selectroute.spark.job.job import Job
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import Job
 from selectroute.spark.replay.letters import REASONS, wanted_letters
 from selectroute.spark.replay.replay import Replays
 from selectroute.storage import Location

@@ -20,7 +20,7 @@ from selectroute.demo.run import Outcome, new_folder
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, generate
 from selectroute.demo.verify import check
 from selectroute.spark import BatchReport
-from selectroute.spark.sinks.counts import Counts
+from selectroute.spark.tables.schemas import Counts
 
 MESSAGES = 20
 

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.runtime import java
-from selectroute.spark.runtime.java import Java
+from selectroute.spark import session
+from selectroute.spark.session import Java
 from selectroute.testing import jars
 from selectroute.testing.jars import JarError, Module, fetch, forget, kept
 
@@ -39,7 +39,7 @@ mkdir -p "$folder" && echo "$name" >"$folder/$name-$version.jar"
 """
     )
     script.chmod(0o755)
-    monkeypatch.setattr(java, "find_java", lambda: Java(tmp_path / "home", 17, "test"))
+    monkeypatch.setattr(session, "find_java", lambda: Java(tmp_path / "home", 17, "test"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(jars.IVY_SETTINGS, raising=False)
     monkeypatch.setattr(jars, "_PAUSES", (0.0, 0.0))

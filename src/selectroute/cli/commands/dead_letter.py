@@ -104,7 +104,7 @@ def list_(
     Options from --batch to --offset can be given several times. In JSON the bytes are "raw", a text if they
     are UTF-8, else "raw_base64". Exit code 1 if there is none.
     """
-    from selectroute.spark.job.job import job_record
+    from selectroute.spark.job import job_record
     from selectroute.spark.replay.letters import wanted_letters
 
     found = wanted_letters(output, letters.filter(), left_only=left)

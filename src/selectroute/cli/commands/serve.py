@@ -150,7 +150,7 @@ def _jobs(given: list[str]) -> dict[str, JobOutput]:
     """
     if not given:
         return {}
-    from selectroute.spark.serving.job_folder import JobFolder
+    from selectroute.spark.job_administration import JobFolder
 
     found: dict[str, JobOutput] = {}
     for one in given:

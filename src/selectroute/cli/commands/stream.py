@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from selectroute.kafka.ranges import Range
     from selectroute.kafka.record import Record
     from selectroute.spark import KafkaCluster
+    from selectroute.spark.audit.audit import Audit
     from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
-    from selectroute.spark.audit.report import Audit
     from selectroute.spark.audit.status import Status
     from selectroute.spark.audit.why import Why
-    from selectroute.spark.sinks.counts import Counts
+    from selectroute.spark.tables.schemas import Counts
 
 app = typer.Typer(
     no_args_is_help=True, help="Run a streaming fan-out, show its progress and check its results."
@@ -64,8 +64,8 @@ def has_partitions(record: Mapping[str, Any]) -> bool:
     """Return whether the messages of a job, by its record, are in partitions: those of Kafka and of a
     DataFrame, not of files.
     """
+    from selectroute.spark.sources.checkpoint import FRAME
     from selectroute.spark.sources.kafka.config import PREFIX
-    from selectroute.spark.sources.offset_log import FRAME
 
     return str(record["input"]).startswith((PREFIX, FRAME))
 
@@ -94,7 +94,7 @@ def status(
     found = status_of(output)
     most = None
     if top:
-        from selectroute.spark.audit.busiest import busiest
+        from selectroute.spark.audit.outcomes import busiest
 
         with progress("counting deliveries"):
             most = busiest(output, top)
@@ -382,7 +382,7 @@ class _Records(NamedTuple):
 
 def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     """Return how the messages of a job are read. Refuses servers for a job that reads no topics."""
-    from selectroute.spark.job.job import job_record
+    from selectroute.spark.job import job_record
     from selectroute.spark.sources.kafka.config import PREFIX
 
     record = job_record(output)
@@ -435,7 +435,7 @@ def _fetch(cluster: KafkaCluster, record: Mapping[str, Any]) -> Fetch:
 
     def fetch(positions: list[Range]) -> Mapping[Range, Record]:
         from selectroute.kafka.reading import records_at
-        from selectroute.spark.audit.source_check import check_system
+        from selectroute.spark.audit.audit import check_system
 
         if not positions:
             return {}

@@ -42,7 +42,7 @@ from selectroute.service.stopping import Stop
 if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.spark import BatchReport, Job, KafkaInput
-    from selectroute.spark.runtime.session import Session
+    from selectroute.spark.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class RunOptions(JobOptions, _Places):
     def session(self, stop: Stop) -> Session:
         """Start Spark, or find the running session. An immediate end also ends Java."""
         from selectroute.spark import local_session
-        from selectroute.spark.runtime.session import end_java, shielded
+        from selectroute.spark.session import end_java, shielded
 
         stop.at_once = end_java
 

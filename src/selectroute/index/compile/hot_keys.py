@@ -21,9 +21,10 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes, distinct_pairs, numbered
-from selectroute.index.compile.filing import Entries
-from selectroute.index.compile.keys import COMMON, MOST_COPIES, WORTH
+from selectroute.index.compile.keys import COMMON, WORTH
 from selectroute.index.compile.residuals import (
+    MOST_COPIES,
+    Entries,
     EqualityPrograms,
     Others,
     compacted,

@@ -381,9 +381,6 @@ COMMON: Final = 8
 WORTH: Final = 8
 """Minimum residuals that the division of a leaf saves a message: worth a probe and the memory of leaves."""
 
-MOST_COPIES: Final = 16
-"""Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
-
 MAX_PREFERENCES: Final = 4_096
 """Maximum preferences that are planned; rarer ones are served by the tuples of these."""
 

@@ -13,10 +13,9 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import CODE_MULTIPLIER, changes, distinct_values
 from selectroute.index.compile.dictionary import open_addressing
-from selectroute.index.compile.filing import Entries
 from selectroute.index.compile.hot_keys import OWN, Divided, alike, divide
 from selectroute.index.compile.keys import COMMON, Prefixes, prefix_filing
-from selectroute.index.compile.residuals import share
+from selectroute.index.compile.residuals import Entries, share
 
 
 def access_paths(

@@ -23,7 +23,12 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes, distinct_pairs, distinct_values, numbered
-from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
+from selectroute.clauses.access import (
+    FALSE,
+    TRUE,
+    Key,
+    literal_keys,
+)
 from selectroute.clauses.predicate import (
     Condition,
     Literal,
@@ -38,8 +43,6 @@ from selectroute.clauses.predicate import (
     simple_predicate,
 )
 from selectroute.index.compile.dictionary import AttributeCodes
-from selectroute.index.compile.filing import Entries
-from selectroute.index.compile.keys import MOST_COPIES
 from selectroute.match.columns.from_messages import mixed_row
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
@@ -47,6 +50,9 @@ from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
 from selectroute.selector.values.truth import VOID, Truth
 from selectroute.selector.values.values import Value, compare
+
+MOST_COPIES: Final = 16
+"""Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
 
 Step = tuple[int, int, int]
 """Operation, attribute (or type tag), argument."""
@@ -501,3 +507,25 @@ def _apart(number: t.Array, entries: Entries) -> t.Array:
     kind = np.zeros(len(number), np.int64)
     kind[rows] = 1 + np.repeat(alike, counts)
     return distinct_pairs(number, kind)[1]
+
+
+class Entries(NamedTuple):
+    """Unordered entries of a segment: one for each combination of a clause's keys.
+
+    ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
+    keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
+    group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
+    the second bound, of the same kind, of entries whose shape is `INTERVAL`; 0 of others.
+    """
+
+    tuple_: t.Array
+    codes: t.Array
+    shape: t.Array
+    bound: t.Array
+    residual: t.Array
+    ordinal: t.Array
+    high: t.Array
+
+
+ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
+"""Element types of the columns of `Entries`."""

@@ -19,15 +19,8 @@ from fastavro.const import AVRO_TYPES
 from fastavro.schema import UnknownType
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import (
-    Decoder,
-    InvalidSchemaError,
-    NonFinite,
-    Paths,
-    Temporal,
-    at_path,
-    decimal_of,
-)
+from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, at_path
+from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _MAX_DEPTH: Final = 100
 """Maximum nesting of a schema's types, and so of the calls that decode a datum if no type contains itself."""

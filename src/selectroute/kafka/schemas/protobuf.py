@@ -24,15 +24,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import (
-    Decoder,
-    InvalidSchemaError,
-    NonFinite,
-    Paths,
-    Temporal,
-    decimal_of,
-)
+from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
 from selectroute.kafka.schemas.framing import message_index
+from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _SHIPPED: Final = re.compile(r"(google/protobuf|google/type|confluent|confluent/types?)/[a-z_]+\.proto")
 """Files that schemas import without a reference, because every client has them."""

@@ -20,7 +20,8 @@ from selectroute.selector.names import (
     unreadable,
 )
 from selectroute.selector.syntax.source import SURROGATE, Span
-from selectroute.selector.values.values import Double, Float, Long, NumberError, number, number_pattern
+from selectroute.selector.values.numbers import NumberError, number, number_pattern
+from selectroute.selector.values.values import Double, Float, Long
 
 Token = tuple[str, str | bytes | Long | Float | Double | None, int, int]
 """Kind, value, start, end. A plain tuple: a million selectors are read when a broker starts.

@@ -15,7 +15,7 @@ from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import Revisions, revisions
+from selectroute.service.http.preconditions import Revisions, revisions
 from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
 
 

@@ -5,9 +5,7 @@ The messages are parsed once for all trials.
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -21,14 +19,10 @@ from selectroute.index.index import Index
 from selectroute.index.match_report import index_of_one
 from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.match.columns.from_messages import from_messages
-from selectroute.registry import reports
 from selectroute.registry.model import Items, sampled_form
-from selectroute.registry.registry import Registry
-from selectroute.registry.reports import SampledMessage
 from selectroute.registry.specification import checked
-from selectroute.selector.message import Message, MessageError, to_wire
+from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector_type import EXTENDED
-from selectroute.selector.values.values import type_name
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
@@ -42,85 +36,7 @@ from selectroute.service.http.models import (
 from selectroute.service.http.problems import problem_of
 from selectroute.service.subscriptions.changes import JOB, Name
 from selectroute.service.subscriptions.conditional import visible
-from selectroute.topics.filter import InvalidTopicFilterError
-
-_EXAMPLES: Final = 5
-"""Values of an identifier that are shown."""
-
-_LONGEST: Final = 60
-"""Characters of such a value."""
-
-
-class Recent(NamedTuple):
-    """Message of the sample, as it was reported and as selectors see it."""
-
-    sampled: SampledMessage
-    message: Message
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the message as plain data, with the query and the time of its report."""
-        return {"query": self.sampled.query, "time": self.sampled.time, "message": self.sampled.message}
-
-
-class RecentMessages:
-    """Sample of a registry in memory: at most 10,000 messages. May be called in any thread.
-
-    To parse as many takes most of a second, so each is parsed once; after that only newer ones are read.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._messages: deque[Recent] = deque(maxlen=reports.SAMPLES_KEPT)
-        self._lock = threading.Lock()
-
-    def seen_by(self, caller: Caller) -> list[Recent]:
-        """Return the messages that a caller may see, the oldest first: those with a topic within its own."""
-        with self._lock:
-            newest = self._messages[-1].sampled.key if self._messages else None
-            for sampled in self._registry.streams.recent_messages(newest):
-                self._messages.append(Recent(sampled, Message.from_json(sampled.message)))
-            found = list(self._messages)
-        if caller.sees_all:
-            return found
-        may_see = {topic: _may_see(caller, topic) for topic in {one.message.topic for one in found}}
-        return [one for one in found if may_see[one.message.topic]]
-
-
-def _may_see(caller: Caller, topic: str | None) -> bool:
-    try:
-        return caller.sees(topic)
-    except InvalidTopicFilterError:  # a topic that no filter can name
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class IdentifierSeen:
-    """Identifier in recent messages: its types, in how many messages it is, and some of its values."""
-
-    name: str
-    types: list[str]
-    messages: int
-    values: list[str]
-
-
-def identifiers_in(messages: Sequence[Recent]) -> Iterator[IdentifierSeen]:
-    """Yield the headers and properties of these messages, the most frequent first. O(values)."""
-    counts: Counter[str] = Counter()
-    types: dict[str, dict[str, None]] = {}
-    values: dict[str, dict[str, None]] = {}
-    for one in messages:
-        for name, value in (*one.message.headers.items(), *one.message.properties.items()):
-            if value is None:
-                continue
-            counts[name] += 1
-            types.setdefault(name, {})[type_name(value)] = None
-            shown = values.setdefault(name, {})
-            if len(shown) < _EXAMPLES:
-                wire = to_wire(value)
-                shown[str(wire["value"] if isinstance(wire, dict) else wire)[:_LONGEST]] = None
-    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield IdentifierSeen(name, [*types[name]], count, [*values[name]])
-
+from selectroute.service.subscriptions.recent_messages import IdentifierSeen, Recent, identifiers_in
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""

@@ -25,15 +25,6 @@ from selectroute.service.context import Service
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.disconnect import waited
-from selectroute.service.http.headers import (
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Prefer,
-    etag,
-    is_minimal,
-    revisions,
-)
 from selectroute.service.http.models import (
     Id,
     RegisteredAnswer,
@@ -42,6 +33,15 @@ from selectroute.service.http.models import (
     SpecBody,
     SubscriptionAnswer,
     SubscriptionBody,
+)
+from selectroute.service.http.preconditions import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    etag,
+    is_minimal,
+    revisions,
 )
 from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
 from selectroute.service.subscriptions.conditional import (

@@ -17,26 +17,86 @@ An audit only reads, needs no Spark and may run while the job does: batches comm
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from selectroute.job_output import Finding
+from selectroute.kafka.ranges import Range
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.audit.report import Audit, listed_briefly
-from selectroute.spark.audit.source_check import check_source, check_system, check_topics
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.inputs.read_files import read_files
-from selectroute.spark.job.job import job_record
-from selectroute.spark.job.unrouted import KEEP
-from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
-from selectroute.spark.sources.files.readers import DeadLetterBatch, read
+from selectroute.spark.job import KEEP, OtherJobError, job_record
+from selectroute.spark.sources.checkpoint import FRAME, batch_offsets, done_batches, planned_batches
+from selectroute.spark.sources.files.lister import planned_files
+from selectroute.spark.sources.files.reader import DeadLetterBatch, read
+from selectroute.spark.sources.files.source import read_files
 from selectroute.spark.sources.files.splits import plan_in
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.sources.kafka.config import PREFIX, KafkaCluster
+from selectroute.spark.sources.kafka.offsets import (
+    Identity,
+    batch_ranges,
+    changed,
+    first_offsets,
+    identity_of,
+    positions_of,
+    ranges_of,
+)
+from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED, Counts
 from selectroute.spark.tables.tables import Checker
+from selectroute.spark.working_copy import read_only_copy
 from selectroute.storage import Location
 from selectroute.storage.location import Where
+
+if TYPE_CHECKING:
+    from selectroute.kafka.cluster import Wire
+
+_SHOWN = 3
+"""Maximum number of names in a sentence."""
+
+
+@dataclass(slots=True)
+class Audit:
+    """Report of an audit: totals and findings.
+
+    ``counts`` are those of the stream's batches, ``backfilled`` and ``replayed`` those of backfills and
+    replays, which count messages again. ``absent`` are published folders that were moved or removed by
+    readers, which is allowed. ``inputs`` are files, or Kafka offsets, of which ``gaps`` have no record:
+    transaction markers and compacted records. ``skipped`` are offsets before the first ones of partitions
+    that were met later, whose records were gone by then. ``pending`` are batches that are planned and not
+    committed, or committed and not published: the job or its next start finishes them.
+    """
+
+    batches: int = 0
+    backfills: int = 0
+    replays: int = 0
+    counts: Counts = field(default_factory=Counts)
+    backfilled: Counts = field(default_factory=Counts)
+    replayed: Counts = field(default_factory=Counts)
+    inputs: int = 0
+    gaps: int = 0
+    skipped: int = 0
+    recounted: int = 0
+    files: int = 0
+    bytes: int = 0
+    absent: list[str] = field(default_factory=list)
+    pending: list[int] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def find(self, batch: int | None, sentence: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(batch, sentence))
+
+
+def listed_briefly(noun: str, names: Iterable[object]) -> str:
+    """Return a few names and the number of the others."""
+    every = list(names)
+    more = f" and {len(every) - _SHOWN:,} more" if len(every) > _SHOWN else ""
+    return f"{noun} {', '.join(str(name) for name in every[:_SHOWN])}{more}"
+
 
 _BLOCK = 1 << 20
 
@@ -213,3 +273,171 @@ def _recount(input: str, commit: Mapping[str, Any], file_format: str, found: Aud
     expected = commit["counts"]["messages"]
     if messages != expected:
         found.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
+
+
+def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
+    """Compare commits with the planned and finished batches in Spark's checkpoint.
+
+    Args:
+        record: the record of the job (``_job.json``).
+        commits: all undamaged commits, those of the stream in order.
+        found: the report to add findings to.
+    """
+    checkpoint = read_only_copy(record["checkpoint"])
+    live = [commit for commit in commits if commit["batch"] >= 0]
+    found.inputs = sum(commit["inputs"]["count"] for commit in live)
+    last = max((commit["batch"] for commit in live), default=-1)
+    try:
+        planned, done = planned_batches(checkpoint), done_batches(checkpoint)
+        found.pending += [batch for batch in planned if batch > last]
+        for batch in done:
+            if batch > last:
+                found.find(batch, "it is done in Spark's checkpoint, but not committed")
+        if last not in planned:
+            if live:
+                found.find(
+                    last,
+                    f"the checkpoint {record['checkpoint']} has no plan of it: it is older than this output",
+                )
+            return
+        if record["input"].startswith(PREFIX):
+            _check_records(checkpoint, planned, live, found)
+        elif record["input"].startswith(FRAME):
+            _check_offsets(checkpoint, planned, live, found)
+        else:
+            _check_names(checkpoint, planned, last, live, found)
+    except SelectRouteError as error:
+        found.find(None, str(error))
+
+
+def _check_names(
+    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the files of the commits with each other, and with the plans that Spark still has."""
+    taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
+    twice = sorted(name for name, times in taken.items() if times > 1)
+    if twice:
+        found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
+    plans = {
+        batch: {one.name for one in planned_files(checkpoint, batch)} for batch in planned if batch <= last
+    }
+    lost = sorted(set().union(*plans.values()) - taken.keys())
+    if lost:
+        found.find(None, f"planned, but in no commit: {listed_briefly('input', lost)}")
+    read = {commit["batch"]: commit["inputs"]["sizes"].keys() for commit in live}
+    unknown = sorted(set().union(*(names - plans[batch] for batch, names in read.items() if batch in plans)))
+    if unknown := [name for name in unknown if name not in twice]:
+        found.find(None, f"in a commit, but not planned: {listed_briefly('input', unknown)}")
+
+
+def _check_offsets(
+    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the offsets of the commits, in the sources of a DataFrame, with Spark's plan."""
+    for commit in live:
+        batch = commit["batch"]
+        if batch in planned and commit["inputs"]["offsets"] != batch_offsets(checkpoint, batch):
+            found.find(batch, "it read other offsets than Spark planned")
+
+
+def _check_records(
+    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the offsets of the commits with each other, with Spark's plan and with their counts."""
+    first = first_offsets(checkpoint)
+    reached: dict[tuple[str, int], Range] = {}
+    for topic, partitions in positions_of(first).items():
+        id = identity_of(first, topic).id
+        reached |= {
+            (topic, int(number)): Range(topic, int(number), 0, at, id) for number, at in partitions.items()
+        }
+    another: set[str] = set()
+    for commit in live:
+        batch, ranges = commit["batch"], ranges_of(commit["inputs"])
+        known = batch in planned and (not batch or batch - 1 in planned)
+        if known and ranges != batch_ranges(checkpoint, batch):
+            found.find(batch, "it read other offsets than Spark planned")
+        for one in ranges:
+            last = reached.get(one[:2], one._replace(end=0))
+            before = last.end
+            if last.id not in ("", one.id):
+                before = 0
+                if one.source not in another:
+                    another.add(one.source)
+                    found.find(
+                        batch,
+                        f"it begins the topic {one.topic} anew, as {one.source}, which was created again: "
+                        "records of the one before may not have been read",
+                    )
+            elif last.history < one.history and one.start < before:
+                found.find(
+                    batch,
+                    f"{one.topic}/{one.partition} had lost its records from offset {one.start} on, of which "
+                    f"{before - one.start:,} had been read: what is there since is {one.source}",
+                )
+                before = one.start
+            found.skipped += one.skipped
+            if one.start - one.skipped != before:
+                what = "skips" if one.start > before else "repeats"
+                between = one._replace(start=min(before, one.start), end=max(before, one.start))
+                found.find(batch, f"it {what} {between}")
+            reached[one[:2]] = one
+        gaps = sum(commit["inputs"].get("gaps", {}).values())
+        found.gaps += gaps
+        offsets, messages = commit["inputs"]["count"], commit["counts"]["messages"]
+        if offsets - gaps != messages:
+            found.find(
+                batch,
+                f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, but "
+                f"{counted(messages, 'message')}",
+            )
+
+
+def check_system(record: Mapping[str, Any], wire: Wire) -> None:
+    """Raise OtherJobError if this is not the cluster that a job reads."""
+    cluster, system = wire.cluster_id(), record.get("system")
+    if system not in (None, cluster):
+        raise OtherJobError(
+            f"the job reads the Kafka cluster {system}, but {wire.servers} is {cluster}: its offsets are "
+            "those of other records"
+        )
+
+
+def check_topics(
+    wire: Wire, record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the topics that a job has read, delivers to and keeps commit tokens in with those of Kafka.
+
+    Args:
+        wire: connections to the cluster.
+        record: the record of the job (``_job.json``).
+        commits: all undamaged commits, those of the stream in order.
+        found: the report to add findings to.
+
+    Raises KafkaClientError.
+    """
+    read: dict[str, dict[str, Range]] = {}
+    ids: dict[str, str] = {}
+    for one in (one for commit in commits if commit["batch"] >= 0 for one in ranges_of(commit["inputs"])):
+        if ids.setdefault(one.topic, one.id) != one.id:
+            ids[one.topic], read[one.topic] = one.id, {}
+        read.setdefault(one.topic, {})[str(one.partition)] = one
+    sent = {topic: of_topic[-1] for topic, of_topic in record.get("destinations", {}).items()}
+    sent |= {record["tokens"]: record["tokens_id"]} if "tokens" in record else {}
+    there = wire.partitions([*read, *sent])
+    for topic in sorted({*read, *sent}):
+        change = None
+        if topic not in there:
+            found.find(None, f"the topic {topic} is no longer in Kafka")
+        elif topic in read:
+            last = read[topic]
+            was = Identity(ids[topic], epochs={number: one.epoch for number, one in last.items()})
+            change = changed(wire, topic, {number: one.end for number, one in last.items()}, was, {}, set())
+        elif (now := wire.ids.get(topic, "")) not in ("", sent[topic]):
+            found.find(
+                None,
+                f"the topic {topic}, which the job writes, was created again (its id was {sent[topic]}, and "
+                f"is {now}): what was written before is not in it",
+            )
+        if change is not None:
+            found.find(None, change.sentence)

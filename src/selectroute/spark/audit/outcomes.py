@@ -1,4 +1,4 @@
-"""Newest deliveries and unrouted messages from a job's output folder, with the messages."""
+"""Newest outcomes in a job's output folder, with their messages, and its busiest subscriptions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,66 @@ import pyarrow.parquet as pq
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.record import Record
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.inputs.read_files import ReadFile, read_files
-from selectroute.spark.job.job import job_record
-from selectroute.spark.sinks.schemas import SCHEMAS, as_written
+from selectroute.spark.job import job_record
+from selectroute.spark.sources.checkpoint import FRAME
+from selectroute.spark.sources.files.source import ReadFile, read_files
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import ranges_of
-from selectroute.spark.sources.offset_log import FRAME
+from selectroute.spark.tables.schemas import DELIVERIES, SCHEMAS, as_written
 from selectroute.storage import Location
 from selectroute.storage.location import Where
+
+
+class Busiest(NamedTuple):
+    """Subscriptions with the most deliveries as (id, count), by descending count, then by id. ``absent`` is
+    the number of delivery files that were moved away and are not counted.
+    """
+
+    counts: list[tuple[str, int]]
+    absent: int
+
+
+def busiest(output: Where, top: int) -> Busiest:
+    """Count the deliveries of each subscription in committed batches, backfills and replays. Memory is
+    proportional to the number of subscriptions with deliveries.
+
+    Raises:
+        JobError: the folder is not a job's.
+    """
+    job_record(output)
+    commits = Commits(output)
+    totals = _NONE_COUNTED
+    pending: list[pa.Table] = []
+    absent = waiting = 0
+    files = (file for commit in commits.all() for file in commit["files"])
+    for batch in commits.tables.scan(DELIVERIES, ["subscription"], files):
+        if batch is None:
+            absent += 1
+            continue
+        counts = pc.value_counts(batch.column(0).cast(pa.string()))
+        pending.append(pa.table(list(counts.flatten()), _NONE_COUNTED.schema.names))
+        waiting += len(counts)
+        if waiting > len(totals) + _COUNTED_ROWS:
+            totals, pending, waiting = _summed([totals, *pending]), [], 0
+    totals = _summed([totals, *pending])
+    order = [("count", "descending"), ("subscription", "ascending")]
+    first = totals.sort_by(order).slice(0, top)
+    ids, counts_of_ids = (first[name].to_pylist() for name in ("subscription", "count"))
+    return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
+
+
+_NONE_COUNTED: Final = pa.table(
+    {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
+)
+_COUNTED_ROWS: Final = 1 << 18
+"""Counts to collect before they are summed."""
+
+
+def _summed(parts: list[pa.Table]) -> pa.Table:
+    summed = pa.concat_tables(parts).group_by("subscription").aggregate([("count", "sum")])
+    return summed.select(["subscription", "count_sum"]).rename_columns(_NONE_COUNTED.schema.names)
+
 
 MAX_MESSAGE: Final = 1 << 16
 """Maximum number of characters of a message to return."""

@@ -24,11 +24,11 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
-from selectroute.spark.inputs.open_source import source_of
-from selectroute.spark.inputs.source import Source
-from selectroute.spark.job.job import PARQUET, Job, JobError, job_record
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job import PARQUET, Job, JobError, job_record
+from selectroute.spark.sources.open_source import source_of
+from selectroute.spark.sources.source import Source
+from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

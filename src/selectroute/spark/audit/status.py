@@ -9,12 +9,12 @@ from typing import Any
 from selectroute.index.folder.manifest import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
-from selectroute.spark.job.job import job_record
-from selectroute.spark.job.output_folder import is_owned
-from selectroute.spark.job.working_copy import read_only_copy
+from selectroute.spark.folder import is_owned
+from selectroute.spark.job import job_record
 from selectroute.spark.replay.request import waiting
-from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sources.files.stream import planned_batches
+from selectroute.spark.sources.checkpoint import planned_batches
+from selectroute.spark.tables.schemas import Counts
+from selectroute.spark.working_copy import read_only_copy
 from selectroute.storage.location import Where
 
 

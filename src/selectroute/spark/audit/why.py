@@ -20,17 +20,16 @@ from selectroute.selector.message import Message
 from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, newest_outcomes, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
-from selectroute.spark.inputs.files import bound_by
-from selectroute.spark.inputs.read_files import read_files
-from selectroute.spark.job.job import JobError, MessageNotFoundError, job_record
+from selectroute.spark.job import JobError, MessageNotFoundError, job_record
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.sinks.schemas import DELIVERIES, as_written
+from selectroute.spark.sources.checkpoint import FRAME
 from selectroute.spark.sources.files.bound_columns import Bound
-from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, read
+from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, read
+from selectroute.spark.sources.files.source import bound_by, read_files
 from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX
-from selectroute.spark.sources.offset_log import FRAME
+from selectroute.spark.tables.schemas import DELIVERIES, as_written
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from selectroute.index.destination import KAFKA, QUEUE
-from selectroute.spark.inputs.source import OfTasks
-from selectroute.spark.job.job import CommitError, JobError
-from selectroute.spark.senders.kafka import KafkaTopics
-from selectroute.spark.senders.patience import StoppingError
-from selectroute.spark.senders.queues import JobQueues
-from selectroute.spark.worker.task import TaskSettings
+from selectroute.spark.destinations.destination import StoppingError
+from selectroute.spark.destinations.kafka.topics import KafkaTopics
+from selectroute.spark.destinations.queues.queues import JobQueues
+from selectroute.spark.job import CommitError, JobError
+from selectroute.spark.sources.source import OfTasks
+from selectroute.spark.task.task import TaskSettings
 
 _ATTEMPT_SECONDS: Final = 15.0
 """Budget with which a topic that refused for too long is tried again."""

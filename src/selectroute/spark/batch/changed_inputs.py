@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.inputs.read_files import ReadFile, read_files
+from selectroute.spark.sources.files.source import ReadFile, read_files
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.job.job import CommitError
-from selectroute.spark.sinks.counts import NUMBERS
+from selectroute.spark.job import CommitError
 from selectroute.spark.tables.open_tables import open_tables
+from selectroute.spark.tables.schemas import NUMBERS
 from selectroute.spark.tables.tables import OutcomeTables
 from selectroute.storage import Location
 from selectroute.storage.location import Where

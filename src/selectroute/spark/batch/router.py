@@ -29,28 +29,29 @@ from selectroute.match.columns.missing import unlike_sentence
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
-from selectroute.spark.batch.pins import Pin, pin, reference
-from selectroute.spark.batch.plans import (
+from selectroute.spark.batch.pins import (
+    NewestRevision,
+    Pin,
     Plan,
     decisions_of,
     digests_of,
+    pin,
+    reference,
     remove_plan,
     write_plan,
     written_plan,
 )
-from selectroute.spark.batch.revisions import NewestRevision
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
-from selectroute.spark.destinations.codes import names_of
-from selectroute.spark.inputs.source import BatchInput, Outcome, Source
-from selectroute.spark.job.job import CommitError, Job
-from selectroute.spark.job.unrouted import FAIL, Unrouted
-from selectroute.spark.senders.kafka import KafkaTopics
-from selectroute.spark.senders.missing import MissingDestinations
-from selectroute.spark.senders.queues import JobQueues
-from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sinks.parquet_file import OutputFiles
+from selectroute.spark.destinations.destination import names_of
+from selectroute.spark.destinations.kafka.topics import KafkaTopics
+from selectroute.spark.destinations.missing import MissingDestinations
+from selectroute.spark.destinations.queues.queues import JobQueues
+from selectroute.spark.job import FAIL, CommitError, Job, Unrouted
+from selectroute.spark.sources.source import BatchInput, Outcome, Source
 from selectroute.spark.tables.open_tables import tables_of
-from selectroute.spark.worker.task import TaskSettings
+from selectroute.spark.tables.parquet_file import OutputFiles
+from selectroute.spark.tables.schemas import Counts
+from selectroute.spark.task.task import TaskSettings
 from selectroute.storage import Location
 
 _THREADS: Final = 4

@@ -22,7 +22,7 @@ from selectroute.spark.columns.binding import (
     columns_of,
 )
 from selectroute.spark.columns.column_types import unlike_types
-from selectroute.spark.sources.offset_log import FRAME
+from selectroute.spark.sources.checkpoint import FRAME
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -1,6 +1,5 @@
-"""Deliveries of a task to destinations outside the output folder: queues and Kafka topics.
+"""Destinations of deliveries outside the output folder: queues and Kafka topics.
 
-``codes`` maps subscriptions to destinations, and ``outgoing`` chooses the deliveries of each kind. Their
-format is ``queue_messages`` or ``kafka_records``; ``queue_writer`` puts messages, and ``kafka_writer`` sends
-records.
+``destination`` has what both have in common. A room each has what the driver knows of what exists and of a
+batch (``queues.queues``, ``kafka.topics``), and the ``writer`` of a task.
 """

@@ -28,8 +28,7 @@ from selectroute.index.folder.manifest import latest_revision, locked, published
 from selectroute.match.columns.from_messages import BODY
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, bind, column_at, columns_of
-from selectroute.spark.columns.column_types import can_be_property
-from selectroute.spark.columns.read_columns import by_identifier, invalid_names
+from selectroute.spark.columns.column_types import by_identifier, can_be_property, invalid_names
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 from selectroute.storage import Location
 from selectroute.topics.filter import TOPIC

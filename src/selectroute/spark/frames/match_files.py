@@ -27,12 +27,12 @@ from selectroute.spark.columns.matches import (
 )
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.route import SNAPSHOT, SUBSCRIPTIONS, warn_of_extended
-from selectroute.spark.job.job import MAX_MESSAGE_BYTES
-from selectroute.spark.runtime.tasks import Batches, run_tasks, task_numbers
-from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, read
+from selectroute.spark.job import MAX_MESSAGE_BYTES
+from selectroute.spark.session import Batches, run_tasks, task_numbers
+from selectroute.spark.sources.checkpoint import local_folder
+from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, read
 from selectroute.spark.sources.files.splits import Split, plan
-from selectroute.spark.sources.files.stream import local_folder
-from selectroute.spark.worker.task import judge
+from selectroute.spark.task.task import judge
 
 
 def _as_rows(

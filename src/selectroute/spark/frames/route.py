@@ -42,35 +42,40 @@ from selectroute.spark.columns.binding import (
     columns_of,
     is_mixed,
 )
-from selectroute.spark.columns.column_types import check_types
-from selectroute.spark.columns.deliveries import Pairs, pairs
+from selectroute.spark.columns.column_types import check_types, read_columns
 from selectroute.spark.columns.matches import (
     IDS,
     TYPES,
     Form,
     Output,
     OutputError,
+    Pairs,
     check_output,
     form_of,
     is_ids,
     is_ordinals,
+    pairs,
     written,
 )
 from selectroute.spark.columns.matches import read as read_ordinals
-from selectroute.spark.columns.read_columns import read_columns
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.following import all_columns, current
-from selectroute.spark.partitions.exchange import Exchange, check_exchange, needs_exchange
-from selectroute.spark.partitions.mapped import MappedPartitions, map_once
 from selectroute.spark.partitions.publish import partitioned
-from selectroute.spark.partitions.route import route_partitioned
+from selectroute.spark.partitions.route import (
+    Exchange,
+    MappedPartitions,
+    check_exchange,
+    map_once,
+    needs_exchange,
+    route_partitioned,
+)
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
     partitioned_revisions,
 )
 from selectroute.spark.partitions.steps import PartitionError
-from selectroute.spark.sinks.schemas import BATCH, DELIVERIES, SCHEMAS, decoded
+from selectroute.spark.tables.schemas import BATCH, DELIVERIES, SCHEMAS, decoded
 from selectroute.storage import Location
 
 SUBSCRIPTIONS = "subscriptions"

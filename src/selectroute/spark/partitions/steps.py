@@ -18,8 +18,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.match.columns.batch import Batch
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.columns.deliveries import list_array, list_offsets
-from selectroute.spark.columns.matches import Form, portions
+from selectroute.spark.columns.matches import Form, list_array, list_offsets, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.snapshot import (
@@ -28,7 +27,7 @@ from selectroute.spark.partitions.snapshot import (
     open_partitions,
     ordinals_of,
 )
-from selectroute.spark.runtime.tasks import Batches
+from selectroute.spark.session import Batches
 
 SENT: Final = "task int, batch binary, awaited int, block binary"
 """Block on its way to a task; ``awaited`` is the number of answers of a home block, or `_NOT_HOME`."""

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from selectroute.job_output import DeadLetter, LettersLeft
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.job.job import job_record
+from selectroute.spark.job import job_record
 from selectroute.spark.replay.request import ALL, ReplayFilterSpec, Request
-from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
+from selectroute.spark.tables.schemas import DEAD_LETTERS
 from selectroute.spark.tables.tables import OutcomeTables
-from selectroute.spark.worker.replay_filter import LETTERS, Scope
+from selectroute.spark.task.replay_filter import LETTERS, Scope
 from selectroute.storage.location import Where
 
 REASONS: Final[Mapping[str, frozenset[str]]] = {

@@ -37,14 +37,13 @@ from selectroute.spark.batch.commits import REPLAY
 from selectroute.spark.batch.pins import Pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
-from selectroute.spark.inputs.source import ReplayableInput
-from selectroute.spark.job.job import JobError
-from selectroute.spark.job.unrouted import DROP, Unrouted
+from selectroute.spark.job import DROP, JobError, Unrouted
 from selectroute.spark.replay.letters import batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
 from selectroute.spark.replay.side_batches import SideBatches
-from selectroute.spark.sinks.schemas import as_written
-from selectroute.spark.worker.replay_filter import LETTERS, Scope, write_replay_list
+from selectroute.spark.sources.source import ReplayableInput
+from selectroute.spark.tables.schemas import as_written
+from selectroute.spark.task.replay_filter import LETTERS, Scope, write_replay_list
 from selectroute.storage import Location
 
 MOST_LETTERS: Final = 1_000_000

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import unknown_field
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job.job import job_record
+from selectroute.spark.job import job_record
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

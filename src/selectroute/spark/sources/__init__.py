@@ -1,4 +1,6 @@
-"""Readers of messages: of files, Parquet or JSON lines (``files``), and of Kafka records (``kafka``).
+"""Sources of messages: ``files`` of Parquet or JSON lines, records of ``kafka``, rows of a data ``frame``.
 
-Workers call the readers; the driver uses the rest, which reads Spark's checkpoint and queries the cluster.
+``source`` has their protocols, ``open_source`` opens that of a job, ``planner`` is what Spark asks for the
+next batch, ``checkpoint`` reads Spark's own logs. A room has the ``source`` that the driver plans batches
+with, and the ``reader`` of workers.
 """

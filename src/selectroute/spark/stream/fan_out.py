@@ -31,28 +31,26 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.changed_inputs import ChangeWatch
-from selectroute.spark.batch.plans import begun_batches
+from selectroute.spark.batch.pins import begun_batches
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.columns.frame_input import NO_POSITION, FrameInput, Position
-from selectroute.spark.destinations.codes import names_of
-from selectroute.spark.inputs.files import check_folder
-from selectroute.spark.inputs.open_source import source_of
-from selectroute.spark.job.checkpoint import flush_plan
-from selectroute.spark.job.job import Job
-from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.job.working_copy import keep
-from selectroute.spark.runtime.checkpoint_files import quick_checkpoint, wait_for_sources
-from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics
-from selectroute.spark.senders.patience import StoppingError
-from selectroute.spark.senders.queues import JobQueues, check_queues
-from selectroute.spark.sources.files.stream import spark_path
+from selectroute.spark.destinations.destination import StoppingError, names_of
+from selectroute.spark.destinations.kafka.topics import KafkaTopics, check_cluster, check_topics
+from selectroute.spark.destinations.queues.queues import JobQueues, check_queues
+from selectroute.spark.folder import OutputFolder, flush_plan
+from selectroute.spark.job import Job
+from selectroute.spark.session import quick_checkpoint, wait_for_sources
+from selectroute.spark.sources.checkpoint import spark_path
+from selectroute.spark.sources.files.source import check_folder
 from selectroute.spark.sources.kafka.config import KafkaInput
-from selectroute.spark.stream.ready_workers import ReadyWorkers
-from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler, offsets_behind
+from selectroute.spark.sources.open_source import source_of
+from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler, offsets_behind
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
-from selectroute.spark.stream.table_upkeep import TableUpkeep
+from selectroute.spark.stream.upkeep import TableUpkeep
+from selectroute.spark.stream.worker_warm_up import ReadyWorkers
 from selectroute.spark.tables.open_tables import tables_of
+from selectroute.spark.working_copy import keep
 from selectroute.storage import Location
 from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned

@@ -17,11 +17,11 @@ from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
-from selectroute.spark.inputs.source import Source
-from selectroute.spark.job.job import Job, JobError
+from selectroute.spark.job import Job, JobError
 from selectroute.spark.replay.backfill import Backfills, ChangeLog
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.reporter import BatchReporter, Ending, Sampler
+from selectroute.spark.sources.source import Source
+from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler
 
 if TYPE_CHECKING:
     from selectroute.client.any_registry import StreamReports

@@ -30,13 +30,12 @@ from deltalake import Transaction
 
 from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.job.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
-from selectroute.spark.job.output_folder import identity
-from selectroute.spark.sinks.parquet_file import OutputFiles
-from selectroute.spark.sinks.schemas import SCHEMAS, SINKS
-from selectroute.spark.tables.compaction import LiveFile, batch_of
-from selectroute.spark.tables.delta_table import OutcomeTable
+from selectroute.spark.folder import identity
+from selectroute.spark.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
+from selectroute.spark.tables.delta_table import LiveFile, OutcomeTable, batch_of
 from selectroute.spark.tables.parquet import check_file, check_size, files_of_sink, in_commit, read_file
+from selectroute.spark.tables.parquet_file import OutputFiles
+from selectroute.spark.tables.schemas import SCHEMAS, SINKS
 from selectroute.spark.tables.tables import Files, FilesChecked
 from selectroute.storage import Location
 from selectroute.storage.patient import waiting

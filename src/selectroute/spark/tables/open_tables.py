@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from selectroute.extras import the_extra
-from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError
+from selectroute.spark.job import DELTA, PARQUET, Job, JobError
 from selectroute.spark.tables.parquet import ParquetTables
 from selectroute.spark.tables.tables import OutcomeTables
 from selectroute.storage import Location

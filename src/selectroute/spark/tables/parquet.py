@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.job.job import CommitError, JobError
-from selectroute.spark.sinks.parquet_file import OutputFiles
-from selectroute.spark.sinks.schemas import DEAD_LETTERS, SCHEMAS, SINKS
+from selectroute.spark.job import CommitError, JobError
+from selectroute.spark.tables.parquet_file import OutputFiles
+from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, SINKS
 from selectroute.spark.tables.tables import Files, FilesChecked
 from selectroute.storage import Location
 

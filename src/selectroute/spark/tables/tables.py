@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from selectroute.spark.sinks.parquet_file import OutputFiles
+from selectroute.spark.tables.parquet_file import OutputFiles
 from selectroute.storage import Location
 
 Files = Iterable[Mapping[str, Any]]

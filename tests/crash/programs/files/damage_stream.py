@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 from selectroute.index.folder.retention import collect
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.inputs import files as file_intake
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.sources.files import source as file_intake
 from selectroute.storage import Location
 from tests.crash.programs.files.damage import each_damage, put_back
 from tests.spark.registry_log import Log, Run, delivered

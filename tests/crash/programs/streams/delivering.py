@@ -24,8 +24,8 @@ import selectroute as sr
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.sql import deliveries
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.spark.batch.plans import begun_batches
-from selectroute.spark.destinations.queue_writer import FULL
+from selectroute.spark.batch.pins import begun_batches
+from selectroute.spark.destinations.queues.writer import FULL
 from selectroute.storage import Location
 from tests.crash.programs.harness import (
     CLEAN,

@@ -21,13 +21,11 @@ import selectroute as sr
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import Router
-from selectroute.spark.destinations.kafka_records import Topic
-from selectroute.spark.destinations.kafka_writer import KafkaTarget
-from selectroute.spark.destinations.outgoing import Block, Refused
-from selectroute.spark.senders.patience import Waiting
+from selectroute.spark.destinations.destination import Block, Refused, Waiting
+from selectroute.spark.destinations.kafka.writer import KafkaTarget, Topic
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
-from selectroute.spark.worker import task
+from selectroute.spark.task import task
 from tests.crash.programs.failing import Shim, armed, compiled, in_turn, required, run_again, shims
 from tests.crash.programs.harness import FORMATS, counted, program
 from tests.spark.queue_world import A, Queues, numbered

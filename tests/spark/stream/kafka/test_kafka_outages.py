@@ -20,10 +20,10 @@ from selectroute.kafka.cluster import KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.inputs import open_source
+from selectroute.spark.sources import source
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
-from selectroute.spark.worker import task
+from selectroute.spark.task import task
 from selectroute.storage import Location
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
@@ -87,7 +87,7 @@ def in_process(monkeypatch):
     def run(work, numbers):
         return [json.loads(json.dumps({"task": number, **work(number)})) for number in numbers]
 
-    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
+    monkeypatch.setattr(source, "runner_of", lambda spark: run)
     yield
     task.disconnect()
 
@@ -234,7 +234,7 @@ def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(ow
         thread.join(60)
         return reports
 
-    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
+    monkeypatch.setattr(source, "runner_of", lambda spark: run)
     (report,) = own.run()
     for one in opened.values():
         one.close()

@@ -7,7 +7,7 @@ import pytest
 
 from selectroute.cli import main
 from selectroute.spark import Job, KafkaCluster, KafkaInput
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.folder import OutputFolder
 from selectroute.storage import Location
 from selectroute.testing.broker import CLUSTER
 from tests.spark.kafka_world import answer_within, cars

@@ -12,8 +12,8 @@ import pytest
 from selectroute.kafka import KafkaBinding, SchemaRegistry
 from selectroute.spark import KafkaInput
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.job_administration import JobFolder
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.serving.job_folder import JobFolder
 from selectroute.storage import Location
 from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA

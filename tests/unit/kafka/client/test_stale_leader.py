@@ -137,7 +137,7 @@ def test_a_batch_is_planned_on_only_from_what_was_read(place):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
     from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between
-    from selectroute.spark.sources.kafka.stream import OffsetReader, ReadMaxRows
+    from selectroute.spark.sources.kafka.planner import OffsetReader, ReadMaxRows
 
     wire, identity = TwoLeaders(20, 10), Identity(str(ID), epochs={"0": 1})
     start = offsets_with({"t": {"0": 10}}, {"t": identity})

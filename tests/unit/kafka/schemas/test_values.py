@@ -3,8 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from selectroute.kafka.schemas.decoder import NonFinite, Temporal, decimal_of
-from selectroute.kafka.texts import TextError, value_of_json
+from selectroute.kafka.texts import NonFinite, Temporal, TextError, decimal_of, value_of_json
 from selectroute.selector.values.values import Double, Float, Int, Long
 
 INSTANT = Temporal("instant", 1_767_323_045_678_900_000)

@@ -46,7 +46,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 def world(tmp_path, registry):
     """A job with thirty dead letters, which have markup in them."""
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
-    from selectroute.spark.job.output_folder import OutputFolder
+    from selectroute.spark.folder import OutputFolder
     from tests.support.world import World, note_plan
 
     registry.register(SubscriptionSpec("color = 'red'"), id="red")
@@ -65,7 +65,7 @@ def world(tmp_path, registry):
 @pytest.fixture
 def jobs(world):
     """The folder of the job, as `selectroute serve` is told of them."""
-    from selectroute.spark.serving.job_folder import JobFolder
+    from selectroute.spark.job_administration import JobFolder
 
     return {"flights": JobFolder(world.output)}
 

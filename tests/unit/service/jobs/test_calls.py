@@ -15,12 +15,12 @@ from selectroute.job_output import DeadLetter
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.service.jobs import calls
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark import job_administration
+from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job_administration import JobFolder
 from selectroute.spark.replay.letters import counts_left
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.replay.request import ReplayFilterSpec
-from selectroute.spark.serving import job_folder
-from selectroute.spark.serving.job_folder import JobFolder
 from tests.support.replays import make_request
 from tests.support.world import World
 from tests.unit.service.conftest import Job, problem, service
@@ -286,12 +286,12 @@ def test_a_batch_is_counted_once_and_again_after_a_replay_of_it(client, world, m
     def left():
         return client.get("/v1/jobs").json()["items"][0]["left"]
 
-    monkeypatch.setattr(job_folder, "counts_left", counts)
+    monkeypatch.setattr(job_administration, "counts_left", counts)
     assert [left(), left()] == [5, 5] and counted == [1, 0]
     client.post(f"{PATH}/replays", json={"batches": [0], "offsets": [3], "expected": 1})
     carried_out(world.router())
     assert [left(), left()] == [4, 4] and counted == [1, 0, 0]
-    monkeypatch.setattr(job_folder, "MOST_COUNTED", 2)
+    monkeypatch.setattr(job_administration, "MOST_COUNTED", 2)
     world.router(max_message_bytes=100).route(2, [world.drop_json("2.jsonl", "{")], "q")
     assert [left(), left()] == [5, 5] and counted == [1, 0, 0, 2, 2], "more are not remembered"
     (world.output / "dead-letters" / "batch=1").rename(world.root / "moved")

@@ -21,7 +21,7 @@ from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.config import SECRETS, ClientSettings, SettingError, client_settings
 from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
-from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.checkpoint import SourceError
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire

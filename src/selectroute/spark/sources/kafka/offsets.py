@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selectroute.durable import disk
 from selectroute.kafka.ranges import Range
-from selectroute.spark.sources.files.stream import SourceError, log_lines
+from selectroute.spark.sources.checkpoint import SourceError, log_lines
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire

@@ -32,7 +32,7 @@ from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, TOO_LONG_TOPIC, Message, longest_name
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, id_text
+from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, id_text
 from selectroute.spark.sources.kafka.columns import (
     Column,
     Headers,

@@ -1,1 +1,0 @@
-"""Tables that a job writes as Parquet: their columns, files, and row counts."""

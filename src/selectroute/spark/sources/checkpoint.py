@@ -1,0 +1,111 @@
+"""Logs in Spark's checkpoint, and folders of files as jobs name them.
+
+``offsets/<batch>`` has a line for each source, in the order of the query: the end of the batch there, in the
+source's own form. The end of the previous batch is the start. Spark writes the file before the batch begins,
+and a repeat of the batch reads it: a source that replays gives the same rows for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.storage import Location
+
+
+class SourceError(SelectRouteError):
+    """Unusable input, or damage in Spark's checkpoint."""
+
+
+class SourceNotFoundError(SourceError):
+    """Missing input folder or topic."""
+
+
+def local_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a folder, given as a path or a ``file:`` URI.
+
+    Raises:
+        SourceError: the URI is of another kind. Folders must be mounted: renames in them must be atomic.
+    """
+    where = Location.of(folder)
+    if not where.is_local:
+        raise SourceError(f"{where} is not on a mounted file system: give a path, or a file: URI")
+    return where.path
+
+
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """Return an absolute path of this machine's file system in Spark's notation.
+
+    A path without a scheme is one of Hadoop's default file system to Spark: on a cluster with HDFS, of HDFS.
+    """
+    return f"file://{os.fspath(path)}"
+
+
+def planned_batches(checkpoint: Path) -> list[int]:
+    """Return the batches whose plan Spark still has, ascending: the newest hundred or so."""
+    return [batch for batch, _ in log_files(checkpoint / "offsets")]
+
+
+def done_batches(checkpoint: Path) -> list[int]:
+    """Return the batches that Spark has done and not yet removed from its log, ascending."""
+    return [batch for batch, _ in log_files(checkpoint / "commits")]
+
+
+def log_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return the files of one of Spark's logs with their numbers, ascending, ``.compact`` files included."""
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        number = path.name.removesuffix(".compact")
+        if number.isdecimal():
+            found.append((int(number), path))
+    return sorted(found)
+
+
+def log_lines(path: Path) -> list[str]:
+    """Return the lines of one of Spark's logs, the first of which is its version. Raises SourceError."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise SourceError(f"Spark's checkpoint is damaged: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"Spark's checkpoint is damaged: {path}: {error}") from error
+    if lines[0] != "v1":
+        raise SourceError(f"{path} has version {lines[0][:20]!r}; this release supports v1 of Spark's logs")
+    return [line for line in lines if line]
+
+
+FRAME: Final = "frame:"
+"""Prefix of an input's name, before that of a DataFrame."""
+
+_HEAD: Final = 2
+"""Lines before the offsets: the version of the log, and the time of the batch."""
+
+
+def batch_offsets(checkpoint: Path, batch: int) -> list[str]:
+    """Return the end of a batch in each source, ``-`` where a source has not begun. Raises SourceError."""
+    return log_lines(checkpoint / "offsets" / str(batch))[_HEAD:]
+
+
+def offsets_digest(offsets: Sequence[str]) -> str:
+    """Return the SHA-256 of the offsets of a batch, which a repeat of the batch must have, too."""
+    return hashlib.sha256("\n".join(offsets).encode()).hexdigest()
+
+
+def list_entries(checkpoint: Path, batch: int) -> list[int | None]:
+    """Return for each source the last entry of its list of files up to the end of a batch; None for a source
+    that is not a folder of files. Raises SourceError.
+    """
+    return [_list_entry(line) for line in batch_offsets(checkpoint, batch)]
+
+
+def _list_entry(line: str) -> int | None:
+    try:
+        found = json.loads(line)
+        return int(found["logOffset"])
+    except (ValueError, TypeError, KeyError):
+        return None

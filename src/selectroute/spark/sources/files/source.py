@@ -1,0 +1,375 @@
+"""Files as the input of a batch: planned, cut into splits, distributed to tasks, read by the workers.
+
+A committed batch names the files that it read, so that they can be read again while they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from selectroute.selector.explain.sentences import counted
+from selectroute.selector.message import Message
+from selectroute.spark.columns.binding import Binding
+from selectroute.spark.job import CommitError, Job
+from selectroute.spark.session import Runner, Work
+from selectroute.spark.sources.checkpoint import SourceNotFoundError
+from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
+from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
+from selectroute.spark.sources.files.reader import Messages, read
+from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
+from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.tables.schemas import as_written
+from selectroute.spark.task.task import TaskSettings, route_splits
+from selectroute.storage import Location
+from selectroute.storage.location import Where
+from selectroute.storage.protocol import Entry
+
+_CLOCK_SECONDS: Final = 2.0
+"""Maximum difference between the clocks of a file server and of the driver."""
+
+
+class ReadFile(NamedTuple):
+    """Input file as a batch has read it.
+
+    ``source`` is its path below the input folder; ``size`` is in bytes; ``modified`` is when it was last
+    changed, and ``read_by`` the time by which it had been read, both in seconds since 1970. ``size`` and
+    ``modified`` are None where the commit has none.
+    """
+
+    batch: int
+    source: str
+    size: int | None
+    modified: float | None
+    read_by: float
+
+    def change(self, entry: Entry) -> str | None:
+        """Return the change since, as a clause; None if the file is the same."""
+        if self.size is not None and entry.size != self.size:
+            return f"it has {counted(entry.size, 'byte')}, and had {self.size:,}"
+        if self.modified is None:
+            return "it was written later" if entry.modified > self.read_by else None
+        if self._has_time_of(entry):
+            return None
+        return f"it was {'written later' if entry.modified > self.modified else 'replaced by an older file'}"
+
+    def is_same(self, entry: Entry | None) -> bool:
+        """Return whether the file can be read again as it was; never without a size.
+
+        Where the commit has no time of change, the size decides: in remote storage, where a restored file
+        gets another time.
+        """
+        if entry is None or self.size is None:
+            return False
+        return entry.size == self.size and (self.modified is None or self._has_time_of(entry))
+
+    def _has_time_of(self, entry: Entry) -> bool:
+        # Archives keep whole seconds.
+        return self.modified is not None and entry.modified in (self.modified, float(int(self.modified)))
+
+
+def read_files(commit: Mapping[str, Any]) -> list[ReadFile]:
+    """Return the files that a batch has read; none for records of Kafka, and rows."""
+    inputs = commit.get("inputs", {})
+    sizes = inputs.get("sizes", {})
+    if not sizes:
+        return []
+    read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
+    times = inputs.get("modified", {})
+    return [
+        ReadFile(commit["batch"], source, size, times.get(source), read_by) for source, size in sizes.items()
+    ]
+
+
+_SAMPLED_BYTES: Final = 1 << 20
+"""Bytes of a longer message, which is left out of a sample."""
+
+_THREADS: Final = 16
+_AHEAD_BYTES: Final = 1 << 20
+"""Bytes of a batch that the driver reads: Spark sends them to every task."""
+
+_MERGED_AFTER: Final = 100
+"""Commits after which the names of what was read are merged anew, at a start."""
+
+
+class FileSource:
+    """Source of the files that arrive in a folder, mounted or in remote storage; see `Source`.
+
+    A planner lists the folder (see ``sources/files/planner.py``), and what it plans is in the offset of the
+    batch: the names of its files, with their sizes. What was read is in the commits; at each start their
+    names are merged into one file, ``_inputs/<batch>.json``, from which the planner goes on.
+
+    Args:
+        job: the job, whose input is the folder.
+        run: runs tasks.
+        tasks: maximum number of tasks of a batch.
+        spark: for `stream`.
+    """
+
+    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> None:
+        assert isinstance(job.input, Location), "files are in a folder"
+        self.bound = bound_by(job.binding)
+        self.folder = job.input
+        self.limit = job.max_files
+        self.run = run
+        self.tasks = tasks
+        self._job = job
+        self._spark = spark
+
+    def connect(self) -> None:
+        """Check that the folder exists, or can be listed."""
+        check_folder(self.folder)
+
+    def stream(self, checkpoint: Path) -> DataFrame:
+        """Return the stream that plans the batches."""
+        assert self._spark is not None, "a stream needs Spark"
+        known = read_before(self._job.output)
+        self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
+        return self._spark.readStream.format(NAME).load()
+
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[PlannedFile]:
+        """Return the files of a batch from Spark's offset log."""
+        return planned_files(checkpoint, batch)
+
+    def batch_input(self, inputs: Sequence[PlannedFile], again: bool = False) -> FileBatchInput:
+        """Return these files as the input of a batch."""
+        return FileBatchInput(inputs, self, self.tasks)
+
+    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+        """Return the unchanged files of each batch, and the names of the others."""
+        return [self._reread(commit) for commit in commits]
+
+    def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
+        files = read_files(commit)
+        entries = self._entries(one.source for one in files)
+        same: list[PlannedFile] = []
+        gone: list[str] = []
+        for one, entry in zip(files, entries, strict=True):
+            if one.is_same(entry):
+                assert one.size is not None, "a file without a size is never the same"
+                same.append(PlannedFile(one.source, one.size))
+            else:
+                gone.append(one.source)
+        return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
+
+    def narrow(
+        self, inputs: Sequence[PlannedFile], letters: pa.Table
+    ) -> tuple[list[PlannedFile], npt.NDArray[np.bool_]]:
+        """Return the files of these letters, and which letters are in them."""
+        names = {as_written(one.name): one for one in inputs}
+        mask: npt.NDArray[np.bool_] = pc.is_in(
+            letters["source"], pa.array(list(names), pa.string())
+        ).to_numpy()
+        wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
+        return [one for name, one in names.items() if name in wanted], mask
+
+    def weight(self, letters: pa.Table) -> int:
+        """Return the number of files of these letters."""
+        return len(letters["source"].unique())
+
+    def sample(self, inputs: Sequence[PlannedFile], count: int) -> list[Message]:
+        """Return messages of the last file: evenly spread over what is read of it at once."""
+        splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
+        for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
+            if isinstance(part, Messages) and part.count and part.full is not None:
+                rows = np.unique(np.linspace(0, part.count - 1, count).astype(np.int64))
+                return [one for one in part.full.messages(rows) if isinstance(one, Message)]
+        return []
+
+    def noted(self, file: PlannedFile) -> tuple[int | None, float | None]:
+        """Return the size of a file in bytes and when it was last changed, in seconds since 1970, for the
+        commit; None for what is not known. In remote storage it is the size with which the file was planned,
+        and no time: a restored file has another one.
+        """
+        if not self.folder.is_local:
+            return file.size, None
+        entry = _entry(self.folder / file.name)
+        return (None, None) if entry is None else (entry.size, entry.modified)
+
+    def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
+        """Return the splits of files, for so many tasks. In remote storage each file is one."""
+        files = ((self.folder / one.name, one.size) for one in inputs)
+        return plan_in(self.folder, files, self._job.file_format, tasks)
+
+    def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
+        """Return whether files of which the splits are the same are the same: those of this machine, whose
+        splits are made by what is in them, and remote ones of the sizes with which they were planned.
+        """
+        if self.folder.is_local:
+            return True
+        entries = self._entries(one.name for one in inputs)
+        return [one and one.size for one in entries] == [one.size for one in inputs]
+
+    def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
+        """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
+        What can't be read is left to the tasks, which say so; those of this machine are read as fast there.
+        """
+        is_small = len(inputs) <= _THREADS and sum(one.size for one in inputs) <= _AHEAD_BYTES
+        if self.folder.is_local or not is_small:
+            return {}
+        contents: dict[str, bytes] = {}
+
+        def read(one: PlannedFile) -> None:
+            file = self.folder / one.name
+            with suppress(OSError):
+                contents[str(file)] = file.read()
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            [*threads.map(read, inputs)]
+        return contents
+
+    def _entries(self, names: Iterable[str]) -> list[Entry | None]:
+        """Return what the folder has of these names now; None for those that are gone."""
+        files = (self.folder / name for name in names)
+        if self.folder.is_local:
+            return [*map(_entry, files)]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return [*threads.map(Location.entry, files)]
+
+
+class FileBatchInput:
+    """Files of one batch; see `BatchInput`."""
+
+    remedy = "restore the files as they were"
+
+    def __init__(
+        self,
+        files: Sequence[PlannedFile],
+        source: FileSource,
+        tasks: int,
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        self._files = files
+        self._source = source
+        self._tasks = tasks
+        self._contents = contents
+
+    def record(self) -> dict[str, Any]:
+        """Return the number of files and the digest of their names, and for `reread` the size of each and
+        when it was last changed.
+        """
+        source = self._source
+        noted = {one.name: source.noted(one) for one in self._files}
+        sizes = {name: size for name, (size, _) in noted.items()}
+        times = {name: modified for name, (_, modified) in noted.items() if modified is not None}
+        record = {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
+        return record | {"modified": times} if times else record
+
+    def plan(self, tasks: int) -> dict[str, Any]:
+        """Return the number of tasks, and the digest of their splits."""
+        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._files, tasks))}
+
+    def follows(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether the files are still cut as in this plan."""
+        same = self.plan(plan["tasks"])["sha256"] == plan["sha256"]
+        return bool(same and self._source.is_unchanged(self._files))
+
+    def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
+        """Return the input in the tasks of this plan, with what can be read ahead."""
+        contents = self._source.read_ahead(self._files)
+        return FileBatchInput(self._files, self._source, plan["tasks"], contents)
+
+    def _splits(self) -> list[list[Split]]:
+        tasks = self._source.cut(self._files, self._tasks)
+        if not self._contents:
+            return tasks
+        return [[replace(one, content=self._contents.get(one.path)) for one in splits] for splits in tasks]
+
+    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+        """Route the files, in tasks. Raises `CommitError`."""
+        source, tasks = self._source, self._splits()
+
+        def work_of(settings: TaskSettings) -> Work:
+            return partial(route_splits, tasks, source.bound, settings)
+
+        reports = attempts.complete(source.run, work_of, settings, len(tasks))
+        unlike: dict[str, tuple[str, bool]] = {}
+        warnings: dict[str, str] = {}
+        for report, splits in zip(reports, tasks, strict=True):
+            _check_rows(batch, splits, report["rows"])
+            unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
+            warnings |= report["warnings"]
+        links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
+        if links:
+            warnings[OUTSIDE] = (
+                f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
+                f"dead letter ({links[0]})"
+            )
+        return Outcome.of(reports, unlike=unlike, warnings=warnings)
+
+
+def _splits_digest(tasks: list[list[Split]]) -> str:
+    return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def bound_by(binding: Binding) -> Bound:
+    """Return the columns of Parquet files that a binding names."""
+    names = binding.columns
+    return {name: BoundColumn(binding.column(name), binding.cast(name)) for name in names}
+
+
+def _entry(file: Location) -> Entry | None:
+    """Return the entry of a file of this machine; None if it can't be read, or is a link to a folder."""
+    try:
+        return None if file.path.is_dir() else file.entry()
+    except OSError:
+        return None
+
+
+def read_before(output: Location) -> list[str]:
+    """Return the names of all files that committed batches have read."""
+    merged = output / "_inputs"
+    newest = max((int(one.stem) for one in merged.files() if one.stem.isdigit()), default=-1)
+    names: list[str] = []
+    if newest >= 0:
+        names = json.loads((merged / f"{newest}.json").read())
+    commits = [one for one in (output / "_commits").files() if one.stem.isdigit() and int(one.stem) > newest]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for content in threads.map(lambda one: one.read_json() or {}, commits):
+            names += content.get("inputs", {}).get("sizes", {})
+    if len(commits) > _MERGED_AFTER:
+        last = max(int(one.stem) for one in commits)
+        merged.make_folder()
+        (merged / f"{last}.json").put(json.dumps(names).encode())
+        if newest >= 0:
+            (merged / f"{newest}.json").delete()
+    return names
+
+
+def check_folder(folder: Where) -> None:
+    """Check that an input folder exists; one in remote storage may be empty. Raises SourceNotFoundError."""
+    where = Location.of(folder)
+    if not where.is_local:
+        next(iter(where.entries()), None)  # raises if the bucket is not there, or not readable
+    elif not where.path.is_dir():
+        raise SourceNotFoundError(f"the input folder {folder} does not exist")
+
+
+def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
+    """Compare the rows read with those in the footers: no row is lost between plan and worker."""
+    for split, count in zip(splits, rows, strict=True):
+        if split.rows not in (-1, count):
+            raise CommitError(
+                f"batch {batch}: {split.source} had {counted(split.rows, 'row')} when planned and {count} "
+                "when read: the file was changed; files must not change once they are in the input folder"
+            )
+
+
+def inputs_digest(sources: Iterable[str]) -> str:
+    """Return the SHA-256 of the names of a batch's files, which a repeat of the batch must have, too."""
+    return hashlib.sha256("\0".join(sorted(sources)).encode("utf-8", "surrogateescape")).hexdigest()

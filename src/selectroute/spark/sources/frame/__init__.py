@@ -1,0 +1,1 @@
+"""Rows of a streaming DataFrame, which a task can read only once."""

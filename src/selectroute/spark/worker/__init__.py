@@ -1,3 +1,0 @@
-"""Work of one Spark task: ``task`` reads a part of a batch and matches it, ``sink_writer`` writes the three
-tables, ``replay_filter`` selects the messages and deliveries of a replay.
-"""
