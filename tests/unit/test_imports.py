@@ -33,7 +33,7 @@ def test_a_name_loads_nothing_that_it_does_not_need(name, heavy):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("planner", ["files.planner", "kafka.stream"])
+@pytest.mark.parametrize("planner", ["files.lister", "kafka.planner"])
 def test_the_process_that_plans_a_stream_loads_no_compiler(planner):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     code = f"import sys, selectroute.spark.sources.{planner}; sys.exit('numba' in sys.modules)"

@@ -18,7 +18,6 @@ from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHA
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.index.matches import Matches
 from selectroute.index.specification import SubscriptionSpec, check_id
-from selectroute.registry.authorization import Token
 from selectroute.registry.changes import (
     Applied,
     Backfill,
@@ -41,6 +40,7 @@ from selectroute.registry.errors import (
     RegistryError,
 )
 from selectroute.registry.model import Items, Order, Page, Subscription
+from selectroute.registry.role import Token
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message

@@ -8,17 +8,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from selectroute.kafka.batches.decode import decode
-from selectroute.kafka.cluster import (
-    EARLIEST,
-    LATEST,
-    Answers,
-    Fetched,
-    LostRecordsError,
-    Partition,
-    TopicChangedError,
-    UnreachableError,
-    Wire,
-)
+from selectroute.kafka.cluster import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
+from selectroute.kafka.errors import LostRecordsError, TopicChangedError, UnreachableError
 from selectroute.kafka.ranges import Part, Range
 from selectroute.kafka.record import Record
 

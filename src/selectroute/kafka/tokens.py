@@ -33,16 +33,13 @@ import pyarrow as pa
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.cluster import (
-    EARLIEST,
+from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
+from selectroute.kafka.errors import (
     GO_ON,
-    LATEST,
     KafkaClientError,
-    Partition,
     RefusedError,
     TopicChangedError,
     UnreachableError,
-    Wire,
 )
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read

@@ -23,18 +23,8 @@ from kafka.protocol.producer import (
 )
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
-from selectroute.kafka.cluster import (
-    ALL_REPLICAS,
-    COORDINATOR_NOT_READY,
-    MOVED,
-    PASSING,
-    FencedError,
-    KafkaClientError,
-    Partition,
-    RefusedError,
-    UnreachableError,
-    Wire,
-)
+from selectroute.kafka.cluster import ALL_REPLICAS, COORDINATOR_NOT_READY, MOVED, PASSING, Partition, Wire
+from selectroute.kafka.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
 
 _ROUNDS: Final = 4
 """Produce requests to one node that are not answered yet; the broker keeps the last five batches of each

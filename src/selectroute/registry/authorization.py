@@ -1,9 +1,9 @@
-"""Authorization of callers: their roles, and the subscriptions that each may read and change.
+"""Authorization of callers: the subscriptions that each may read and change.
 
 Every write of a client of a service passes `Permission.check_stored` with the specification that the
 registry is about to store, and `Permission.check_known` in the same transaction. So the checked and the
-stored specification cannot differ, and a revoked token has no effect. ``tokens`` keeps hashes of the
-secrets.
+stored specification cannot differ, and a revoked token has no effect. ``role`` has the roles of callers,
+``tokens`` keeps hashes of the secrets.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import getpass
 import os
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Final
@@ -23,51 +21,8 @@ from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_group
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.errors import AuthError, ForbiddenError
 from selectroute.registry.log.tables import creator, subscription, token
+from selectroute.registry.role import Token
 from selectroute.topics.filter import TopicFilter
-
-
-class Role(StrEnum):
-    """Role of a caller; each role includes the rights of the previous one."""
-
-    reader = "reader"
-    writer = "writer"
-    admin = "admin"
-
-    def includes(self, needed: Role) -> bool:
-        """Return whether this role includes the rights of another one.
-
-        >>> Role.writer.includes(Role.reader), Role.writer.includes(Role.admin)
-        (True, False)
-        """
-        return _RANK[self] >= _RANK[needed]
-
-
-_RANK = {role: rank for rank, role in enumerate(Role)}
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Token without its secret.
-
-    Without topics it permits every subscription. `queues` and `kafka` are patterns of the permitted
-    destinations of subscriptions: with topics but without patterns none, without all three fields any.
-    """
-
-    id: str
-    name: str
-    role: Role
-    topics: tuple[str, ...]
-    created: datetime
-    queues: tuple[str, ...] = ()
-    kafka: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken(Token):
-    """New token with its secret, which is shown only once."""
-
-    secret: str
-
 
 _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
 _OF_TOKEN: Final = creator.c.token == bindparam("of_token")

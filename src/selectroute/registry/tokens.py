@@ -18,11 +18,12 @@ from typing import Any, Final
 from sqlalchemy import delete, insert, select
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.authorization import EVERYTHING, Permission, Role, Token
+from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.errors import AuthError, NotFoundError
 from selectroute.registry.log.rows import read_setting, write_setting
 from selectroute.registry.log.tables import row_seal, token
 from selectroute.registry.model import new_id, time_of, time_text
+from selectroute.registry.role import Role, Token
 from selectroute.store.digests import row_digest
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from selectroute.registry.authorization import Role
+from selectroute.registry.role import Role
 from selectroute.service import system
 from selectroute.service.http.call import JSON, Call
 from selectroute.service.http.middleware import IMPORT, MESSAGING

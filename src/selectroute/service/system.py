@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from selectroute.loopback import is_loopback
-from selectroute.registry.authorization import Role
+from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer

@@ -6,11 +6,12 @@ import pytest
 from sqlalchemy import text
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.authorization import Permission, Role, local_user
+from selectroute.registry.authorization import Permission, local_user
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import AuthError, DamagedError, NotFoundError
 from selectroute.registry.model import SubscriptionSpec, plain
 from selectroute.registry.registry import Registry
+from selectroute.registry.role import Role
 
 
 def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from selectroute.match.match import empty_matches, merge_segments
+from selectroute.match.multi_segment import empty_matches, merge_segments
 
 
 def words_of(dead, entries):

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, print_table, records
-from selectroute.registry.authorization import Role
 from selectroute.registry.model import plain
+from selectroute.registry.role import Role
 from selectroute.selector.explain.sentences import printable
 
 app = typer.Typer(

@@ -8,5 +8,6 @@
                                                               ↓      and complete messages again
     missing: columns that are read, but not there
 
-Higher rooms import all of these. Nothing here loads numba.
+``plain`` leaves columns of the simplest types as they are. Higher rooms import all of these. Nothing here
+loads numba.
 """

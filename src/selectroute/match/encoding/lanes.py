@@ -13,7 +13,8 @@ from selectroute.match.array_structs import Columns, Verdicts, address_of_segmen
 from selectroute.match.columns.batch import Batch
 from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
 from selectroute.match.columns.fields import field_lane
-from selectroute.match.encoding.blocks import BLOCK, WORDS, PlainColumn, plain_column, source_of
+from selectroute.match.columns.plain import PlainColumn, plain_column
+from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
 from selectroute.match.encoding.like_cache import (
     FEWEST_ROWS,

@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
-from selectroute.registry.authorization import Role
+from selectroute.registry.role import Role
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.context import Service

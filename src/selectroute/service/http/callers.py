@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from selectroute.index.destination import QUEUE
-from selectroute.registry.authorization import EVERYTHING, Permission, Role
+from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.errors import AuthError
 from selectroute.registry.registry import Registry
+from selectroute.registry.role import Role
 from selectroute.service.http.problems import ProblemError
 
 OPEN_SECONDS: Final = 1.0

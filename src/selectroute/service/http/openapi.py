@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core.core_schema import DataclassSchema
 from starlette.responses import Response
 
-from selectroute.registry.authorization import Role
+from selectroute.registry.role import Role
 from selectroute.service.http.call import JSON, Call
 from selectroute.service.http.problems import (
     IBM,

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from selectroute.registry.authorization import NewToken, Token
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Items, plain
+from selectroute.registry.role import NewToken, Token
 from selectroute.selector.explain.sentences import printable
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.cluster import FencedError, UnreachableError
+from selectroute.kafka.errors import FencedError, UnreachableError
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.schemas.bodies import Decisions
 from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas

@@ -12,7 +12,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.cli import main
-from selectroute.kafka.cluster import KafkaClientError
+from selectroute.kafka.errors import KafkaClientError
 from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit

@@ -16,7 +16,7 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 
 from selectroute.kafka import cluster, tokens
-from selectroute.kafka.cluster import KafkaClientError
+from selectroute.kafka.errors import KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit

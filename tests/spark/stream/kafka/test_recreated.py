@@ -2,7 +2,7 @@
 
 import pytest
 
-from selectroute.kafka.cluster import KafkaClientError
+from selectroute.kafka.errors import KafkaClientError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sources.kafka.config import KafkaCluster

@@ -12,15 +12,8 @@ from kafka.net.connection import KafkaConnection
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.cluster import (
-    EARLIEST,
-    LATEST,
-    FencedError,
-    LostRecordsError,
-    RefusedError,
-    UnreachableError,
-    Wire,
-)
+from selectroute.kafka.cluster import EARLIEST, LATEST, Wire
+from selectroute.kafka.errors import FencedError, LostRecordsError, RefusedError, UnreachableError
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import kept, read, records_at
 from selectroute.kafka.tokens import Token, TokenTopicError, open_topic, scan, tokens_of, write_token

@@ -10,8 +10,9 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.admin import DescribeConfigsResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from selectroute.kafka.cluster import RefusedError, UnreachableError, Wire
+from selectroute.kafka.cluster import Wire
 from selectroute.kafka.config import client_settings
+from selectroute.kafka.errors import RefusedError, UnreachableError
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "hunter2"}
 ALLOW = "selectroute.allow.plaintext.credentials"

@@ -9,7 +9,8 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 
 from kafka.future import Future
 
-from selectroute.kafka.cluster import LATEST, LostRecordsError, TopicChangedError, UnreachableError, Wire
+from selectroute.kafka.cluster import LATEST, Wire
+from selectroute.kafka.errors import LostRecordsError, TopicChangedError, UnreachableError
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import kept, read
 from selectroute.kafka.tokens import Token, TokenTopic, scan, tokens_of

@@ -100,7 +100,7 @@ class KafkaTopics:
         """
         if self._tokens is not None:
             return
-        from selectroute.kafka.cluster import RefusedError
+        from selectroute.kafka.errors import RefusedError
         from selectroute.kafka.tokens import open_topic, scan  # needs the extra `kafka`
         from selectroute.kafka.transactions import Transactions
 
@@ -198,7 +198,7 @@ class KafkaTopics:
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""
-        from selectroute.kafka.cluster import UnreachableError  # needs the extra `kafka`
+        from selectroute.kafka.errors import UnreachableError  # needs the extra `kafka`
 
         return patient(call, UnreachableError, self._warn, self._pause)
 
@@ -223,7 +223,7 @@ class KafkaTopics:
 
     def _identify(self, ids: Mapping[str, str]) -> None:
         """Record the ids of topics. Raises TopicChangedError for one that was created again."""
-        from selectroute.kafka.cluster import GO_ON, TopicChangedError  # needs the extra `kafka`
+        from selectroute.kafka.errors import GO_ON, TopicChangedError  # needs the extra `kafka`
 
         for topic, id in ids.items():
             known = self._ids.get(topic, [id])

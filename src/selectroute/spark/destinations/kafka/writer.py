@@ -428,7 +428,7 @@ class KafkaWriter:
     @contextmanager
     def _holding(self) -> Iterator[None]:
         """Abort, and raise `HeldTopicError`, if a topic refuses what was sent before or is sent now."""
-        from selectroute.kafka.cluster import RefusedError  # needs the extra `kafka`
+        from selectroute.kafka.errors import RefusedError  # needs the extra `kafka`
 
         try:
             yield

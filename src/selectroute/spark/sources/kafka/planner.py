@@ -19,16 +19,13 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from selectroute.kafka.cluster import (
-    EARLIEST,
+from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
+from selectroute.kafka.errors import (
     GO_ON,
-    LATEST,
     KafkaClientError,
     LostRecordsError,
-    Partition,
     TopicChangedError,
     UnreachableError,
-    Wire,
 )
 from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
