@@ -21,7 +21,7 @@ import pytest
 
 import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
-from selectroute.testing.server import free_ports
+from selectroute.testing.broker import free_ports
 from tests.docs import world
 from tests.docs.shell import BASH, Shell, code_of, environment, find_command, lines, words
 

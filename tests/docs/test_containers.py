@@ -22,7 +22,7 @@ import yaml
 
 from docs.site.pages import ROOT
 from selectroute.service.http.middleware import FREE
-from selectroute.testing.server import free_ports
+from selectroute.testing.broker import free_ports
 from streaming.containers import entrypoint
 from tests.docs.shell import find_command
 from tests.support.components import missing

@@ -26,7 +26,7 @@ import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.cli.dialect_table import rows
 from selectroute.selector import Dialect, Message, Selector
-from selectroute.testing.server import free_ports
+from selectroute.testing.broker import free_ports
 from tests.docs.shell import BASH, Shell, code_of, environment, finished, lines
 
 SOURCES = ROOT / "src"

@@ -17,12 +17,11 @@ from selectroute.arrays.ids import Ids, memory_of, part_of
 from selectroute.arrays.segment import Attribute, Segment
 from selectroute.arrays.tables import Array
 from selectroute.selector.arguments import check_iterable
-from selectroute.selector.dialect import DIALECTS
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.dialect import DIALECTS, EXTENDED
 from selectroute.selector.extended import provider_reads
 from selectroute.selector.fields import PREFIX, identifier_of
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import counted
 from selectroute.storage import Location
 from selectroute.topics.filter import TOPIC
 

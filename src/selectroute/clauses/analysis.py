@@ -18,16 +18,15 @@ from typing import Any, Final, NamedTuple
 from selectroute.clauses.access import LARGE_FLOAT, LARGE_LONG, equalities, prefixed, scan_reason
 from selectroute.clauses.normal_form import clauses_of, conjunction
 from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Simple, Test
-from selectroute.selector.dialect import Dialect
+from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import printable
 from selectroute.selector.fields import DELIVERY_MODE_INT, DELIVERY_MODE_OF_MQ, PREFIX, identifier_of
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES
 from selectroute.selector.names import FOREIGN_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import printable
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, NUMBER, STRING

@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from selectroute.selector.suggestion import nearest
+from selectroute.selector.errors import nearest
 
 
 class Command(TyperCommand):

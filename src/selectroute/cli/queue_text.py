@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import print_table
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.queues.bulk import Stayed
@@ -81,7 +81,7 @@ def _cells(message: QueuedMessage) -> tuple[str, ...]:
 
 def as_data(message: QueuedMessage, *, body: bool) -> dict[str, Any]:
     """Return a message as plain data, with `body` also its body: a text if it is UTF-8."""
-    from selectroute.queues.rest.list_items import item_of
+    from selectroute.queues.rest.lookup import item_of
 
     data = item_of(message)
     if not body:

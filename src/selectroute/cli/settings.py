@@ -35,8 +35,8 @@ import typer
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from selectroute.selector.explain.sentences import printable
-from selectroute.selector.suggestion import did_you_mean, shown
+from selectroute.selector.errors import did_you_mean, shown
+from selectroute.selector.sentences import printable
 from selectroute.service.limits import ServiceLimits
 
 MAX_CONFIG: Final = 1 << 20

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import print_table
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 
 if TYPE_CHECKING:
     from selectroute.registry.changes import EffectiveFrom

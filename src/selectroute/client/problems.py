@@ -28,7 +28,7 @@ from selectroute.registry.errors import (
     UnavailableError,
 )
 from selectroute.selector.errors import KINDS, Fix, InvalidSelectorError, SelectRouteError
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 from selectroute.selector.syntax.source import Span
 from selectroute.topics.filter import InvalidTopicFilterError
 

@@ -28,13 +28,12 @@ from selectroute.queues.errors import (
 from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers
-from selectroute.queues.rest.list_items import message_of_item
-from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.rest.lookup import LookupParams, message_of_item
 from selectroute.queues.settings import QueueDescription, QueueName, QueueSettings
 from selectroute.registry.errors import RegistryError
 from selectroute.registry.model import Items
 from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 
 QUEUE_MANAGER: Final = "selectroute"
 """Default name of a service's queue manager."""

@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from selectroute.demo.data import WATCHED, WATCHED_CHANGED
 from selectroute.demo.run import Outcome
-from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED
 from selectroute.demo.verify import read_output
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 
 _DAY: Final = 86_400_000
 """Milliseconds."""

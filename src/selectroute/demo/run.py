@@ -16,11 +16,10 @@ from typing import Final
 from rich.console import Console
 
 import selectroute as sr
-from selectroute.demo import flights, subscriptions
-from selectroute.demo.flights import DemoError
-from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
+from selectroute.demo import data as demo_data
+from selectroute.demo.data import WATCHED, WATCHED_CHANGED, DemoError, DemoSubscription
 from selectroute.demo.verify import Check, check
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark import BatchReport, Job, local_session, start_fanout
 
 FILES: Final = 12
@@ -82,7 +81,7 @@ def run(messages: int, count: int, verify: int, out: Path | None, console: Conso
     Raises:
         SelectRouteError: the demo cannot run or its accounting does not add up, in one sentence.
     """
-    data = flights.sample(flights.read_flights(), messages)  # raises if the data is missing
+    flights = demo_data.sample(demo_data.read_flights(), messages)  # raises if the data is missing
     folder = new_folder(out)
     console.print(f"everything goes to {folder}", soft_wrap=True, markup=False)
     # Java starts and the kernel is compiled on other cores while this process generates its data.
@@ -90,9 +89,9 @@ def run(messages: int, count: int, verify: int, out: Path | None, console: Conso
     session = ThreadPoolExecutor(1).submit(local_session, "selectroute demo", log_level="OFF")
     with _stage(console, f"converting {counted(messages, 'flight')} to messages"):
         files = min(FILES, messages // 300)
-        waiting = flights.write_messages(flights.to_messages(data), folder / "waiting", files)
+        waiting = demo_data.write_messages(demo_data.to_messages(flights), folder / "waiting", files)
     with _stage(console, f"generating {counted(count, 'subscription')}"):
-        wanted = subscriptions.generate(data, count)
+        wanted = demo_data.generate(flights, count)
     if session.done():
         session.result()  # fail early, for example without Java
     with _stage(console, "checking and indexing selectors"):
@@ -102,7 +101,7 @@ def run(messages: int, count: int, verify: int, out: Path | None, console: Conso
         spark = session.result()
         kernel.wait()
     outcome = Outcome(folder, [WATCHED, WATCHED_CHANGED, *wanted[1:]])
-    subscriptions.write_jsonl(folder / "subscriptions.jsonl", outcome.subscriptions)
+    demo_data.write_jsonl(folder / "subscriptions.jsonl", outcome.subscriptions)
 
     def on_batch(report: BatchReport) -> None:
         outcome.batches.append(report)

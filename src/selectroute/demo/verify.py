@@ -20,8 +20,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 import selectroute as sr
-from selectroute.demo.subscriptions import DemoSubscription
-from selectroute.selector.explain.sentences import counted
+from selectroute.demo.data import DemoSubscription
+from selectroute.selector.sentences import counted
 from selectroute.topics import TopicFilter
 
 Place = tuple[str, int]

@@ -45,9 +45,9 @@ from selectroute.index.errors import BuildError, DuplicateSubscriptionError, Unk
 from selectroute.index.folder.format import open_snapshot, write_segment
 from selectroute.index.subscription import COLUMNS, KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.storage import Location
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import shown
+from selectroute.selector.errors import SelectRouteError, shown
 
 
 class DuplicateSubscriptionError(SelectRouteError):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
-from selectroute.selector.explain.explain import Explanation as SelectorExplanation
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.dialect import EXTENDED
+from selectroute.selector.explain import Explanation as SelectorExplanation
 from selectroute.selector.fields import identifier_of
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import counted
 from selectroute.selector.values.truth import Truth, Void
 
 

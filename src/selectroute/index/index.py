@@ -16,12 +16,12 @@ from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.extended import provider_matches
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.selector.values.values import Value
 from selectroute.topics.filter import TOPIC, TopicFilter, level_value
 

@@ -26,9 +26,8 @@ from selectroute.index.compile.layout import code_hash, level_slices
 from selectroute.index.compile.residuals import stack_effect
 from selectroute.index.errors import require
 from selectroute.index.subscription import COLUMNS
-from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.dialect import DIALECTS, EXTENDED, NONE, STANDARD
 from selectroute.selector.fields import DERIVED, PREFIX
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TOPIC, derivation
 
 _OPERATIONS = t.IS_SOUND + 1

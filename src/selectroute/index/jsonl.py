@@ -36,9 +36,9 @@ from selectroute.index.specification import (
     parse_line,
 )
 from selectroute.index.subscription import COLUMNS
+from selectroute.selector.dialect import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 
 _BLOCK: Final = 1 << 16
 """Lines read at a time."""

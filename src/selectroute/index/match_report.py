@@ -14,12 +14,12 @@ from selectroute.index.index import Index
 from selectroute.index.matches import Matches, NearMiss
 from selectroute.index.near_misses import near
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import Message
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
 
 
 class DisagreementError(SelectRouteError):

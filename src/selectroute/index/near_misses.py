@@ -29,17 +29,16 @@ from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.compile.shapes import MAX_SLOTS, Shape, literals, sample_of, selector_shapes, spelled
 from selectroute.index.matches import Condition, NearMiss
-from selectroute.selector.dialect import Dialect
+from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.evaluate import condition
-from selectroute.selector.explain.explain import Explanation
-from selectroute.selector.explain.sentences import printable, value_text
+from selectroute.selector.explain import Explanation
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import printable, value_text
 from selectroute.selector.syntax import ast
 from selectroute.selector.values.truth import VOID, Truth
 from selectroute.selector.values.values import Double, Float, Long, Unsupported, Value

@@ -23,9 +23,9 @@ from selectroute.index.destination import (
 )
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.subscription import ID
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD, Seltype
+from selectroute.selector.dialect import EXTENDED, NONE, STANDARD, Seltype
+from selectroute.selector.errors import unknown_field
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.selector.suggestion import unknown_field
 
 READ_ONLY: Final = frozenset(
     {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}

@@ -13,13 +13,12 @@ from selectroute.clauses.predicate import Clause
 from selectroute.index.compile.shapes import clauses_by_shape, seen_template
 from selectroute.index.errors import InvalidIdError
 from selectroute.selector.arguments import check_argument
-from selectroute.selector.dialect import Dialect
+from selectroute.selector.dialect import EXTENDED, NONE, STANDARD, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
 from selectroute.selector.extended import check_extended, provider_reads
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TopicFilter
 
 ID: Final = "[A-Za-z0-9._-]{1,128}"

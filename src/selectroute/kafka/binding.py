@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.errors import SelectRouteError, did_you_mean, unknown_field
 from selectroute.selector.message import HEADER_TYPES
-from selectroute.selector.suggestion import did_you_mean, unknown_field
 from selectroute.selector.values.values import TYPE_NAMES
 from selectroute.topics.filter import TOPIC
 

@@ -26,8 +26,7 @@ from urllib.parse import urlsplit
 
 from selectroute.extras import importing
 from selectroute.loopback import is_loopback
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import nearest, shown
+from selectroute.selector.errors import SelectRouteError, nearest, shown
 
 _USED: Final = 0.8
 """Part of a token's life during which it is used, as with Java's ``sasl.login.refresh.window.factor``."""

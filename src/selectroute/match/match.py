@@ -32,8 +32,8 @@ from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.sentences import counted
 
 
 class Counters(NamedTuple):

@@ -23,10 +23,10 @@ from selectroute.match.compiled import compiling_alone
 from selectroute.match.extended import judge_extended_message
 from selectroute.match.one_row import Prepared
 from selectroute.selector.arguments import check_argument
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.sentences import counted
 from selectroute.selector.values.values import Float, Unsupported
 from selectroute.topics.filter import TOPIC, level_value
 

@@ -53,8 +53,8 @@ from selectroute.queues.queue import Queue
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter, Waiters
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.fields import NO_ID
+from selectroute.selector.sentences import counted
 
 # ---- Queue keys by a value that several messages may share
 

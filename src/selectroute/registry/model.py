@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.selector.dialect import EXTENDED, Seltype
 from selectroute.selector.message import Message
-from selectroute.selector.selector_type import EXTENDED, Seltype
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]

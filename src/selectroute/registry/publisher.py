@@ -35,9 +35,9 @@ from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.log.change_log import Latest
 from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.storage import Location
 from selectroute.storage.lease import Lease, LeaseHeldError
 from selectroute.storage.location import Where

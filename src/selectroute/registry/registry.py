@@ -44,7 +44,7 @@ from selectroute.registry.changes import (
 )
 from selectroute.registry.errors import NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
-from selectroute.registry.log.change_log import Latest, RecentChanges
+from selectroute.registry.log.change_log import Latest, RecentChanges, verify
 from selectroute.registry.log.group_commit import GroupCommit, Unit
 from selectroute.registry.log.revision import Revision, answered, keep
 from selectroute.registry.log.rows import (
@@ -58,7 +58,6 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import FORMAT, metadata, subscription
 from selectroute.registry.log.transaction import Transaction
-from selectroute.registry.log.verify import verify
 from selectroute.registry.model import Order, Page, Subscription, read_plain
 from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.reports import Streams, backfills

@@ -14,11 +14,10 @@ from selectroute.index.specification import FIELDS, READ_ONLY, SubscriptionSpec,
 from selectroute.index.subscription import check
 from selectroute.registry.errors import TooCostlyError
 from selectroute.registry.model import Subscription
-from selectroute.selector.dialect import UnknownDialectError
+from selectroute.selector.dialect import EXTENDED, UnknownDialectError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.extended import ExtendedSelectionError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.topics.filter import TopicFilter
 
 Counts = npt.NDArray[np.int64]

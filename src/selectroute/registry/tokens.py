@@ -24,8 +24,7 @@ from selectroute.registry.log.rows import read_setting, write_setting
 from selectroute.registry.log.tables import row_seal, token
 from selectroute.registry.model import new_id, time_of, time_text
 from selectroute.registry.role import Role, Token
-from selectroute.store.digests import row_digest
-from selectroute.store.engine import Store
+from selectroute.store.engine import Store, row_digest
 from selectroute.store.errors import DamagedError
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 

@@ -34,7 +34,7 @@ Read in this order: dialect, tokens, parser, ast, values, evaluate.
 from selectroute.selector.dialect import DIALECTS, JMS, Dialect, UnknownDialectError, dialect
 from selectroute.selector.errors import KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.evaluate import evaluate
-from selectroute.selector.explain.explain import Explanation, explain
+from selectroute.selector.explain import Explanation, explain
 from selectroute.selector.like import LikeOp, compile_like, like
 from selectroute.selector.limits import Limits
 from selectroute.selector.message import Message, MessageError

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
@@ -24,6 +24,17 @@ from selectroute.selector.fields import (
 )
 from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import Double, Float
+
+Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
+
+NONE: Final = "NONE"
+"""No selector."""
+
+STANDARD: Final = "STANDARD"
+"""Selector in one of the dialects."""
+
+EXTENDED: Final = "EXTENDED"
+"""Selector left to an extended selection provider."""
 
 
 class UnknownDialectError(SelectRouteError, ValueError):

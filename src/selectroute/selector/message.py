@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.errors import SelectRouteError, did_you_mean, nearest, unknown_field
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
-from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values.values import (
     FLOATS,

@@ -9,7 +9,7 @@ from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import MQRC_SELECTOR_SYNTAX_ERROR
 from selectroute.selector.evaluate import evaluate
-from selectroute.selector.explain.explain import Explanation, explain
+from selectroute.selector.explain import Explanation, explain
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.syntax.ast import Expr, Identifier, postorder

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NoReturn
 
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import shown
+from selectroute.selector.errors import SelectRouteError, shown
 from selectroute.selector.syntax.source import SURROGATE
 
 _BOM: Final = "\ufeff"

@@ -10,10 +10,10 @@ from selectroute.service import system
 from selectroute.service.http.call import JSON, Call
 from selectroute.service.http.middleware import IMPORT, MESSAGING
 from selectroute.service.jobs import calls as jobs
+from selectroute.service.queues import administration
 from selectroute.service.queues import administration as queues
-from selectroute.service.queues import bulk as queue_bulk
+from selectroute.service.queues import messages as queue_bulk
 from selectroute.service.queues import messages as queue_messages
-from selectroute.service.queues import topics
 from selectroute.service.subscriptions import bulk, changes, messages, samples, streams, subscriptions, tokens
 
 reader, writer, admin = Role.reader, Role.writer, Role.admin
@@ -164,7 +164,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {"subscriptions": (
          responses=_FOUND),
     Call("GET", f"{_MESSAGES}list", reader, queue_messages.listed, "List the first matching messages",
          *_SELECT, *_QUEUE, "forbidden"),
-    Call("POST", MESSAGING + "topic/{topic:path}/message", writer, topics.publish,
+    Call("POST", MESSAGING + "topic/{topic:path}/message", writer, administration.publish,
          "Put a message on the queue of each matching subscription", *_PUT, "read-only", status=201,
          responses={201: "The message is on the queues of all subscriptions that match it."},
          content=_BODIES, headers=queue_messages.SETTABLE_HELP),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 
 _FAILED: Final = 500
 _NAME: Final = "selectroute.service"

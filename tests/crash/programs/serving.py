@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selectroute.testing.server import free_ports
+from selectroute.testing.broker import free_ports
 from tests.crash.programs.harness import kill, start
 from tests.support.waiting import wait_until
 

@@ -14,10 +14,10 @@ pytest.importorskip("pyspark")
 
 import selectroute as sr
 from selectroute.spark.partitions import route as mapping
-from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.spark.partitions.route import MappedPartitions, map_once
 from selectroute.spark.partitions.snapshot import OPEN_PARTITIONS
+from selectroute.spark.partitions.steps import Lists, merge
 
 
 def rows_of(offsets, ordinals):

@@ -95,8 +95,8 @@ def test_a_java_is_not_asked_to_open_a_package_that_it_does_not_have(nothing, tm
     nothing.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", str(major), SHOW)))
     nothing.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     session.use_java()
-    package = "--add-opens=session.base/sun.security.action=ALL-UNNAMED"
-    other = "--add-opens=session.base/sun.nio.ch=ALL-UNNAMED"
+    package = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    other = "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
     arguments = ["--add-modules=jdk.incubator.vector", package, other]
     shim = os.environ["JAVA_HOME"]
     said = subprocess.run([f"{shim}/bin/java", *arguments], capture_output=True, text=True, check=True)

@@ -71,7 +71,7 @@ def test_a_backfill_counts_its_deliveries_and_no_message_again():
 
 def test_triggers_and_waiting_for_messages_are_heard_of_and_batches_alone_are_not(monkeypatch):
     metrics, now = StreamMetrics(), iter(range(1, 9))
-    monkeypatch.setattr("selectroute.spark.stream.reports.time", SimpleNamespace(time=lambda: next(now)))
+    monkeypatch.setattr("selectroute.spark.stream.metrics.time", SimpleNamespace(time=lambda: next(now)))
     heard = ("query_heard_timestamp_seconds",)
     for number, event in enumerate([metrics.started, lambda: metrics.progressed({}), metrics.heard], 1):
         event()

@@ -46,7 +46,7 @@ def environment(endpoint: str) -> dict[str, str]:
 def azure_server() -> Iterator[ObjectStore]:
     """A server with the container `BUCKET`; its content is gone at the end."""
     pytest.importorskip("obstore", reason="obstore is not installed (the extra `storage`)")
-    from selectroute.testing.server import free_ports
+    from selectroute.testing.broker import free_ports
 
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:

@@ -64,7 +64,7 @@ def environment(folder: Path, endpoint: str) -> dict[str, str]:
 def gcs_server() -> Iterator[ObjectStore]:
     """A server with the bucket `BUCKET`; its content is gone at the end."""
     pytest.importorskip("obstore", reason="obstore is not installed (the extra `storage`)")
-    from selectroute.testing.server import free_ports
+    from selectroute.testing.broker import free_ports
 
     go = shutil.which("go")
     if go is None:

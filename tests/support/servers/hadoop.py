@@ -24,8 +24,8 @@ pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches Hadoop, is not
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.session import SHORT_LIVED, find_java
+from selectroute.testing.broker import Server, ServerError, free_ports
 from selectroute.testing.jars import JarError, Module, fetch, spark_jars
-from selectroute.testing.server import Server, ServerError, free_ports
 from tests.support.components import missing
 
 _HOST: Final = "127.0.0.1"

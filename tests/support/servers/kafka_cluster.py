@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from selectroute.testing.broker import Broker
-from selectroute.testing.server import Server
+from selectroute.testing.broker import Broker, Server
 from tests.support.components import missing
 
 NODES = (1, 2, 3)

@@ -72,7 +72,7 @@ def in_environment(wanted: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def running(name: str, command: Sequence[str], log: Path, answers: Callable[[], bool]) -> Iterator[None]:
     """Run an emulator. Args as those of `Server`; ``name`` is what to call it."""
-    from selectroute.testing.server import Server, ServerError
+    from selectroute.testing.broker import Server, ServerError
 
     server = Server(log, command)
     try:

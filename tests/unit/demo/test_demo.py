@@ -14,10 +14,18 @@ from typer.testing import CliRunner
 
 import selectroute as sr
 from selectroute.cli import app
-from selectroute.demo.flights import DemoError, read_flights, sample, to_messages, write_messages
+from selectroute.demo.data import (
+    WATCHED,
+    WATCHED_CHANGED,
+    DemoError,
+    generate,
+    read_flights,
+    sample,
+    to_messages,
+    write_messages,
+)
 from selectroute.demo.report import busiest, deliveries_by_day, next_commands
 from selectroute.demo.run import Outcome, new_folder
-from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, generate
 from selectroute.demo.verify import check
 from selectroute.spark import BatchReport
 from selectroute.spark.tables.schemas import Counts

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from selectroute.demo.flights import FLIGHTS, read_flights, sample, to_messages, write_messages
+from selectroute.demo.data import FLIGHTS, read_flights, sample, to_messages, write_messages
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 import selectroute as sr
-from selectroute.demo.flights import read_flights
-from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, generate, write_jsonl
+from selectroute.demo.data import WATCHED, WATCHED_CHANGED, generate, read_flights, write_jsonl
 from selectroute.topics import TopicFilter
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.changes import Add, Remove, Replace
-from selectroute.match import single
+from selectroute.match import one_row, single
 from selectroute.match.encoding import encode
 from selectroute.match.kernel import kernel
 
@@ -177,5 +177,5 @@ def test_a_message_has_the_kernel_that_is_compiled_for_batches():
     snapshot.match(pa.RecordBatch.from_pylist([row]), missing="ignore")
     compiled_for = [set(function.signatures) for function in functions]
     snapshot.match_one(MESSAGES[1])
-    single._match.recompile()  # loaded from the cache, it would not look for what it calls
+    one_row._match.recompile()  # loaded from the cache, it would not look for what it calls
     assert [set(function.signatures) for function in functions] == compiled_for

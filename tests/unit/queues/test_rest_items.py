@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
-from selectroute.queues.rest.list_items import item_of, message_of_item
-from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.rest.lookup import LookupParams, item_of, message_of_item
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.fields import NO_ID
 from selectroute.selector.limits import Limits

@@ -15,7 +15,7 @@ from selectroute.registry.bulk import checking, transfer
 from selectroute.registry.log.rows import ViewRow, added_values, body_of, from_body, view_row
 from selectroute.registry.log.transaction import LoggedRow, LogRow, chained_adds, chained_row
 from selectroute.registry.model import Subscription, time_text
-from selectroute.store.digests import START
+from selectroute.store.engine import START
 
 _TEXT = st.text(max_size=8)  # half of a surrogate pair is refused wherever a subscription is given
 _TIMES = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))

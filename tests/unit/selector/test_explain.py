@@ -7,7 +7,7 @@ import json
 import pytest
 
 from selectroute.selector import Byte, Double, Float, Int, Message, Selector, Short, Truth
-from selectroute.selector.explain.explain import DEEPEST_SHOWN
+from selectroute.selector.explain import DEEPEST_SHOWN
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.values.truth import VOID
 

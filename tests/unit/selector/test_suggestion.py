@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
+from selectroute.selector.errors import did_you_mean, nearest, unknown_field
 
 FIELDS = ("id", "selector", "topic", "dialect")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from selectroute.store.digests import START, canonical, chained, row_digest
+from selectroute.store.engine import START, canonical, chained, row_digest
 
 
 def test_fields_that_differ_are_written_differently():

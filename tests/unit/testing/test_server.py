@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from selectroute.testing.server import Server, ServerError, free_ports
+from selectroute.testing.broker import Server, ServerError, free_ports
 
 SLEEP = ["sleep", "600"]
 

@@ -18,7 +18,7 @@ from selectroute.cli.commands.stream import JobFolder, has_partitions
 from selectroute.cli.options import takes_options
 from selectroute.cli.output import Output, OutputOption, records
 from selectroute.job_options import option
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ class LetterOptions:
 
     def filter(self) -> ReplayFilterSpec:
         """Return the filter of the letters. Raises BadParameter for an unknown reason."""
-        from selectroute.selector.suggestion import did_you_mean
+        from selectroute.selector.errors import did_you_mean
         from selectroute.spark.replay.request import ReplayFilterSpec
 
         known = _reasons()

@@ -14,8 +14,8 @@ from rich.table import Table
 from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import Output, OutputOption, plain, print_result, progress
 from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.sentences import counted
 
 app = typer.Typer(
     no_args_is_help=True, help="Build, inspect, verify, merge and clean up snapshots of subscriptions."

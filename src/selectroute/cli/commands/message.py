@@ -17,7 +17,7 @@ from selectroute.cli.exit_codes import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
 from selectroute.cli.output import Output, OutputOption, json_with
 from selectroute.selector import Message
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.cli.connect import Matcher

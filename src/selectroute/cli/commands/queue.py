@@ -27,10 +27,9 @@ from selectroute.cli.queue_text import (
 )
 from selectroute.job_options import option
 from selectroute.queues.settings import QueueSettings
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.errors import SelectRouteError, nearest
 from selectroute.selector.names import identifier_length
-from selectroute.selector.suggestion import nearest
+from selectroute.selector.sentences import counted, printable
 from selectroute.selector.values.values import type_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from selectroute.cli.connect import RegistryOption, connected, opened_database, 
 from selectroute.cli.output import Output, OutputOption, progress
 from selectroute.cli.stopping import stopping
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 app = typer.Typer(
     no_args_is_help=True, help="Publish a registry's revisions for streams, verify it, show its state."

@@ -16,7 +16,7 @@ from selectroute.cli.output import Add, Output, OutputOption, json_with, plain, 
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 

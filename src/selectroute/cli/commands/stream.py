@@ -18,7 +18,7 @@ from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
 from selectroute.cli.output import Output, OutputOption, json_with, print_result, progress, records
 from selectroute.job_options import option, options_of
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.kafka.ranges import Range

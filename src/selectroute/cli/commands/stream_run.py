@@ -36,7 +36,7 @@ from selectroute.job_options import (
     options_of,
 )
 from selectroute.selector import SelectRouteError
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.stopping import Stop
 
 if TYPE_CHECKING:

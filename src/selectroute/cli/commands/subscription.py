@@ -38,9 +38,9 @@ from selectroute.index.specification import Destination, Status, SubscriptionSpe
 from selectroute.registry.changes import From
 from selectroute.registry.model import Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
-from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import MAX_LINE, UNLIMITED
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry

@@ -12,7 +12,7 @@ from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, print_table, records
 from selectroute.registry.model import plain
 from selectroute.registry.role import Role
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -37,7 +37,7 @@ def _warm_spark() -> None:
     from selectroute.match.columns.batch import Batch
     from selectroute.match.encoding.lanes import AttributeLanes
     from selectroute.spark.partitions.keys import MessageKeys
-    from selectroute.spark.partitions.merge import Lists, merge
+    from selectroute.spark.partitions.steps import Lists, merge
 
     MessageKeys(AttributeLanes(Batch(pa.record_batch({"name": ["value"]})))).of(("name",))
     one, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)

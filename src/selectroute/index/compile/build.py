@@ -44,12 +44,10 @@ from selectroute.index.errors import (
 )
 from selectroute.index.subscription import COLUMNS, ID, Subscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
-from selectroute.selector.dialect import DEFAULT_DIALECT
-from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.dialect import DEFAULT_DIALECT, EXTENDED, NONE, STANDARD
+from selectroute.selector.errors import SelectRouteError, did_you_mean, shown, unknown_field
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
-from selectroute.selector.suggestion import did_you_mean, shown, unknown_field
 from selectroute.topics.filter import MAX_LENGTH
 
 SEGMENT_ROWS: Final = 1 << 24

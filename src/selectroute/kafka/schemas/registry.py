@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from selectroute.durable.settings_file import secrets_by_reference
 from selectroute.extras import importing
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import did_you_mean
+from selectroute.selector.errors import SelectRouteError, did_you_mean
 
 OnMissing = Literal["wait", "dead-letter"]
 ON_MISSING: Final = ("wait", "dead-letter")

@@ -19,9 +19,9 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.match.columns.columns import TAGS_OF_TYPES
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.sentences import counted, printable
 
 Missing: TypeAlias = Literal["warn", "error", "ignore"]
 """Action for columns that are missing, or of an unlike type: log a warning, raise an error, or nothing."""

@@ -23,8 +23,15 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.message.message import CORRELATION, GROUP, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import MAX_NUMBER
-from selectroute.queues.rest.list_items import FIELDS, data_of, descriptor_of
-from selectroute.queues.rest.lookup import RestError, id_of_text, is_id, message_id_of
+from selectroute.queues.rest.lookup import (
+    FIELDS,
+    RestError,
+    data_of,
+    descriptor_of,
+    id_of_text,
+    is_id,
+    message_id_of,
+)
 from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
 from selectroute.selector.fields import NO_ID
 from selectroute.selector.values.values import Value

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from selectroute.queues.rest.lookup import RestError
-from selectroute.selector.suggestion import nearest
+from selectroute.selector.errors import nearest
 from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
 
 PROPERTIES: Final = "ibm-mq-usr"

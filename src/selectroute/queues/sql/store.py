@@ -58,7 +58,7 @@ from selectroute.queues.sql.units import UnitEndings
 from selectroute.queues.sql.watch import WaitingCall, Watch
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 
 
 @dataclass(slots=True)

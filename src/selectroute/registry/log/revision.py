@@ -36,8 +36,7 @@ from selectroute.registry.log.transaction import (
 )
 from selectroute.registry.model import Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
-from selectroute.store.digests import row_digest
-from selectroute.store.engine import insert_rows, insert_values
+from selectroute.store.engine import insert_rows, insert_values, row_digest
 from selectroute.store.errors import DamagedError
 
 KEPT: Final = timedelta(hours=24)

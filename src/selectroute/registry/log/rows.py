@@ -19,7 +19,7 @@ from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.changes import Change
 from selectroute.registry.log.tables import change, counter, row_seal, setting, subscription
 from selectroute.registry.model import Subscription, time_of
-from selectroute.store.digests import START, canonical, chained, row_digest
+from selectroute.store.engine import START, canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 
 # Built once: building a statement takes longer than executing it.

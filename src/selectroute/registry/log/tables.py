@@ -34,7 +34,7 @@ from sqlalchemy import (
     text,
 )
 
-from selectroute.store.digests import row_digest
+from selectroute.store.engine import row_digest
 
 FORMAT: Final = "3"
 """Version of these tables, in the setting ``format``."""

@@ -33,8 +33,7 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import activity, change, creator, label, subscription
 from selectroute.registry.model import Subscription
-from selectroute.store.digests import canonical, chained
-from selectroute.store.engine import insert_rows
+from selectroute.store.engine import canonical, chained, insert_rows
 
 # Built once: building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from selectroute.job_output import ReplayedBatch
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.console.api import ApiError
 from selectroute.service.console.page import PageError, api_of, form, page, redirect
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.console.api import Api
 from selectroute.service.http.call import SMALL_BODY
 from selectroute.service.http.problems import ProblemError

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from selectroute.queues.message.message import time_of
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
 from selectroute.registry.role import Role
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.console.api import Answer, Api, ApiError
 from selectroute.service.console.page import MOST_BYTES, PageError, api_of, form, page, redirect, rendered
 from selectroute.service.http.middleware import MESSAGING

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from selectroute.registry.model import Order
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.console.api import Api, ApiError
 from selectroute.service.console.page import (
     SIGNED_OUT,

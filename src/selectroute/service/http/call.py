@@ -27,8 +27,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
 from selectroute.registry.role import Role
+from selectroute.selector.errors import did_you_mean, shown
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.headers import check_json, header_text, request_headers

@@ -25,8 +25,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.model import Subscription
-from selectroute.selector.selector_type import Seltype
-from selectroute.selector.suggestion import did_you_mean
+from selectroute.selector.dialect import Seltype
+from selectroute.selector.errors import did_you_mean
 from selectroute.service.http.problems import Fault
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")

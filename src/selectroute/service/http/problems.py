@@ -33,9 +33,9 @@ from selectroute.queues.rest.lookup import RestError
 from selectroute.registry import errors as registry
 from selectroute.registry.model import time_text
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import MessageError
 from selectroute.selector.names import PropertyNameError
+from selectroute.selector.sentences import counted
 from selectroute.service.logs import log
 from selectroute.store.errors import ReplacedError
 from selectroute.topics.filter import InvalidTopicFilterError

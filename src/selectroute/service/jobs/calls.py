@@ -19,8 +19,8 @@ from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import Record, message_of
 from selectroute.registry.model import Items
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message, MessageError
+from selectroute.selector.sentences import counted
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller

@@ -13,6 +13,8 @@ from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.selector.limits import Limits
 from selectroute.service.http.models import Dialect, Strict
 
+Name = Annotated[str, Field(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
+
 
 class QueueBody(Strict):
     """Settings of a queue; a missing one is IBM MQ's default."""

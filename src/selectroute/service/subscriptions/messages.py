@@ -19,7 +19,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import Status
 from selectroute.registry.errors import TooLargeError
 from selectroute.selector.errors import InvalidSelectorError
-from selectroute.selector.explain.explain import Explanation
+from selectroute.selector.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
 from selectroute.service.context import Service

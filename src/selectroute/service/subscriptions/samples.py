@@ -21,8 +21,8 @@ from selectroute.index.specification import Status, SubscriptionSpec
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.registry.model import Items, sampled_form
 from selectroute.registry.specification import checked
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.message import Message, MessageError
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller

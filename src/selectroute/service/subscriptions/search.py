@@ -21,9 +21,9 @@ from selectroute.index.specification import Status
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector import Selector
-from selectroute.selector.selector_type import EXTENDED
 from selectroute.service.http.callers import Caller
 
 SearchField = Literal["id", "name", "topic", "selector", "identifier"]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Items, time_of
 from selectroute.registry.reports import GONE_SECONDS, Activity, StreamState
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller

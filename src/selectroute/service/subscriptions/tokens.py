@@ -10,7 +10,7 @@ from starlette.responses import Response
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Items, plain
 from selectroute.registry.role import NewToken, Token
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.sentences import printable
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from selectroute.job_output import Finding
 from selectroute.kafka.ranges import Range
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job import KEEP, OtherJobError, job_record

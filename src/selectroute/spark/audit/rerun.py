@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from selectroute.index.errors import SnapshotError
 from selectroute.selector.arguments import check_argument, check_path
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router

@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from selectroute.durable import disk
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.job import CommitError
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.tables.schemas import NUMBERS

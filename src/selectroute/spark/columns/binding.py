@@ -25,8 +25,7 @@ from pyspark.sql.types import ByteType, DataType, LongType, StringType, StructFi
 
 from selectroute.kafka.binding import fixed_type
 from selectroute.selector.arguments import check_argument
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import did_you_mean, unknown_field
+from selectroute.selector.errors import SelectRouteError, did_you_mean, unknown_field
 from selectroute.spark.columns.casts import CAST_TYPES, cast_column, casts_of, type_of
 
 Path: TypeAlias = tuple[int, ...]

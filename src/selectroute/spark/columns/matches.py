@@ -33,9 +33,9 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import prepare
 from selectroute.match.match import id_lists
 from selectroute.selector.arguments import check_argument
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector_type import EXTENDED
 
 SLICE = 1 << 20
 """Deliveries per block: bounds memory if each message of a batch matches thousands of subscriptions."""

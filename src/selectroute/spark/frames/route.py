@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.selector.arguments import check_argument, wrong_kind
+from selectroute.selector.errors import did_you_mean
 from selectroute.selector.extended import GROUP, provider
-from selectroute.selector.suggestion import did_you_mean
 from selectroute.spark.columns.binding import (
     Binding,
     BindingError,

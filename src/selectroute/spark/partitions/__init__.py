@@ -1,3 +1,3 @@
 """Registries too large for one machine: a snapshot in partitions (``snapshot``, ``publish``, ``keys``), and
-routing with it (``route``, ``steps``). ``merge`` joins what the partitions find.
+routing with it (``route``, ``steps``).
 """

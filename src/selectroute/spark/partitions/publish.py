@@ -27,9 +27,9 @@ from selectroute.index.folder.format import published
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.sentences import counted
 from selectroute.spark.partitions.keys import hash_keys, joined
 from selectroute.spark.partitions.snapshot import (
     MAX_PARTITIONS,

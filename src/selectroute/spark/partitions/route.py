@@ -45,7 +45,6 @@ from selectroute.spark.columns.binding import Binding, by_position
 from selectroute.spark.columns.column_types import read_columns
 from selectroute.spark.columns.matches import TYPES, Form
 from selectroute.spark.columns.snapshot_ref import keep_opened, open_snapshot
-from selectroute.spark.partitions.merge import Lists, merge
 from selectroute.spark.partitions.snapshot import (
     PartitionedSnapshot,
     PartitionsRef,
@@ -56,11 +55,13 @@ from selectroute.spark.partitions.steps import (
     ANSWERED,
     FOUND,
     SENT,
+    Lists,
     PartitionError,
     Tasks,
     address,
     gather,
     match,
+    merge,
 )
 
 Exchange: TypeAlias = Literal["auto", "always", "never"]

@@ -42,7 +42,7 @@ from selectroute.index.folder.format import read_table
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.arguments import check_path
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 from selectroute.storage import Location

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from selectroute.index.folder.manifest import latest_revision, locked, revisions
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.batch.commits import REPLAY
 from selectroute.spark.batch.pins import Pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router

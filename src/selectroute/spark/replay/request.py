@@ -24,8 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import unknown_field
+from selectroute.selector.errors import SelectRouteError, unknown_field
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job import job_record
 from selectroute.storage import Location

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from deltalake import Transaction
 
 from selectroute.durable import disk
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.folder import identity
 from selectroute.spark.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
 from selectroute.spark.tables.delta_table import LiveFile, OutcomeTable, batch_of

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from selectroute.durable import disk
-from selectroute.selector.explain.sentences import counted
+from selectroute.selector.sentences import counted
 from selectroute.spark.job import CommitError, JobError
 from selectroute.spark.tables.parquet_file import OutputFiles
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, SINKS

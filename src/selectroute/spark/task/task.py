@@ -55,7 +55,7 @@ from selectroute.storage import Location
 from selectroute.storage.patient import WAITED_FOR
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs the extras `kafka` and `service`
     from selectroute.kafka.cluster import Wire
     from selectroute.queues.sql.deliveries import QueueDeliveries
 

@@ -20,7 +20,7 @@ from selectroute.kafka.errors import KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.sources import source
+from selectroute.spark.sources import open_source
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.task import task
@@ -87,7 +87,7 @@ def in_process(monkeypatch):
     def run(work, numbers):
         return [json.loads(json.dumps({"task": number, **work(number)})) for number in numbers]
 
-    monkeypatch.setattr(source, "runner_of", lambda spark: run)
+    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
     yield
     task.disconnect()
 
@@ -234,7 +234,7 @@ def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(ow
         thread.join(60)
         return reports
 
-    monkeypatch.setattr(source, "runner_of", lambda spark: run)
+    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
     (report,) = own.run()
     for one in opened.values():
         one.close()
@@ -263,10 +263,10 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
         real(self)
         if not lost.done:
             lost.done = True
-            tokens = token_topic(own)
-            own.broker.delete(tokens)
+            topic = token_topic(own)
+            own.broker.delete(topic)
             if again:
-                own.broker.create(tokens, tokens.PARTITIONS, cleanup_policy="compact")
+                own.broker.create(topic, tokens.PARTITIONS, cleanup_policy="compact")
             raise cluster.UnreachableError("Kafka does not answer")
 
     lost.done = False
@@ -291,14 +291,14 @@ def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refuse
     own.run_killed()
     count = len(own.broker.records(out))
     assert count == 6 * (batches + 1)
-    tokens = token_topic(own)
-    own.broker.delete(tokens)
-    own.broker.create(tokens, tokens.PARTITIONS, cleanup_policy="compact")
+    topic = token_topic(own)
+    own.broker.delete(topic)
+    own.broker.create(topic, tokens.PARTITIONS, cleanup_policy="compact")
     said = {"fail": "was created again", "read": "is gone, so it is not known"}
     for policy, sentence in said.items():
         with pytest.raises(KafkaClientError, match=sentence) as error:
             own.run(cluster=KafkaCluster(own.broker.address, recreated=policy))
-        assert "\n" not in str(error.value) and tokens in str(error.value)
+        assert "\n" not in str(error.value) and topic in str(error.value)
     assert len(own.broker.records(out)) == count
 
 

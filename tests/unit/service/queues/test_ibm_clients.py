@@ -198,7 +198,7 @@ class TestTopic:
         subscribe(client, "a", "Q")
         subscribe(client, "b", "Q", selector="a == 1 ~", seltype="EXTENDED", dialect="ibm-mq")
         problem(client.post(TOPIC.format("v2"), content=b"x"), 422, "invalid-message")
-        monkeypatch.setattr("selectroute.service.queues.topics.MOST_PUTS", 1)
+        monkeypatch.setattr("selectroute.service.queues.administration.MOST_PUTS", 1)
         client.delete("/v1/subscriptions/b", headers={"If-Match": "*"})
         subscribe(client, "c", "Q")
         problem(client.post(TOPIC.format("v2"), content=b"x"), 413, "message-too-large")

@@ -18,7 +18,7 @@ from selectroute.queues.lookup import finding
 from selectroute.queues.rest.properties import header_of
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.queues import bulk, messages
+from selectroute.service.queues import messages
 from tests.support.queue_calls import hex_of, id_of
 from tests.support.waiting import wait_until
 from tests.unit.service.conftest import client_of, meanwhile, problem, service
@@ -481,7 +481,7 @@ def test_a_scan_has_a_budget_and_leaves_the_queue_as_it_is(registry, monkeypatch
 
 
 def test_a_long_purge_goes_on_where_its_budget_ended(registry, monkeypatch):
-    monkeypatch.setattr(bulk, "_STEP_SECONDS", 2.0)
+    monkeypatch.setattr(messages, "_STEP_SECONDS", 2.0)
     monkeypatch.setattr(finding, "time", SimpleNamespace(monotonic=count().__next__))  # a second for a look
     with service(registry, limits=ServiceLimits(scan_seconds=3_600)) as client:
         queue = opened(client)
@@ -496,7 +496,7 @@ def test_a_purge_that_has_not_come_to_any_message_goes_on(registry, monkeypatch)
     with service(registry, limits=ServiceLimits(bulk_seconds=1e-9)) as client:
         opened(client).put(properties={"a": 1})
         with monkeypatch.context() as patch:
-            patch.setattr(bulk, "_STEP_SECONDS", -1.0)
+            patch.setattr(messages, "_STEP_SECONDS", -1.0)
             first = client.post("/v1/queues/Q:purge", json=asked).json()
         then = client.post("/v1/queues/Q:purge", json={**asked, "position": first["position"]}).json()
         assert (first["done"], then["done"], then["position"]) == (0, 1, None)

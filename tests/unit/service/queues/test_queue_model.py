@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.queues.rest.headers import headers_of, put_headers
-from selectroute.queues.rest.list_items import item_of
-from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.rest.lookup import LookupParams, item_of
 from selectroute.registry.registry import Registry
 from tests.support.components import NIGHTLY
 from tests.support.queue_calls import hex_of, id_of

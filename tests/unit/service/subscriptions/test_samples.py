@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from selectroute.registry import reports
-from selectroute.service.subscriptions import samples
+from selectroute.service.subscriptions import recent_messages
 from selectroute.service.subscriptions.samples import EXAMPLES
 from tests.unit.service.conftest import client_of, problem, service
 
@@ -104,9 +104,9 @@ def test_a_dry_run_of_what_cannot_be_stored_is_refused_as_a_change_would_be(clie
 
 
 def test_what_another_process_adds_is_seen_and_what_was_parsed_is_not_parsed_again(registry, monkeypatch):
-    parsed, of = [], samples.Message.from_json
+    parsed, of = [], recent_messages.Message.from_json
     counted = SimpleNamespace(from_json=lambda data: parsed.append(1) or of(data))
-    monkeypatch.setattr(samples, "Message", counted)
+    monkeypatch.setattr(recent_messages, "Message", counted)
     with service(registry) as client:
         registry.streams.note_messages("q", [car(1), car(2)])
         assert counts(tried(client, selector="weight > 0")) == (2, 0, 0)

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message
+from selectroute.selector.sentences import counted
 from selectroute.spark.columns.binding import Binding
 from selectroute.spark.job import CommitError, Job
 from selectroute.spark.session import Runner, Work

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.schemas.cache import open_schemas
-from selectroute.selector.explain.sentences import counted
 from selectroute.selector.message import Message
+from selectroute.selector.sentences import counted
 from selectroute.spark.job import CommitError
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError

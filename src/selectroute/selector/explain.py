@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import Result, as_truth, evaluate, trace
-from selectroute.selector.explain.sentences import (
+from selectroute.selector.message import Message, to_wire
+from selectroute.selector.sentences import (
     SHOWN,
     Part,
     about,
@@ -18,7 +19,6 @@ from selectroute.selector.explain.sentences import (
     printable,
     value_text,
 )
-from selectroute.selector.message import Message, to_wire
 from selectroute.selector.syntax.ast import CONDITIONS, And, Expr, Identifier, Literal, Not, Or
 from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import MISMATCH, UNSUPPORTED, type_name

@@ -1,1 +1,0 @@
-"""Explanations of the truth of a selector for a message, in sentences."""
