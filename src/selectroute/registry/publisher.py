@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from selectroute.durable.lock import FileLock
 from selectroute.index.changes import Change, Drop, Put
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import SnapshotError
@@ -39,7 +38,7 @@ from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
 from selectroute.storage import Location
-from selectroute.storage.lease import Lease, LeaseHeldError
+from selectroute.storage.lease import OwnedError, Owner, owner_of
 from selectroute.storage.location import Where
 
 MANY: Final = 50_000
@@ -76,14 +75,14 @@ class RegistryPublisher:
         self._publisher: Publisher | None = None
         self._collected = time.monotonic()
         self._guard = threading.Lock()
-        self._lock = self._locked()
+        self._ownership = self._owned()
         try:
             self._check_owner()
             # Before the first write: a registry that lost revisions assigns their numbers again.
             self._check_newest(max(revisions(self.folder), default=0))
             self._check_log()
         except BaseException:
-            self._lock.close()
+            self._ownership.close()
             raise
 
     @property
@@ -146,7 +145,7 @@ class RegistryPublisher:
             if self._publisher is not None:
                 self._publisher.close()
                 self._publisher = None
-            self._lock.close()
+            self._ownership.close()
 
     def __enter__(self) -> RegistryPublisher:
         return self
@@ -205,16 +204,14 @@ class RegistryPublisher:
             self._collected = time.monotonic()
             collect(self.folder)
 
-    def _locked(self) -> FileLock | Lease:
-        """Return a lock of the folder, or a lease in remote storage, where a second publisher is noticed at
-        the next revision, too: a manifest is never written twice.
+    def _owned(self) -> Owner:
+        """Own the folder. A second publisher is noticed at the next revision, too: a manifest is never
+        written twice.
         """
         try:
-            if not self.folder.is_local:
-                return Lease(self.folder / _LEASE)
             self.folder.make_private_folder()
-            return FileLock(self.folder.path / _LOCK, wait=False)
-        except (BlockingIOError, LeaseHeldError):
+            return owner_of(self.folder, _LOCK, _LEASE)
+        except OwnedError:
             raise OtherPublisherError(f"another process publishes to {self.folder}: stop it first") from None
         except OSError as error:
             raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error

@@ -24,7 +24,6 @@ plan is flushed before the batch begins (`flush_plan`).
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -32,7 +31,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from selectroute.durable import disk
-from selectroute.durable.lock import FileLock, is_locked
 from selectroute.spark.job import DELTA, Job, JobError, OtherJobError
 from selectroute.spark.sources.checkpoint import (
     SourceError,
@@ -43,7 +41,7 @@ from selectroute.spark.sources.checkpoint import (
 )
 from selectroute.spark.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
-from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError, is_held
+from selectroute.storage.lease import LEASE, LOCK, LeaseLostError, OwnedError, Owner, owner_of
 from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
 
@@ -88,8 +86,8 @@ def _is_unused(checkpoint: Path, newest: int | None, number: int, entry: int) ->
 def _sources(checkpoint: Path) -> list[tuple[int, Path]]:
     """Return the folder of each source of the query, by its number."""
     folder = checkpoint / "sources"
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted((int(path.name), path) for path in found if path.name.isdecimal() and path.is_dir())
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted((int(path.name), path) for path in paths if path.name.isdecimal() and path.is_dir())
 
 
 def remove_unfinished(checkpoint: Path) -> None:
@@ -138,14 +136,6 @@ FORMAT: Final = 1
 """Format of the record of a job."""
 
 
-LEASE: Final = "_lease.json"
-"""Name of the lease of an output folder in remote storage."""
-
-
-_LOOK_SECONDS: Final = 0.5
-"""Time for which a lock is tried: `is_owned` holds it for an instant, too."""
-
-
 class OutputFolder:
     """Output folder, owned from `claim` to `release` so that no other process can run a job on it: by a lock,
     in remote storage by a lease.
@@ -164,8 +154,7 @@ class OutputFolder:
     ) -> None:
         self.job = job
         self._record = job.output / "_job.json"
-        self._locks: list[FileLock] = []
-        self._lease: Lease | None = None
+        self._owners: list[Owner] = []
         self._bound: str | None = None
         self._is_restored = False
         self._lost = lost
@@ -184,7 +173,7 @@ class OutputFolder:
             JobError: the path is not a folder, or the folder has an unknown format.
         """
         output = self.job.output
-        if output.is_local and output.path.exists() and not output.path.is_dir():
+        if output.exists() and not output.is_folder():
             raise JobError(f"the output {output} is not a directory")
         record = self._record.read_json()
         if record is None:
@@ -203,13 +192,11 @@ class OutputFolder:
         """
         self.check()
         # The checkpoint first: if it is locked, no new output folder is left.
-        for folder, noun in ((self.job.checkpoint, "checkpoint"), (self.job.output, "output folder")):
-            folder.make_folder()
-            if folder.is_local:
-                self._take_lock(folder.path, noun)
-        if not self.job.output.is_local:
-            self._take_lease()
-            begin(self.job.output)
+        self.job.checkpoint.make_folder()
+        self._own_folder(Location.of(self.checkpoint), "checkpoint")
+        self.job.output.make_folder()
+        self._own_folder(self.job.output, "output folder")
+        begin(self.job.output)
         restore(self.job.checkpoint, self._is_committed)
         self._is_restored = True
         repaired = self.repair_checkpoint()
@@ -233,11 +220,11 @@ class OutputFolder:
 
     def check_owner(self) -> None:
         """Make sure that no other process has taken the folder over. Raises OtherJobError."""
-        if self._lease is not None:
-            try:
-                self._lease.check()
-            except LeaseLostError as error:
-                raise self._taken_over() from error
+        try:
+            for owner in self._owners:
+                owner.check()
+        except LeaseLostError as error:
+            raise self._taken_over() from error
 
     def query(self) -> str | None:
         """Return the query's id; None before the first batch."""
@@ -249,8 +236,8 @@ class OutputFolder:
         query = self._checkpoint_query()
         if query is None:
             raise JobError(f"Spark made no checkpoint in {self.checkpoint}")
-        if self._lease is not None and self._bound == query:
-            return query  # in remote storage a look is a round trip, and the folder is this process's
+        if self._bound == query:
+            return query
         record = self._record.read_json()
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
@@ -331,11 +318,8 @@ class OutputFolder:
 
     def release(self) -> None:
         """Unlock the folder for other processes."""
-        while self._locks:
-            self._locks.pop().close()
-        if self._lease is not None:
-            self._lease.close()
-            self._lease = None
+        while self._owners:
+            self._owners.pop().close()
 
     def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
@@ -351,7 +335,7 @@ class OutputFolder:
     def _refuse_foreign(self) -> None:
         job = self.job
         # Files that `claim` creates before the record are allowed: it may have been killed in between.
-        begun = {"_lock", f".{self._record.name}.tmp", LEASE}
+        begun = {LOCK, f".{self._record.name}.tmp", LEASE}
         foreign = sorted(_names_in(job.output) - begun)
         if foreign == [job.checkpoint.name] and str(job.checkpoint.parent) == str(job.output):
             foreign = sorted(_names_in(job.checkpoint) - begun)
@@ -411,8 +395,7 @@ class OutputFolder:
 
     def _checkpoint_query(self) -> str | None:
         """Return the query's id in the checkpoint; None if its metadata is missing or empty."""
-        has_copy = self.job.checkpoint.is_local or self._is_restored
-        path = (Location.of(self.checkpoint) if has_copy else self.job.checkpoint) / "metadata"
+        path = (Location.of(self.checkpoint) if self._is_restored else self.job.checkpoint) / "metadata"
         try:
             data = path.read()
             return str(json.loads(data)["id"]) if data else None
@@ -421,18 +404,14 @@ class OutputFolder:
         except (ValueError, TypeError, KeyError) as error:
             raise disk.DamagedFileError(f"{path} is damaged: restore the checkpoint from a copy") from error
 
-    def _take_lease(self) -> None:
+    def _own_folder(self, folder: Location, noun: str) -> None:
         try:
-            self._lease = Lease(
-                self.job.output / LEASE,
-                lost=lambda _: self._lost(self._taken_over()),
-                waiting=self._waiting,
-            )
-        except LeaseHeldError as error:
+            owner = owner_of(folder, lost=lambda _: self._lost(self._taken_over()), waiting=self._waiting)
+        except OwnedError as error:
             self.release()
-            raise OtherJobError(
-                f"another process runs a job on the output folder {self.job.output}: {error.holder}"
-            ) from error
+            by = "" if error.holder is None else f": {error.holder}"
+            raise OtherJobError(f"another process runs a job on the {noun} {folder}{by}") from error
+        self._owners.append(owner)
 
     def _taken_over(self) -> OtherJobError:
         return OtherJobError(
@@ -440,31 +419,9 @@ class OutputFolder:
             "still; it goes on there, and this one ends"
         )
 
-    def _take_lock(self, folder: Path, noun: str) -> None:
-        deadline = time.monotonic() + _LOOK_SECONDS
-        while True:
-            try:
-                self._locks.append(FileLock(folder / "_lock", wait=False, create=0o644))
-                return
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    self.release()
-                    raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error
-                time.sleep(_LOOK_SECONDS / 10)
-
 
 def _names_in(folder: Location) -> set[str]:
-    return {one.name for one in folder.files()} | {one.name for one in folder.folders()}
-
-
-def is_owned(output: Where) -> bool:
-    """Return whether a process runs a job on an output folder. In remote storage it watches the lease for
-    some seconds.
-    """
-    folder = Location.of(output)
-    if folder.is_local:
-        return is_locked(folder.path / "_lock")
-    return is_held(folder / LEASE)
+    return {entry.name for entry in folder.files()} | {entry.name for entry in folder.folders()}
 
 
 def identity(output: Where) -> str:

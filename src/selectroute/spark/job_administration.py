@@ -13,7 +13,6 @@ from selectroute.job_output import AuditTotals, DeadLetter, LettersLeft, Replaye
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import REPLAY, Commits
 from selectroute.spark.batch.pins import read_pin
-from selectroute.spark.folder import is_owned
 from selectroute.spark.job import job_record
 from selectroute.spark.replay.letters import (
     History,
@@ -35,6 +34,7 @@ from selectroute.spark.replay.request import (
     write_request,
 )
 from selectroute.storage import Location
+from selectroute.storage.lease import is_owned
 from selectroute.storage.location import Where
 
 MOST_COUNTED: Final = 100_000

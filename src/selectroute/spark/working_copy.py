@@ -110,10 +110,10 @@ def keep(
         )
     kept = _kept.setdefault((os.getpid(), str(checkpoint)), set())
     files = {path.relative_to(copy).as_posix() for log in _LOGS for path in (copy / log).rglob("*")}
-    found = {name for name in files if not Path(name).name.startswith(".") and (copy / name).is_file()}
+    present = {name for name in files if not Path(name).name.startswith(".") and (copy / name).is_file()}
     if (copy / "metadata").is_file():
-        found.add("metadata")
-    new, gone = sorted(found - kept), sorted(kept - found)
+        present.add("metadata")
+    new, gone = sorted(present - kept), sorted(kept - present)
 
     def put(name: str) -> None:
         data = (copy / name).read_bytes()
@@ -137,7 +137,7 @@ def _fetch(checkpoint: Location, copy: Path) -> set[str]:
     shutil.rmtree(copy)
     copy.mkdir(mode=0o700)
     entries = checkpoint.entries(deep=True)
-    names = [Location(checkpoint.storage, one.key).relative_to(checkpoint) for one in entries]
+    names = [Location(checkpoint.storage, entry.key).relative_to(checkpoint) for entry in entries]
     kept = {name for name in names if name == "metadata" or name.partition("/")[0] in _LOGS}
     for name in kept:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)

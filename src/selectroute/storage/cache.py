@@ -68,9 +68,9 @@ def _download(file: Location, sha256: str, copy: Path) -> None:
     new = copy.with_name(f"{sha256}-{uuid.uuid4().hex}.tmp")
     try:
         file.storage.download(file.key, new)
-        found = disk.sha256(new)
-        if found != sha256:
-            raise StorageError(f"{file} is damaged: its SHA-256 is {found[:12]}…, not {sha256[:12]}…")
+        digest = disk.sha256(new)
+        if digest != sha256:
+            raise StorageError(f"{file} is damaged: its SHA-256 is {digest[:12]}…, not {sha256[:12]}…")
         os.replace(new, copy)
     finally:
         new.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def _make_room(home: Path, keep: Path) -> None:
     default = min(LIMIT_BYTES, shutil.disk_usage(home).total // 4)
     limit = int(os.environ.get("SELECTROUTE_CACHE_BYTES", default))
     copies = sorted(_copies(home))
-    size = sum(one[1] for one in copies)
+    size = sum(copy[1] for copy in copies)
     for _, bytes_, path in copies:
         if size <= limit:
             return

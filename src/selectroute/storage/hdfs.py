@@ -116,30 +116,34 @@ class HdfsStorage:
         """Yield the files in a folder."""
         try:
             with self._reading(folder):
-                found = sorted(self._client.list_status(f"/{folder}", deep), key=lambda one: str(one.path))
+                statuses = sorted(
+                    self._client.list_status(f"/{folder}", deep), key=lambda status: str(status.path)
+                )
         except FileNotFoundError:
             return
-        for one in found:
-            if not one.isdir:
-                yield Entry(str(one.path).lstrip("/"), int(one.length), one.modification_time / 1_000)
+        for status in statuses:
+            if not status.isdir:
+                yield Entry(
+                    str(status.path).lstrip("/"), int(status.length), status.modification_time / 1_000
+                )
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the sub-folders, empty ones included."""
         try:
             with self._reading(folder):
-                found = [*self._client.list_status(f"/{folder}", False)]
+                statuses = [*self._client.list_status(f"/{folder}", False)]
         except FileNotFoundError:
             return []
-        return sorted(str(one.path).rpartition("/")[2] for one in found if one.isdir)
+        return sorted(str(status.path).rpartition("/")[2] for status in statuses if status.isdir)
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry of a file."""
         try:
             with self._reading(key):
-                found = self._client.get_file_info(f"/{key}")
+                status = self._client.get_file_info(f"/{key}")
         except FileNotFoundError:
             return None
-        return None if found.isdir else Entry(key, int(found.length), found.modification_time / 1_000)
+        return None if status.isdir else Entry(key, int(status.length), status.modification_time / 1_000)
 
     def delete(self, key: str) -> None:
         """Delete a file."""
@@ -188,8 +192,8 @@ class HdfsStorage:
         """Return the numbers of the later files of a series."""
         folder, _, name = key.rpartition("/")
         ours = re.compile(re.escape(f".{name}.") + r"([1-9]\d*)")
-        names = (one.key.rpartition("/")[2] for one in self.entries(folder))
-        return [int(found[1]) for name in names if (found := ours.fullmatch(name))]
+        names = (entry.key.rpartition("/")[2] for entry in self.entries(folder))
+        return [int(ending[1]) for name in names if (ending := ours.fullmatch(name))]
 
     @property
     def _client(self) -> Any:

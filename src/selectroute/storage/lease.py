@@ -1,6 +1,8 @@
-"""Leases: of several processes, one owns a folder of remote storage; a lock where storage has none.
+"""Owners of folders: of several processes one owns a folder, by a lock or, in remote storage, by a lease.
 
-The lease is a file that its owner replaces again and again, each time only if it is unchanged. A process that
+A lock is released by the system when its process ends.
+
+A lease is a file that its owner replaces again and again, each time only if it is unchanged. A process that
 finds a lease watches it: if it does not change for some seconds, its owner has died or stands still, and the
 lease is taken over with a higher *epoch*. The clocks of two machines are never compared. An owner that wakes
 up finds that its version is gone, and ends.
@@ -18,11 +20,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+from selectroute.durable.lock import FileLock, is_locked
 from selectroute.selector.errors import SelectRouteError
 from selectroute.storage.location import Location
 from selectroute.storage.protocol import ChangedError, StorageError
+
+LOCK, LEASE = "_lock", "_lease.json"
+"""Files by which a folder is owned, unless others are named."""
 
 LEASE_SECONDS: Final = 15.0
 """Time without a change after which a lease is taken over."""
@@ -31,16 +38,48 @@ _RENEWALS: Final = 5
 """Renewals in this time."""
 
 
+_LOOK_SECONDS: Final = 0.5
+"""Time for which a lock is tried: those who only look whether it is held take it for an instant."""
+
+
 class LeaseLostError(SelectRouteError):
     """Lease that another process has taken over."""
 
 
-class LeaseHeldError(SelectRouteError):
-    """Lease that another process holds, and renews. ``holder`` names the process."""
+class OwnedError(SelectRouteError):
+    """Folder of another process. ``holder`` names the process, if it is known."""
 
-    def __init__(self, holder: str) -> None:
-        super().__init__(f"held by {holder}")
+    def __init__(self, holder: str | None = None) -> None:
+        super().__init__("it has another owner" if holder is None else f"held by {holder}")
         self.holder = holder
+
+
+class Owner(Protocol):
+    """Ownership of a folder, until `close`."""
+
+    def check(self) -> None:
+        """Make sure that the folder is owned. Raises LeaseLostError, StorageError."""
+
+    def close(self) -> None:
+        """Give the folder up. Idempotent."""
+
+
+class FolderLock(FileLock):
+    """Ownership of a folder of this machine by the lock of a file in it; see `Owner`. Raises `OwnedError`."""
+
+    def __init__(self, path: Path) -> None:
+        deadline = time.monotonic() + _LOOK_SECONDS
+        while True:
+            try:
+                super().__init__(path, wait=False, create=0o644)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    raise OwnedError from error
+                time.sleep(_LOOK_SECONDS / 10)
+
+    def check(self) -> None:
+        """Do nothing: a lock is not lost."""
 
 
 class Lease:
@@ -55,7 +94,7 @@ class Lease:
         clock: returns seconds that count while the machine sleeps, too.
 
     Raises:
-        LeaseHeldError: another process renews the lease.
+        OwnedError: another process renews the lease.
         StorageError: the storage can't be used.
     """
 
@@ -120,9 +159,9 @@ class Lease:
                 except FileExistsError:
                     continue
                 return 1, self._file.storage.read_version(self._file.key)[1]
-            found = _parsed(self._file, data)
-            if found.get("released") or (seen == version and self._clock() - since >= self._seconds):
-                epoch = found["epoch"] + 1
+            content = _parsed(self._file, data)
+            if content.get("released") or (seen == version and self._clock() - since >= self._seconds):
+                epoch = content["epoch"] + 1
                 try:
                     return epoch, self._file.storage.replace(self._file.key, self._content(epoch), version)
                 except ChangedError:
@@ -131,9 +170,9 @@ class Lease:
             if seen is None:
                 seen, since = version, self._clock()
             elif seen != version:
-                raise LeaseHeldError(found["holder"])
-            if waiting(found["holder"]):
-                raise LeaseHeldError(found["holder"])
+                raise OwnedError(content["holder"])
+            if waiting(content["holder"]):
+                raise OwnedError(content["holder"])
             time.sleep(pause)
 
     def _renew(self) -> None:
@@ -168,6 +207,34 @@ class Lease:
         return (json.dumps(content | (more or {}), indent=1) + "\n").encode()
 
 
+def owner_of(
+    folder: Location,
+    lock: str = LOCK,
+    lease: str = LEASE,
+    lost: Callable[[LeaseLostError], None] = lambda _: None,
+    waiting: Callable[[str], bool] = lambda _: False,
+) -> Owner:
+    """Own a folder that exists.
+
+    Args:
+        folder: the folder.
+        lock, lease: names of the file whose lock is taken, and of the lease.
+        lost, waiting: of a lease, see `Lease`.
+
+    Raises:
+        OwnedError: another process owns the folder.
+        OSError, StorageError: the folder can't be used.
+    """
+    if folder.is_local:
+        return FolderLock(folder.path / lock)
+    return Lease(folder / lease, lost=lost, waiting=waiting)
+
+
+def is_owned(folder: Location) -> bool:
+    """Return whether a process owns a folder. In remote storage it watches the lease for some seconds."""
+    return is_locked(folder.path / LOCK) if folder.is_local else is_held(folder / LEASE)
+
+
 def is_held(file: Location, seconds: float = LEASE_SECONDS) -> bool:
     """Return whether a process holds a lease, by watching it for the time of two renewals."""
     before = _seen(file)
@@ -188,9 +255,9 @@ def _seen(file: Location) -> str | None:
 
 def _parsed(file: Location, data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
-        if type(found["epoch"]) is int and isinstance(found["holder"], str):
-            return dict(found)
+        content = json.loads(data)
+        if type(content["epoch"]) is int and isinstance(content["holder"], str):
+            return dict(content)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise StorageError(f"{file} is not a lease: remove it if no process uses {file.parent}")

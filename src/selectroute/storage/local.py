@@ -70,25 +70,27 @@ class LocalStorage:
         waiting = [folder]
         while waiting:
             try:
-                found = sorted(os.scandir(waiting.pop()), key=lambda one: one.name)
+                members = sorted(os.scandir(waiting.pop()), key=lambda member: member.name)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except PermissionError as error:
                 raise DeniedError(f"the folder {error.filename} may not be read") from error
-            for one in found:
+            for member in members:
                 try:
-                    if one.is_dir(follow_symlinks=not deep):
-                        waiting += [one.path] * deep
+                    if member.is_dir(follow_symlinks=not deep):
+                        waiting += [member.path] * deep
                         continue
-                    status = one.stat(follow_symlinks=not one.is_symlink() or os.path.isfile(one.path))
+                    status = member.stat(
+                        follow_symlinks=not member.is_symlink() or os.path.isfile(member.path)
+                    )
                 except FileNotFoundError:  # it has just been removed
                     continue
-                yield Entry(one.path, status.st_size, status.st_mtime)
+                yield Entry(member.path, status.st_size, status.st_mtime)
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the sub-folders, empty ones included."""
         try:
-            return sorted(one.name for one in os.scandir(folder) if one.is_dir())
+            return sorted(member.name for member in os.scandir(folder) if member.is_dir())
         except (FileNotFoundError, NotADirectoryError):
             return []
 

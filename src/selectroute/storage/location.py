@@ -182,7 +182,7 @@ class Location:
 
     def files(self) -> Iterator[Location]:
         """Yield the locations of the files in the folder."""
-        return (Location(self.storage, one.key) for one in self.entries())
+        return (Location(self.storage, entry.key) for entry in self.entries())
 
     def folders(self) -> list[Location]:
         """Return the sub-folders that have files, by name."""
@@ -295,10 +295,10 @@ _CREDENTIALS: Final = re.compile(
 
 @lru_cache(maxsize=1_024)
 def _parsed(text: str) -> tuple[Storage, str]:
-    found = _URL.match(text)
-    scheme = "file" if found is None else found[1].lower()
+    parts = _URL.match(text)
+    scheme = "file" if parts is None else parts[1].lower()
     if scheme == "file":
-        if found is not None:
+        if parts is not None:
             text = unquote(re.sub(r"^file:(//)?", "", text, flags=re.IGNORECASE))
         return LocalStorage(), text
     if _CREDENTIALS.search(text):

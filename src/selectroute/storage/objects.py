@@ -99,8 +99,8 @@ class ObjectStorage:
         """Return an object, and its ETag or generation."""
 
         def once() -> tuple[bytes, str]:
-            found = self._store.get(key)
-            return bytes(found.bytes()), _version(found.meta)
+            answer = self._store.get(key)
+            return bytes(answer.bytes()), _version(answer.meta)
 
         return self._asked(key, once)
 
@@ -126,10 +126,10 @@ class ObjectStorage:
                 return _version(self._store.put(key, data, mode=json.loads(version), use_multipart=False))
         except ChangedError:
             try:
-                found, newer = self.read_version(key)
+                present, newer = self.read_version(key)
             except FileNotFoundError:
-                found, newer = b"", ""
-            if found != data:
+                present, newer = b"", ""
+            if present != data:
                 raise
             return newer
 
@@ -140,15 +140,15 @@ class ObjectStorage:
         def once() -> list[Entry]:
             if not deep:
                 return [*map(_entry, self._store.list_with_delimiter(prefix)["objects"])]
-            return [_entry(one) for chunk in self._store.list(prefix) for one in chunk]
+            return [_entry(meta) for chunk in self._store.list(prefix) for meta in chunk]
 
         return iter(self._asked(folder, once))
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the prefixes that end at the next slash."""
         prefix = f"{folder}/" if folder else None
-        found = self._asked(folder, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
-        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found)
+        prefixes = self._asked(folder, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry of an object."""
@@ -167,7 +167,7 @@ class ObjectStorage:
 
     def delete_folder(self, folder: str) -> None:
         """Delete all objects whose keys begin with the folder's, a thousand with each request."""
-        keys = [one.key for one in self.entries(folder, deep=True)]
+        keys = [entry.key for entry in self.entries(folder, deep=True)]
         for start in range(0, len(keys), 1_000):
             with self._writing(folder):
                 self._store.delete(keys[start : start + 1_000])
@@ -258,13 +258,13 @@ def delta_options(url: str) -> dict[str, str]:
     Raises:
         StorageError: there is a profile in ``~/.aws``, and its credentials can't be read.
     """
-    found: dict[str, str] = {"allow_http": "true"} if _may_lack_tls(url) else {}
+    options: dict[str, str] = {"allow_http": "true"} if _may_lack_tls(url) else {}
     if not _S3.match(url):
-        return found
-    found["conditional_put"] = "etag"
+        return options
+    options["conditional_put"] = "etag"
     if (provider := _profile()) is not None:
         try:
-            given = provider()
+            credentials = provider()
         except Exception as error:
             raise StorageError(f"{url}: no credentials were found: {error}") from error
         names = {
@@ -272,8 +272,8 @@ def delta_options(url: str) -> dict[str, str]:
             "secret_access_key": "aws_secret_access_key",
             "token": "aws_session_token",
         }
-        found |= {names[name]: str(given[name]) for name in names if given.get(name)}
-    return found
+        options |= {names[name]: str(credentials[name]) for name in names if credentials.get(name)}
+    return options
 
 
 def _endpoint(url: str) -> str:

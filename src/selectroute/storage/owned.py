@@ -89,10 +89,10 @@ class OwnedStorage(WrappedStorage):
             return
         start = f"{folder}/"
         with self._guard:
-            found = [one for key, one in self._entries.items() if key.startswith(start)]
-        for one in sorted(found):
-            if deep or "/" not in one.key[len(start) :]:
-                yield one
+            entries = [entry for key, entry in self._entries.items() if key.startswith(start)]
+        for entry in sorted(entries):
+            if deep or "/" not in entry.key[len(start) :]:
+                yield entry
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the sub-folders."""
@@ -120,7 +120,7 @@ class OwnedStorage(WrappedStorage):
     def delete_folder(self, folder: str) -> None:
         """Delete a folder; one that is known to be empty takes no request."""
         if self._owns(folder):
-            known = [one.key for one in self.entries(folder, deep=True)]
+            known = [entry.key for entry in self.entries(folder, deep=True)]
             if not known:
                 return
         else:
@@ -138,7 +138,9 @@ class OwnedStorage(WrappedStorage):
                 self._content.pop(key, None)
 
     def _owns(self, key: str) -> bool:
-        return self._listed.is_set() and any(key == one or key.startswith(f"{one}/") for one in self.owned)
+        return self._listed.is_set() and any(
+            key == folder or key.startswith(f"{folder}/") for folder in self.owned
+        )
 
     def _wrote(self, key: str, data: bytes) -> None:
         if not self._owns(key):

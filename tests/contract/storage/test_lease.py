@@ -9,7 +9,7 @@ from queue import Queue
 import pytest
 
 from selectroute.storage import ChangedError, StorageError
-from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError
+from selectroute.storage.lease import Lease, LeaseLostError, OwnedError
 
 
 def frozen(lease):
@@ -21,7 +21,7 @@ def frozen(lease):
 
 def test_a_lease_that_is_renewed_is_not_taken(file):
     first = Lease(file, seconds=1)
-    with pytest.raises(LeaseHeldError, match="held by process"):
+    with pytest.raises(OwnedError, match="held by process"):
         Lease(file, seconds=1)
     first.check()
     first.close()
@@ -83,7 +83,7 @@ def test_of_many_that_start_at_once_one_gets_it(file):
     def take():
         try:
             held.append(Lease(file, seconds=1))
-        except LeaseHeldError as error:
+        except OwnedError as error:
             refused.append(error)
 
     with ThreadPoolExecutor(5) as pool:

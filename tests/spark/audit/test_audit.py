@@ -170,7 +170,7 @@ def test_status_says_how_far_a_job_is(job):
     job.publish(9, red="color = 'red'")
     note_plan(job.job(), BATCHES)
     folder = OutputFolder(job.job())
-    folder._take_lock(job.output, "output folder")
+    folder._own_folder(Location.of(job.output), "output folder")
     found = status(job.output)
     folder.release()
     assert (found.running, found.published, found.planned) == (True, 9, (BATCHES,))

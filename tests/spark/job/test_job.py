@@ -12,11 +12,12 @@ from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.spark import Job, JobError, check
-from selectroute.spark.folder import OutputFolder, is_owned
+from selectroute.spark.folder import OutputFolder
 from selectroute.spark.job import OtherJobError
 from selectroute.spark.job_administration import JobFolder
 from selectroute.spark.sources.checkpoint import SourceError, local_folder
 from selectroute.storage import Location
+from selectroute.storage.lease import is_owned
 
 
 @pytest.fixture
@@ -142,12 +143,12 @@ def test_two_jobs_on_one_checkpoint_are_refused_also_before_its_first_batch(read
 
 def test_who_looks_whether_a_job_runs_keeps_none_from_starting(ready):
     claimed(ready)
-    assert not is_owned(ready.output)
+    assert not is_owned(Location.of(ready.output))
     look = FileLock(ready.output / "_lock", shared=True)  # as `is_owned` does, for an instant
     threading.Timer(0.2, look.close).start()
     running = OutputFolder(ready.job())
     running.claim()
-    assert is_owned(ready.output)
+    assert is_owned(Location.of(ready.output))
     running.release()
 
 

@@ -12,10 +12,11 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 import selectroute as sr
 from selectroute.spark import JobError
-from selectroute.spark.folder import LEASE, OutputFolder
+from selectroute.spark.folder import OutputFolder
 from selectroute.spark.sources.files.source import FileSource
 from selectroute.spark.stream.fan_out import FanOut
 from selectroute.storage import Location
+from selectroute.storage.lease import LEASE
 from tests.spark.queue_world import A, Queues, numbered
 from tests.spark.store_job import RED, drop, job_of, publish, run
 from tests.support.components import after_first

@@ -225,7 +225,7 @@ def _check_files(checker: Checker, commits: Commits, commit: Mapping[str, Any], 
     found.absent.extend(checked.absent)
     found.files += checked.files
     found.bytes += checked.bytes
-    for sentence in checked.found:
+    for sentence in checked.problems:
         found.find(batch, sentence)
 
 

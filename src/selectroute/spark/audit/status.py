@@ -9,12 +9,13 @@ from typing import Any
 from selectroute.index.folder.manifest import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
-from selectroute.spark.folder import is_owned
 from selectroute.spark.job import job_record
 from selectroute.spark.replay.request import waiting
 from selectroute.spark.sources.checkpoint import planned_batches
 from selectroute.spark.tables.schemas import Counts
 from selectroute.spark.working_copy import read_only_copy
+from selectroute.storage import Location
+from selectroute.storage.lease import is_owned
 from selectroute.storage.location import Where
 
 
@@ -78,7 +79,7 @@ def status(output: Where) -> Status:
         input=record["input"],
         snapshots=record["snapshots"],
         checkpoint=record["checkpoint"],
-        running=is_owned(output),
+        running=is_owned(Location.of(output)),
         batches=kinds[STREAM],
         backfills=kinds[BACKFILL],
         replays=kinds[REPLAY],

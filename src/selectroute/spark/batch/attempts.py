@@ -56,7 +56,9 @@ class Attempts:
     ) -> None:
         self._kafka = kafka
         of_kinds = {QUEUE: queues, KAFKA: kafka}
-        self._waiting = {kind: one.waiting for kind, one in of_kinds.items() if one is not None}
+        self._waiting = {
+            kind: destinations.waiting for kind, destinations in of_kinds.items() if destinations is not None
+        }
         self._warn = warn
         self._pause = pause
         self._outage = outage
@@ -93,7 +95,11 @@ class Attempts:
             for report in reports:
                 if "waits" in report:
                     why, is_outage = report["waits"], report["outage"]
-                elif of_task := {one: reason for one, reason in _held(report).items() if one not in excluded}:
+                elif of_task := {
+                    destination: reason
+                    for destination, reason in _held(report).items()
+                    if destination not in excluded
+                }:
                     held |= of_task
                     settings.files.discard(report.get("files", ()))
                 else:
@@ -109,14 +115,14 @@ class Attempts:
                     warned = why
             since, looked = looked, time.monotonic()
             # A queue is full only after the others got theirs: this time is not its own.
-            counted = {one for one in held if one[0] == KAFKA or one in known}
+            counted = {destination for destination in held if destination[0] == KAFKA or destination in known}
             excluded |= self._refusing(held, counted, looked - since)
             known |= held.keys()
             if (why or held.keys() - excluded.keys()) and self._pause():
                 raise StoppingError(f"the job stopped while it waited: {why or _clause(*min(held.items()))}")
         self._took(done, excluded)
         if self._kafka is not None:
-            self._kafka.read_to(one.get("read_to", {}) for one in _of_kind(done, KAFKA))
+            self._kafka.read_to(destination.get("read_to", {}) for destination in _of_kind(done, KAFKA))
             self._kafka.forget(name for kind, name in excluded if kind == KAFKA)
         return [done[number] for number in range(count)]
 
@@ -133,14 +139,14 @@ class Attempts:
 
     def _refusing(self, held: Held, counted: Collection[tuple[str, str]], seconds: float) -> Held:
         """Return those of these destinations that are to be excluded; wait for the others."""
-        found: Held = {}
+        refusing: Held = {}
         for (kind, name), reason in held.items():
             waiting = self._waiting[kind]
             if (kind, name) in counted:
                 waiting.waited([name], seconds)
             if not waiting.waits(name, _clause((kind, name), reason)):
-                found[kind, name] = reason
-        return found
+                refusing[kind, name] = reason
+        return refusing
 
     def _took(self, done: Mapping[int, Mapping[str, Any]], excluded: Held) -> None:
         """Record the destinations that accepted all deliveries of the batch."""
@@ -162,7 +168,11 @@ def _of_kind(done: Mapping[int, Mapping[str, Any]], kind: str) -> list[dict[str,
 def _held(report: Mapping[str, Any]) -> Held:
     """Return the destinations that hold a task back."""
     of_kinds: dict[str, dict[str, Any]] = report.get("outgoing", {})
-    return {(kind, name): why for kind, one in of_kinds.items() for name, why in one.get("held", {}).items()}
+    return {
+        (kind, name): why
+        for kind, of_kind in of_kinds.items()
+        for name, why in of_kind.get("held", {}).items()
+    }
 
 
 def _clause(destination: tuple[str, str], reason: str) -> str:

@@ -104,11 +104,11 @@ class ChangeWatch:
             return
         self._looked = now
         folder = Location.of(self._folder)
-        found = [change for file in self._newest() if (change := _change(file, folder)) is not None]
-        new = [one for one in found if one not in self._known]
-        self._known = set(found)
-        for one in new[:_MOST]:
-            self._warn(one.sentence)
+        changes = [change for file in self._newest() if (change := _change(file, folder)) is not None]
+        new = [change for change in changes if change not in self._known]
+        self._known = set(changes)
+        for change in new[:_MOST]:
+            self._warn(change.sentence)
         if len(new) > _MOST:
             self._warn(
                 f"{len(new) - _MOST:,} more files were changed after they were read; `selectroute stream "

@@ -107,7 +107,7 @@ class Commits:
         return sorted((int(stem) for stem in self._stems() if _SIDE_BATCH.fullmatch(stem)), reverse=True)
 
     def _stems(self) -> list[str]:
-        names = (one.name for one in self._commits.files())
+        names = (file.name for file in self._commits.files())
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def next_side_batch(self) -> int:

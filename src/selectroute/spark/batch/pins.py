@@ -224,8 +224,8 @@ def reference(pinned: Pin, snapshots: Location) -> SnapshotRef:
 
 def _previous(batch: int, pins: Location) -> Pin | None:
     # Batches come one after another, so the previous one nearly always has a pin.
-    found = (read_pin(number, pins) for number in range(batch - 1, max(-1, batch - 4), -1))
-    return next(filter(None, found), None)
+    pins_before = (read_pin(number, pins) for number in range(batch - 1, max(-1, batch - 4), -1))
+    return next(filter(None, pins_before), None)
 
 
 def check_pinned(pinned: Pin, snapshots: Location) -> None:

@@ -90,7 +90,7 @@ class Ahead:
         removal which is done.
         """
         writes, self._writes = self._writes, []
-        errors = [error for one in writes if (error := one.exception()) is not None]
+        errors = [error for future in writes if (error := future.exception()) is not None]
         while self._removals and (self._removals[0].done() or len(self._removals) > _MOST_REMOVALS):
             error = self._removals.popleft().exception()
             errors += [] if error is None else [error]
@@ -102,8 +102,8 @@ class Ahead:
         futures = [*self._writes, *self._removals]
         self._writes = []
         self._removals.clear()
-        for one in futures:
-            one.exception()
+        for future in futures:
+            future.exception()
 
 
 @dataclass(frozen=True, slots=True)

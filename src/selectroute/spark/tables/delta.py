@@ -71,7 +71,7 @@ class DeltaTables:
     def check(self) -> None:
         """Check that each table is this job's, or may be created."""
         record = (self._output / "_job.json").read_json() or {}
-        may_create = not any(one.name.endswith(".json") for one in (self._output / "_commits").files())
+        may_create = not any(file.name.endswith(".json") for file in (self._output / "_commits").files())
         for table in self._tables.values():
             waiting(self._output, partial(table.check, self._id or record.get("id"), may_create))
 
@@ -88,7 +88,9 @@ class DeltaTables:
     def unpublished(self, batches: Sequence[int], side_batches: Sequence[int]) -> list[int]:
         """Return the batches from the newest in any table on."""
         newest, side = self._newest(0), self._newest(-1)
-        return [one for one in batches if one >= newest] + [one for one in side_batches if -one >= side]
+        return [batch for batch in batches if batch >= newest] + [
+            batch for batch in side_batches if -batch >= side
+        ]
 
     def _newest(self, batch: int) -> int:
         """Return the newest version for the app id of such batches; -1 if there is none."""
@@ -150,10 +152,10 @@ class DeltaTables:
 
     def batches(self, sink: str) -> set[int]:
         """Return the batches with rows in a table."""
-        found: set[int] = set()
+        batches: set[int] = set()
         for file in self.live(sink):
-            found |= {file.first} if file.first == file.last else set(self.counted(sink, file))
-        return found
+            batches |= {file.first} if file.first == file.last else set(self.counted(sink, file))
+        return batches
 
     def rows(
         self, sink: str, batch: int, columns: Sequence[str] | None = None, files: Files | None = None
@@ -203,11 +205,11 @@ class DeltaTables:
 
     def counted(self, sink: str, file: LiveFile) -> Counter[int]:
         """Count the rows of a file by batch."""
-        found: Counter[int] = Counter()
+        rows_of: Counter[int] = Counter()
         for rows in self._read(sink, file, ["batch"]):
-            for one in pc.value_counts(rows.column(0)).to_pylist():
-                found[one["values"]] += one["counts"]
-        return found
+            for of_batch in pc.value_counts(rows.column(0)).to_pylist():
+                rows_of[of_batch["values"]] += of_batch["counts"]
+        return rows_of
 
 
 @lru_cache(len(SINKS))
@@ -232,7 +234,7 @@ class DeltaChecker:
         self._named: set[str] = set()
         self._live: set[str] = set()
         self._merged: dict[str, Counter[int]] = {sink: Counter() for sink in SINKS}
-        self._found: list[str] = []
+        self._unreadable: list[str] = []
         for sink in SINKS:
             try:
                 for file in tables.live(sink):
@@ -240,7 +242,7 @@ class DeltaChecker:
                     if batch_of(file.path) is None:
                         self._merged[sink] += tables.counted(sink, file)
             except JobError as error:
-                self._found.append(str(error))
+                self._unreadable.append(str(error))
 
     def check(self, batch: int, files: Sequence[Mapping[str, Any]], is_pending: bool) -> FilesChecked:
         """Compare the files of a batch in the tables, and its rows in merged files, with its commit."""
@@ -255,14 +257,14 @@ class DeltaChecker:
             rows = sum(file["rows"] for file in live) + self._merged[sink][batch]
             wanted = sum(file["rows"] for file in of_sink)
             if rows != wanted and not (is_pending and rows == 0):
-                checked.found.append(
+                checked.problems.append(
                     f"the table {sink} has {counted(rows, 'row')} of it, and its files had {wanted:,}"
                 )
         return checked
 
     def strays(self, is_committed: Callable[[int | None], bool]) -> Iterator[tuple[int | None, str]]:
         """Yield files and rows of the tables that no commit names, and tables that can't be read."""
-        for sentence in self._found:
+        for sentence in self._unreadable:
             yield None, sentence
         for name in sorted(self._live - self._named):
             batch = batch_of(name.partition("/")[2])

@@ -90,11 +90,11 @@ class ParquetTables:
 
     def batches(self, sink: str) -> set[int]:
         """Return the batches with a folder, committed or not."""
-        found = set()
+        batches = set()
         for folder in (self._output / sink).glob("batch=*"):
             if (number := _batch_of(folder)) is not None:
-                found.add(number)
-        return found
+                batches.add(number)
+        return batches
 
     def rows(
         self, sink: str, batch: int, columns: Sequence[str] | None = None, files: Files | None = None
@@ -207,18 +207,18 @@ def check_file(path: Location, file: Mapping[str, Any], digests: bool, checked: 
     name = file["path"]
     entry = path.entry()
     if entry is None:
-        checked.found.append(f"{name} is gone")
+        checked.problems.append(f"{name} is gone")
         return
     size = entry.size
     if size != file["size"]:
-        checked.found.append(
+        checked.problems.append(
             f"{name} has {counted(size, 'byte')}, and had {file['size']:,} when it was written"
         )
     elif digests and _sha256(path) != file["sha256"]:
-        checked.found.append(f"{name} was changed: its SHA-256 is not that of its commit")
+        checked.problems.append(f"{name} was changed: its SHA-256 is not that of its commit")
     elif (rows := _rows(path)) != file["rows"]:
         now = "cannot be read" if rows is None else f"has {counted(rows, 'row')}"
-        checked.found.append(f"{name} {now}, and had {file['rows']:,} when it was written")
+        checked.problems.append(f"{name} {now}, and had {file['rows']:,} when it was written")
     else:
         checked.files += 1
         checked.bytes += size

@@ -56,7 +56,7 @@ def busiest_of(tasks: Iterable[Mapping[str, int]], most: int = BUSIEST) -> dict[
     total: Counter[str] = Counter()
     for of_task in tasks:
         total.update(of_task)
-    return dict(nsmallest(most, total.items(), key=lambda one: (-one[1], one[0])))
+    return dict(nsmallest(most, total.items(), key=lambda item: (-item[1], item[0])))
 
 
 NUMBERS = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")

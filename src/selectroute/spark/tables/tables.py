@@ -20,12 +20,12 @@ class FilesChecked:
     """Result of a check of a batch's files.
 
     Attributes:
-        found: sentences about what is not as the commit says.
+        problems: sentences about what is not as the commit says.
         absent: published folders that were moved or removed by readers, which is allowed.
         files, bytes: number and size of the files that are as the commit says.
     """
 
-    found: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
