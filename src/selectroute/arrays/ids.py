@@ -93,21 +93,21 @@ class Ids:
             check_argument(id, str, "an id", "a str such as 'heavy'")
         # Ids are ASCII, and pyarrow would reject half of a surrogate pair.
         wanted = pa.array([id if id.isascii() else "" for id in ids], pa.string())
-        found = np.full(len(wanted), -1, np.int64)
+        ordinals = np.full(len(wanted), -1, np.int64)
         hashes = string_hashes(wanted)
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
             rows = part.find(wanted, hashes)
-            found = np.where(rows >= 0, first + rows, found)
-        return found
+            ordinals = np.where(rows >= 0, first + rows, ordinals)
+        return ordinals
 
     def alike(self, other: Ids) -> Array:
         """Return the ordinals of all ids that others have, too, and perhaps of a few more, whose hashes are
         equal; int64[found], ascending. O(ids of both), where looking for each id would miss the caches.
         """
-        found = [np.zeros(0, np.int64)]
+        ordinals = [np.zeros(0, np.int64)]
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
-            found += [first + part.alike(one) for one in other._parts]
-        return distinct_values(np.concatenate(found))
+            ordinals += [first + part.alike(other_part) for other_part in other._parts]
+        return distinct_values(np.concatenate(ordinals))
 
 
 class Part:

@@ -123,11 +123,11 @@ def equalities(clause: Clause) -> Equalities:
     keys: dict[str, frozenset[Key]] = {}
     covered: dict[str, tuple[Literal, ...]] = {}
     for literal in clause.literals:
-        found = literal_keys(literal)
-        if found is not None:
-            name = found.attribute
-            keys[name] = keys[name] & found.keys if name in keys else found.keys
-            if found.exact:
+        equality = literal_keys(literal)
+        if equality is not None:
+            name = equality.attribute
+            keys[name] = keys[name] & equality.keys if name in keys else equality.keys
+            if equality.exact:
                 covered[name] = (*covered.get(name, ()), literal)
     return Equalities(keys, covered, all(keys.values()))
 

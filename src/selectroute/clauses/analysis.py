@@ -142,12 +142,12 @@ class Analysis:
             "identifiers": list(self.identifiers),
             "access": [
                 {
-                    "attributes": list(one.attributes),
-                    "by_prefix": one.by_prefix,
-                    "reason": one.reason,
-                    "clauses": one.clauses,
+                    "attributes": list(access.attributes),
+                    "by_prefix": access.by_prefix,
+                    "reason": access.reason,
+                    "clauses": access.clauses,
                 }
-                for one in self.access
+                for access in self.access
             ],
             "warnings": [warning.to_dict(self.text) for warning in self.warnings],
         }
@@ -156,8 +156,8 @@ class Analysis:
         canonical = printable(self.canonical, SHOWN)
         yield f"canonical  {canonical}" if canonical else "no selector: every message matches"
         yield f"reads      {printable(', '.join(self.identifiers), SHOWN) or 'no property'}"
-        for one in self.access:
-            yield f"found by   {printable(str(one), SHOWN)}"
+        for access in self.access:
+            yield f"found by   {printable(str(access), SHOWN)}"
         for warning in self.warnings:
             yield f"warning    {warning}"
             if warning.span != (0, len(self.text)):
@@ -243,7 +243,11 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
     reasons: dict[str, Span] = {}
     for clause in clauses:
         if not equalities(clause).keys and not prefixed(clause.literals):
-            judged = [one.predicate.expr for one in clause.literals if isinstance(one.predicate, Condition)]
+            judged = [
+                literal.predicate.expr
+                for literal in clause.literals
+                if isinstance(literal.predicate, Condition)
+            ]
             reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
     for reason, span in reasons.items():
         part = "the selector" if len(clauses) == 1 else "a part of the selector"

@@ -164,9 +164,9 @@ class _Reducer:
     def nodes(self, expr: Expr) -> list[_Node] | None:
         """Return the nodes, the root last; ``None`` if a constant makes the whole selector false."""
         for node in ast.postorder(expr):
-            found = self._node(node)
-            if found is not None:
-                self._nodes[id(node)] = found
+            reduced = self._node(node)
+            if reduced is not None:
+                self._nodes[id(node)] = reduced
         self._condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
         return None if self._is_void else self._order
 
@@ -185,9 +185,9 @@ class _Reducer:
             case ast.Comparison():
                 return self._comparison(node)
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node, self._dialect)
-                assert found is not None
-                return self._simple(node, *found)
+                simple = simple_predicate(node, self._dialect)
+                assert simple is not None
+                return self._simple(node, *simple)
             case _:
                 return None
 
@@ -195,13 +195,13 @@ class _Reducer:
         """Return the node of an operand of AND, OR or NOT, possibly a bare identifier or TRUE / FALSE."""
         if isinstance(node, ast.Literal):
             return self._add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        found = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
-        return self._simple(node, *found) if found is not None else self._nodes[id(node)]
+        simple = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
+        return self._simple(node, *simple) if simple is not None else self._nodes[id(node)]
 
     def _comparison(self, node: ast.Comparison) -> _Node:
-        found = simple_predicate(node, self._dialect)
-        if found is not None:
-            return self._simple(node, *found)
+        simple = simple_predicate(node, self._dialect)
+        if simple is not None:
+            return self._simple(node, *simple)
         if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
             return self._either(node)
         return self._whole(node)
@@ -214,9 +214,9 @@ class _Reducer:
         if null_decides:
             assert isinstance(node.operand, ast.Identifier)
             null = ast.IsNull(node.operand, not node.negated, span=node.span)
-            found = simple_predicate(null, self._dialect)
-            assert found is not None
-            parts.append(self._simple(null, *found))
+            simple = simple_predicate(null, self._dialect)
+            assert simple is not None
+            parts.append(self._simple(null, *simple))
         return self._add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
 
     def _either(self, node: ast.Comparison) -> _Node:
@@ -285,13 +285,13 @@ def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
         negated = isinstance(node, ast.Not)
         part = node.operand if isinstance(node, ast.Not) else node
         if isinstance(part, ast.Between) and not part.negated and not negated:
-            found = [simple_predicate(comparison, dialect) for comparison in comparisons_of(part)]
+            predicates = [simple_predicate(comparison, dialect) for comparison in comparisons_of(part)]
         else:
-            found = [simple_predicate(part, dialect)]
-        for one in found:
-            if one is None:
+            predicates = [simple_predicate(part, dialect)]
+        for simple in predicates:
+            if simple is None:
                 return None
-            predicate, holds = one
+            predicate, holds = simple
             literals.append(Literal(predicate, holds is not negated))
     return literals
 
@@ -410,14 +410,14 @@ def _type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
         if isinstance(node, ast.And | ast.Or | ast.Not):
             waiting += reversed(ast.children(node))
             continue
-        found = [simple_predicate(part, dialect) for part in _parts(node)]
-        for one in found:
-            if one is None:
+        predicates = [simple_predicate(part, dialect) for part in _parts(node)]
+        for simple in predicates:
+            if simple is None:
                 if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
                     conditions[node] = None  # a constant that is VOID has no clauses
-            elif not isinstance(one[0], Missing):
-                kind = frozenset({one[0].kind})
-                types[one[0].name] = types.get(one[0].name, kind) & kind
+            elif not isinstance(simple[0], Missing):
+                kind = frozenset({simple[0].kind})
+                types[simple[0].name] = types.get(simple[0].name, kind) & kind
     return NotVoid(tuple(types.items()), tuple(conditions), dialect)
 
 

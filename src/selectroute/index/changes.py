@@ -123,8 +123,8 @@ class Delta:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self.limits = limits
         ids = [change.id for change in self._changes]
-        found = snapshot.find(ids).tolist()
-        self._ordinals = {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}
+        ordinals = snapshot.find(ids).tolist()
+        self._ordinals = {id: ordinal for id, ordinal in zip(ids, ordinals, strict=True) if ordinal >= 0}
         self.is_plain = len(set(ids)) == len(ids) and not any(map(_is_parsed, self._changes))
 
     @cached_property
@@ -216,13 +216,13 @@ def _is_parsed(change: Change) -> bool:
 
 
 def _kept(
-    snapshot: SnapshotState, column: str, given: str | Keep | None, before: int | None, earlier: str | None
+    snapshot: SnapshotState, column: str, text: str | Keep | None, before: int | None, earlier: str | None
 ) -> str | None:
     """Return the topic filter or destination after a change; a kept one is that of the snapshot, or of an
     earlier change.
     """
-    if not isinstance(given, Keep):
-        return given
+    if not isinstance(text, Keep):
+        return text
     return earlier if before is None else snapshot.subscriptions[column][before].as_py()
 
 

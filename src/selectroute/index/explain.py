@@ -32,7 +32,7 @@ class AccessStep:
     refused: bool = False
 
     @property
-    def found(self) -> bool:
+    def reached(self) -> bool:
         """True if the message's keys lead to this clause."""
         return all(key in keys for key, keys in zip(self.probe, self.keys, strict=True))
 
@@ -40,7 +40,7 @@ class AccessStep:
     def holds(self) -> bool:
         """True if the clause is satisfied."""
         return (
-            self.found
+            self.reached
             and not self.refused
             and all(truth is Truth.of(literal.wanted) for literal, truth in self.residual)
         )
@@ -54,7 +54,7 @@ class AccessStep:
                 for name, keys in zip(self.attributes, self.keys, strict=True)
             )
             place = f"key {', '.join(parts)}"
-        if not self.found:
+        if not self.reached:
             return f"{place}: the message has {', '.join(map(_shown, self.probe))}"
         if self.refused:
             return f"{place}: a property name of the message breaks a rule, so the clause does not hold"

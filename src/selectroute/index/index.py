@@ -200,8 +200,8 @@ class Index:
         steps = []
         for filed in self._filed[subscription]:
             probe = _probe(filed.attributes, lookup)
-            found = all(key in keys for key, keys in zip(probe, filed.keys, strict=True))
-            bucket = self._buckets[filed.attributes].get(probe) if found else None  # type: ignore[arg-type]
+            is_reached = all(key in keys for key, keys in zip(probe, filed.keys, strict=True))
+            bucket = self._buckets[filed.attributes].get(probe) if is_reached else None  # type: ignore[arg-type]
             steps.append(
                 AccessStep(
                     attributes=filed.attributes,
@@ -241,14 +241,14 @@ class Index:
     def _file(self, subscription: Subscription) -> None:
         filed = []
         for clause in subscription.clauses:
-            found = equalities(clause)
-            if not found.satisfiable:
+            equal = equalities(clause)
+            if not equal.satisfiable:
                 continue
-            self.statistics.add(found)
-            attributes = self._plan.path(found, len(subscription.clauses))
+            self.statistics.add(equal)
+            attributes = self._plan.path(equal, len(subscription.clauses))
             if len(attributes) == 2:
                 self._plan.pairs[attributes] += 1
-            entry = file_clause(subscription.id, clause, found, attributes)
+            entry = file_clause(subscription.id, clause, equal, attributes)
             buckets = self._buckets.setdefault(attributes, {})
             for keys in product(*entry.keys):
                 buckets.setdefault(keys, {})[entry] = None

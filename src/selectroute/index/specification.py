@@ -131,25 +131,25 @@ class SubscriptionSpec:
         """
         if type(data) is not dict and not isinstance(data, Mapping):
             raise InvalidSpecError("", "a subscription must be an object")
-        given: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, value in data.items():
             if name in _TEXTS:
                 if value is not None:
                     if not isinstance(value, str):
                         raise InvalidSpecError(_pointer(name), f"{name} must be a string")
-                    given[name] = value
+                    members[name] = value
             elif name in READ_ONLY:
                 continue
             elif name == "destination":
                 if value is not None:
-                    given[name] = Destination.from_json(value)
+                    members[name] = Destination.from_json(value)
             elif name == "labels":
                 if value is not None:
-                    given[name] = labels_of(value)
+                    members[name] = labels_of(value)
             else:
                 known = (*FIELDS, *sorted(READ_ONLY))
                 raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
-        return cls(**given)
+        return cls(**members)
 
 
 def check_fields(spec: SubscriptionSpec) -> None:
@@ -220,9 +220,11 @@ def check_id(id: str) -> str:
     return id
 
 
-def wrong_seltype(found: str) -> str:
+def wrong_seltype(seltype: str) -> str:
     """Return the error text of a seltype that does not fit the selector."""
-    return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
+    return (
+        f"the seltype is {seltype}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
+    )
 
 
 class Given(NamedTuple):

@@ -63,6 +63,6 @@ def warm_up() -> None:
     # for this many rows and patterns.
     rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
     message = Message(properties={"name": "value", "number": 1})
-    for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
-        match(one, rows)
-        match_one(one, message)
+    for state in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
+        match(state, rows)
+        match_one(state, message)

@@ -40,7 +40,7 @@ class Counters(NamedTuple):
     """Cost of matching a batch: keys looked up, keys found, and residuals judged."""
 
     probes: int
-    found: int
+    hits: int
     judged: int
 
 
@@ -140,9 +140,9 @@ def match_lanes(
     invalid = messages.invalid_names if snapshot.checks_names else np.zeros(rows, np.bool_)
     with compiling_alone():
         lanes = Lanes(snapshot, messages)
-        found = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
-        offsets, ordinals = _emitted(snapshot, found)
-    return offsets, ordinals, Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
+        runs = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
+        offsets, ordinals = _emitted(snapshot, runs)
+    return offsets, ordinals, Counters(*(sum(int(counters[i]) for _, _, counters in runs) for i in range(3)))
 
 
 _MESSAGES = (
@@ -168,9 +168,9 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
     if names == known:
         return
     check_choice(missing)
-    found = missing_columns(snapshot.reads, names)
-    report_missing(found, names, "the batch", missing)
-    snapshot.__dict__[_COMPLETE] = _REPORTED if found else frozenset(names)
+    absent = missing_columns(snapshot.reads, names)
+    report_missing(absent, names, "the batch", missing)
+    snapshot.__dict__[_COMPLETE] = _REPORTED if absent else frozenset(names)
 
 
 def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unlike: Missing) -> None:
@@ -211,17 +211,17 @@ def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.
 
 
 def _emitted(
-    snapshot: SnapshotState, found: list[tuple[t.Array, t.Array, t.Array]]
+    snapshot: SnapshotState, parts: list[tuple[t.Array, t.Array, t.Array]]
 ) -> tuple[t.Array, t.Array]:
     """Return the matches of each row in all segments, as ordinals of the snapshot, without dead ones."""
-    if len(found) == 1:  # tombstones come with later segments
-        runs, offsets, _ = found[0]
+    if len(parts) == 1:  # tombstones come with later segments
+        runs, offsets, _ = parts[0]
         return offsets, emit(runs, offsets, snapshot.segments[0].tables.entry_ordinal)
-    matches = empty_matches(len(found[0][1]) - 1)
-    for number in reversed(range(len(found))):
+    matches = empty_matches(len(parts[0][1]) - 1)
+    for number in reversed(range(len(parts))):
         ordinals = snapshot.segments[number].tables.entry_ordinal
         first, dead = int(snapshot.firsts[number]), snapshot.dead_entries[number]
-        matches = merge_segments(*found[number][:2], ordinals, first, dead, matches)
+        matches = merge_segments(*parts[number][:2], ordinals, first, dead, matches)
     return matches
 
 

@@ -61,8 +61,8 @@ def eight_below(_context: Any, _address: Any, _index: Any, _value: Any) -> Any:
         vector = ir.VectorType(_LONG, 8)
         pointer = builder.gep(builder.inttoptr(arguments[0], _LONG.as_pointer()), [arguments[1]])
         longs = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8)
-        one = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], _INT(0))
-        all_ = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, 8), [0] * 8))
+        first = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], _INT(0))
+        all_ = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, 8), [0] * 8))
         below = builder.bitcast(builder.icmp_signed("<", longs, all_), _BYTE)
         return builder.zext(below, _LONG)
 

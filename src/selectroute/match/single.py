@@ -58,8 +58,8 @@ class MessageMatches:
 
     def ids(self) -> list[str]:
         """Return the ids of the subscriptions. O(matches)."""
-        found: list[str] = self.subscriptions.take(pa.array(self.ordinals)).to_pylist()
-        return found
+        ids: list[str] = self.subscriptions.take(pa.array(self.ordinals)).to_pylist()
+        return ids
 
 
 _NONE: Final = np.zeros(0, np.int32)

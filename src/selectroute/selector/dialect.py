@@ -326,7 +326,7 @@ MQE = replace(
 
 DEFAULT_DIALECT = JMS.name
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({one.name: one for one in (JMS, IBM_JMS, IBM_MQ, MQE)})
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in (JMS, IBM_JMS, IBM_MQ, MQE)})
 """Every dialect by its name."""
 
 

@@ -30,7 +30,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     """
     if not isinstance(name, str):
         return None
-    spelling = {one.casefold(): one for one in known}
+    spelling = {name.casefold(): name for name in known}
     near = get_close_matches(name[:LONGEST_COMPARED].casefold(), spelling, n=1)
     return spelling[near[0]] if near else None
 
@@ -69,7 +69,7 @@ def unknown_field(thing: str, name: object, known: Collection[str]) -> str:
 def shown(name: object) -> str:
     """Return a name as an error shows it: shortened, and safe to print."""
     text = str(name)
-    cut = "".join(one if one.isprintable() else "�" for one in text[:_SHOWN])
+    cut = "".join(character if character.isprintable() else "�" for character in text[:_SHOWN])
     return f"{cut}…" if len(text) > _SHOWN else cut
 
 

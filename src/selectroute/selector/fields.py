@@ -50,8 +50,8 @@ def id_to_text(value: Value | None) -> str | None:
 
 def id_from_text(value: Value | None) -> bytes | None:
     """Return the 24 bytes of ``ID:`` and 48 hexadecimal digits in either case; None of anything else."""
-    found = _ID.fullmatch(value) if isinstance(value, str) else None
-    return bytes.fromhex(found[1]) if found else None
+    digits = _ID.fullmatch(value) if isinstance(value, str) else None
+    return bytes.fromhex(digits[1]) if digits else None
 
 
 def octets_of_text(text: str) -> bytes:
@@ -134,8 +134,8 @@ def _positive(value: Value | None) -> bool | None:
 
 
 # Expiry counts down in tenths of a second, JMSExpiration is a time: without a clock only "never" is both.
-def _never(given: int, meant: Int | Long) -> Convert:
-    return lambda value: meant if _integer(value) == given else None
+def _never(number: int, meant: Int | Long) -> Convert:
+    return lambda value: meant if _integer(value) == number else None
 
 
 def _date(value: Value | None) -> str | None:
@@ -171,13 +171,13 @@ def _timestamp(date: Value | None, time: Value | None) -> Long | None:
 
 
 def _queue(value: Value | None) -> str | None:
-    found = _QUEUE_URI.match(value) if isinstance(value, str) else None
-    return found["queue"] or None if found else None
+    uri = _QUEUE_URI.match(value) if isinstance(value, str) else None
+    return uri["queue"] or None if uri else None
 
 
 def _queue_manager(value: Value | None) -> str | None:
-    found = _QUEUE_URI.match(value) if isinstance(value, str) else None
-    return found["manager"] or None if found else None
+    uri = _QUEUE_URI.match(value) if isinstance(value, str) else None
+    return uri["manager"] or None if uri else None
 
 
 def _queue_uri(queue: Value | None, manager: Value | None) -> str | None:
@@ -192,12 +192,12 @@ def _message_type(part: str) -> Convert:
     def convert(value: Value | None) -> str | None:
         if not isinstance(value, str):
             return None
-        found = _MCD_URI.fullmatch(value)
-        if found is None:
+        matched = _MCD_URI.fullmatch(value)
+        if matched is None:
             return value if part == "type" else None
         if part == "format":
-            found = _FORMAT.search(found["query"] or "")
-        return found[part] or None if found else None
+            matched = _FORMAT.search(matched["query"] or "")
+        return matched[part] or None if matched else None
 
     return convert
 

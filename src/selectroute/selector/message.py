@@ -314,33 +314,33 @@ def _read(place: str, data: object) -> dict[str, Value | None]:
     return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
 
 
-def checked_headers(given: Mapping[str, object] | None) -> dict[str, Value | None]:
+def checked_headers(headers: Mapping[str, object] | None) -> dict[str, Value | None]:
     """Return headers as values of the types in `HEADER_TYPES`. Raises MessageError."""
-    return _checked("headers", given, _header)
+    return _checked("headers", headers, _header)
 
 
 def checked_properties(
-    given: Mapping[str, object] | None, name_length: int = MAX_NAME_LENGTH
+    properties: Mapping[str, object] | None, name_length: int = MAX_NAME_LENGTH
 ) -> dict[str, Value | None]:
     """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES` and for a
     name of more than `name_length` characters.
     """
-    found = _checked("properties", given, _property)
-    if any(len(name) > name_length for name in found):
+    checked = _checked("properties", properties, _property)
+    if any(len(name) > name_length for name in checked):
         raise MessageError("properties", f"a name is longer than {name_length:,} characters")
-    if len(found) > MAX_PROPERTIES:
+    if len(checked) > MAX_PROPERTIES:
         raise MessageError("properties", f"more than {MAX_PROPERTIES:,} properties")
-    return found
+    return checked
 
 
 def _checked(
-    place: str, given: Mapping[str, object] | None, check: Callable[[str, str, object], Value | None]
+    place: str, values: Mapping[str, object] | None, check: Callable[[str, str, object], Value | None]
 ) -> dict[str, Value | None]:
-    if given is None:
+    if values is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise MessageError(place, f"expected a mapping, not {_described(given)}")
-    return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in given.items()}
+    if not isinstance(values, Mapping):
+        raise MessageError(place, f"expected a mapping, not {_described(values)}")
+    return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in values.items()}
 
 
 def _header(place: str, name: str, thing: object) -> Value | None:

@@ -155,9 +155,9 @@ def _origin(name: str, message: Message, dialect: Dialect) -> str | None:
         return None
     unfit = None
     for source in DERIVED[field]:
-        given = {other: message.value(other) for other in source.names}
-        value = source.convert(*given.values())
-        others = [f"{other}, the {value_text(seen)}" for other, seen in given.items() if seen is not None]
+        values = {other: message.value(other) for other in source.names}
+        value = source.convert(*values.values())
+        others = [f"{other}, the {value_text(seen)}" for other, seen in values.items() if seen is not None]
         if value is not None:
             return f"`{name}` is read from {' and '.join(others)}: it is the {value_text(value)}"
         if others:

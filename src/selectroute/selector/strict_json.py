@@ -84,10 +84,10 @@ class _NotStrictError(ValueError):
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) != len(members):
+    parsed = dict(members)
+    if len(parsed) != len(members):
         raise _NotStrictError
-    return found
+    return parsed
 
 
 def _double(digits: str) -> float:

@@ -43,8 +43,8 @@ def derivation(name: str) -> Derivation | None:
     """Return the derivation of a property; ``None`` if it is not derived (``@topic``, an identifier)."""
     if name == LEVELS:
         return Derivation(None)
-    found = _LEVEL.fullmatch(name)
-    return Derivation(int(found[1])) if found else None
+    level = _LEVEL.fullmatch(name)
+    return Derivation(int(level[1])) if level else None
 
 
 def level_value(name: str, topic: str | None) -> Value | None:

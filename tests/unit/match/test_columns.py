@@ -349,7 +349,7 @@ def test_counters_tell_what_was_judged():
     index.add("a", "JMSType = 'x' AND s LIKE 'a%'")
     index.add("b", "JMSType = 'y' AND s LIKE 'a%'")
     counters = index.freeze().match(pa.record_batch({"JMSType": ["x", "z"], "s": ["a", "a"]})).counters
-    assert (counters.found, counters.judged) == (1, 1)
+    assert (counters.hits, counters.judged) == (1, 1)
 
 
 def test_a_table_too_large_for_one_batch_is_matched_whole():

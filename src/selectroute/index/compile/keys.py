@@ -181,14 +181,14 @@ def prefix_filing(residuals: Sequence[int], others: dict[str, t.Array]) -> Filin
         return filing
     for residual in residuals:
         terms = range(term_first[residual], term_first[residual + 1])
-        found = [term for term in terms if wanted[term] and int(programs[term]) in candidates]
-        if not found:
+        likes = [term for term in terms if wanted[term] and int(programs[term]) in candidates]
+        if not likes:
             continue
-        term = max(found, key=lambda one: len(candidates[int(programs[one])][1]))
+        term = max(likes, key=lambda like: len(candidates[int(programs[like])][1]))
         attribute, prefix, exact = candidates[int(programs[term])]
         left = residual
         if exact:
-            rest = [one for one in terms if one != term]
+            rest = [other for other in terms if other != term]
             left = len(term_first) - 1 + len(lengths) if rest else -1
             if rest:
                 lengths.append(len(rest))
@@ -209,7 +209,7 @@ def _patterns(others: Mapping[str, t.Array]) -> dict[int, tuple[int, bytes, bool
     step_first, step = others["step_first"], others["step"].reshape(-1, 3)
     item_first, item = others["item_first"], others["item"]
     sizes = np.diff(step_first)
-    found = {}
+    patterns = {}
     for program in np.flatnonzero(step[step_first[:-1], 0] == t.LIKE):
         first = step_first[program]
         if sizes[program] > 2 or (sizes[program] == 2 and step[first + 1, 0] != t.CHECK_TYPE):
@@ -219,8 +219,8 @@ def _patterns(others: Mapping[str, t.Array]) -> dict[int, tuple[int, bytes, bool
         plain = next((i for i, symbol in enumerate(symbols) if symbol < 0), len(symbols))
         if plain:
             prefix = "".join(map(chr, symbols[:plain])).encode("utf-8", "surrogatepass")
-            found[int(program)] = (attribute, prefix, symbols[plain:] == [t.ANY_MANY])
-    return found
+            patterns[int(program)] = (attribute, prefix, symbols[plain:] == [t.ANY_MANY])
+    return patterns
 
 
 Attributes = tuple[str, ...]
@@ -292,7 +292,7 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
     """Return the attributes that divide best, with at most ``most`` keys: the one with the fewest clauses per
     key, and a second one if these are still many.
     """
-    keys = {name: found for name, found in equalities.keys.items() if len(found) <= most}
+    keys = {name: of_name for name, of_name in equalities.keys.items() if len(of_name) <= most}
     if not keys:
         return SCAN
     if len(keys) == 1:
@@ -352,14 +352,14 @@ class FiledClause:
     residual: tuple[Literal, ...]
 
 
-def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> FiledClause:
+def file_clause(subscription: str, clause: Clause, equal: Equalities, attributes: Attributes) -> FiledClause:
     """Return a clause with its keys of the attributes, and the literals that the keys do not decide."""
-    covered = [literal for name in attributes for literal in found.covered.get(name, ())]
+    covered = [literal for name in attributes for literal in equal.covered.get(name, ())]
     residual = clause.literals
     if covered:
         decided = set(map(id, covered))
         residual = tuple([literal for literal in residual if id(literal) not in decided])
-    keys = tuple([tuple(found.keys[name]) for name in attributes])
+    keys = tuple([tuple(equal.keys[name]) for name in attributes])
     return FiledClause(subscription, clause, attributes, keys, residual)
 
 
@@ -388,10 +388,10 @@ _OPTIONS: Final = 4
 """Maximum attributes of a preference, those that divide best, from which tuples are made."""
 
 
-def preferred_keys(found: Equalities, clauses: int) -> PreferredKeys:
+def preferred_keys(equal: Equalities, clauses: int) -> PreferredKeys:
     """Return the preference of a clause; ``clauses`` is the number of clauses of the subscription."""
     most = MAX_ENTRIES // clauses
-    return tuple(sorted((name, len(keys)) for name, keys in found.keys.items() if len(keys) <= most))
+    return tuple(sorted((name, len(keys)) for name, keys in equal.keys.items() if len(keys) <= most))
 
 
 class CostPlan:
@@ -410,9 +410,9 @@ class CostPlan:
         self.tuples: frozenset[Attributes] = frozenset(self._chosen(Counter(preferences)))
         """Open tuples."""
 
-    def path(self, found: Equalities, clauses: int) -> Attributes:
+    def path(self, equal: Equalities, clauses: int) -> Attributes:
         """Return the attributes under which to file a clause; none for the scan list."""
-        preference = preferred_keys(found, clauses)
+        preference = preferred_keys(equal, clauses)
         path = self._paths.get(preference)
         if path is None:
             options = self._options(preference)
@@ -488,7 +488,7 @@ class CostPlan:
         for path in sorted(opened, key=lambda path: (len(costs[path]), path)):
             loss = 0.0
             for preference, cost in costs[path].items():
-                others = [other for one, other in serving[preference].items() if one != path]
+                others = [other for other_path, other in serving[preference].items() if other_path != path]
                 if not others:
                     break
                 loss += max(0.0, min(others) - cost)

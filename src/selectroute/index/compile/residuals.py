@@ -253,9 +253,9 @@ class Programs:
                     yield high
                     yield t.NOT_BETWEEN if negated else t.BETWEEN, 0, 0
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node, dialect)
-                assert found is not None
-                predicate, holds = found
+                simple = simple_predicate(node, dialect)
+                assert simple is not None
+                predicate, holds = simple
                 yield from self._predicate(predicate)
                 if not holds:
                     yield t.NOT, 0, 0
@@ -273,9 +273,9 @@ class Programs:
 
     def _comparison(self, node: ast.Comparison, dialect: Dialect) -> Iterable[ast.Expr | Step]:
         op, left, right = node.op, node.left, node.right
-        found = simple_predicate(node, dialect)
-        if found is not None:
-            yield from self._predicate(found[0])
+        simple = simple_predicate(node, dialect)
+        if simple is not None:
+            yield from self._predicate(simple[0])
         elif isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
             # Two constants have the same truth on every message, and never UNKNOWN: unlike types were
             # rejected.
@@ -361,14 +361,14 @@ class EqualityPrograms(NamedTuple):
         plain = (sizes == 1) | (
             (sizes == 2) & (step[np.minimum(first + 1, len(step) - 1), 0] == t.CHECK_TYPE)
         )
-        one, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
-        counts = one.astype(np.int64)
+        single, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
+        counts = single.astype(np.int64)
         sets = argument[several]
         counts[several] = item_first[sets + 1] - item_first[sets]
         counts[counts > MOST_COPIES] = 0
         begin = np.concatenate(([0], np.cumsum(counts)))
         codes = np.empty(begin[-1], np.int64)
-        codes[begin[:-1][one]] = argument[one]
+        codes[begin[:-1][single]] = argument[single]
         several &= counts > 0
         sets = argument[several]
         places = slices(begin[:-1][several], counts[several])
@@ -382,9 +382,9 @@ def slices(first: t.Array, count: t.Array) -> t.Array:
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
 
 
-def terms_before(found: EqualityPrograms, others: Others) -> t.Array:
+def terms_before(lookups: EqualityPrograms, others: Others) -> t.Array:
     """Return the number of equalities in the residuals before each one, int64[residuals + 1]."""
-    usable = (found.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
+    usable = (lookups.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
     before: t.Array = np.concatenate(([0], np.cumsum(usable)))[others["term_first"]]
     return before
 
@@ -399,8 +399,8 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
     made = np.empty(len(keys), np.int64)
     lengths: list[int] = []
     added: list[int] = []
-    for i, (one, without) in enumerate(keys.tolist()):
-        left = [place for place in range(first[one], first[one + 1]) if place != without]
+    for i, (old, without) in enumerate(keys.tolist()):
+        left = [place for place in range(first[old], first[old + 1]) if place != without]
         key = programs[left].tobytes() + wanted[left].tobytes()
         made[i] = known.setdefault(key, len(first) - 1 + len(lengths)) if left else -1
         if made[i] == len(first) - 1 + len(lengths):
@@ -499,9 +499,9 @@ def _apart(number: t.Array, entries: Entries) -> t.Array:
     alike = np.zeros(len(starts), np.int64)  # of each subscription: the number of its list of entries so far
     for place in range(min(int(counts.max()), _MOST_CLAUSES)):
         has = counts > place
-        one = np.full(len(starts), -1, np.int64)
-        one[has] = number[rows[starts[has] + place]]
-        alike = distinct_pairs(alike, one)[1]
+        at_place = np.full(len(starts), -1, np.int64)
+        at_place[has] = number[rows[starts[has] + place]]
+        alike = distinct_pairs(alike, at_place)[1]
     many = np.flatnonzero(counts > _MOST_CLAUSES)
     alike[many] = len(starts) + np.arange(len(many))
     kind = np.zeros(len(number), np.int64)

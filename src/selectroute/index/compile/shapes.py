@@ -102,10 +102,10 @@ class Shape:
         if not self.kinds:
             return [] if pc.all(pc.equal(texts, self.parts[0])).as_py() else None
         try:
-            found = pa.concat_arrays(_by_chunks(texts, lambda part: pc.extract_regex(part, pattern=pattern)))
+            slots = pa.concat_arrays(_by_chunks(texts, lambda part: pc.extract_regex(part, pattern=pattern)))
         except pa.ArrowInvalid:  # the pattern is too large
             return None
-        return None if found.null_count else found.flatten()
+        return None if slots.null_count else slots.flatten()
 
 
 _LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECTORS))
@@ -113,14 +113,14 @@ _LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECT
 
 def selector_shape(text: str) -> tuple[str, list[str]]:
     """Return the shape of one selector, with marks, and its literals as text. O(length)."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
-        found.append(match[0])
+        texts.append(match[0])
         assert match.lastindex is not None
         return _OF_SELECTORS[match.lastindex - 1].mark
 
-    return _LITERAL.sub(mark, text), found
+    return _LITERAL.sub(mark, text), texts
 
 
 def selector_shapes(texts: pa.Array) -> pa.Array:
@@ -218,7 +218,8 @@ class Template:
 
     def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
         """Return the slots that a literal reads."""
-        return tuple(slot for one in _constants(literal) if (slot := self._slots.get(one)) is not None)
+        slots = map(self._slots.get, _constants(literal))
+        return tuple(slot for slot in slots if slot is not None)
 
     def clauses_of(self, values: Sequence[Value]) -> tuple[Clause, ...]:
         """Return the clauses of the selector with these literals, one for each slot."""
@@ -229,19 +230,19 @@ class Template:
 
     def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
         """Return the literal with a text's literals, by the numbers of their slots, instead of samples."""
-        slots = [self._slots.get(one) for one in _constants(literal)]
+        slots = [*map(self._slots.get, _constants(literal))]
         if not any(slots):
             return literal
         own = [
-            one if slot is None else _signed(values[slot.number], slot)
-            for one, slot in zip(_constants(literal), slots, strict=True)
+            constant if slot is None else _signed(values[slot.number], slot)
+            for constant, slot in zip(_constants(literal), slots, strict=True)
         ]
         predicate = literal.predicate
         match predicate:
             case Test(name=name, op=op, dialect=dialect):
                 return Literal(Test(name, op, own[0], dialect), literal.wanted)
             case OneOf():
-                strings = tuple(sorted({one for one in own if isinstance(one, str)}))
+                strings = tuple(sorted({value for value in own if isinstance(value, str)}))
                 return Literal(replace(predicate, values=strings), literal.wanted)
             case Matches():
                 assert isinstance(own[0], str)
@@ -284,17 +285,20 @@ def template_of(
             slots[Long(-sample.value)] = Slot(number, True, False)
         elif isinstance(sample, Double):
             slots[Double(-sample.value)] = Slot(number, True, False)
-    if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
+    if sum(constant in slots for constant in _literals_of(checked.expression)) != len(selector.kinds):
         return None  # a literal left in the shape equals a sample
-    found: set[int] = set()
+    used: set[int] = set()
     for clause in clauses:
         keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
         if len(keyed) != len(set(keyed)) or any(_hides(literal, slots) for literal in clause.literals):
             return None
-        found |= {
-            slots[one].number for literal in clause.literals for one in _constants(literal) if one in slots
+        used |= {
+            slots[constant].number
+            for literal in clause.literals
+            for constant in _constants(literal)
+            if constant in slots
         }
-    return Template(clauses, slots) if len(found) == len(samples) else None
+    return Template(clauses, slots) if len(used) == len(samples) else None
 
 
 def _signed(value: Value, slot: Slot) -> Value:
@@ -314,8 +318,8 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
     """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it;
     None for any other selector.
     """
-    found = seen_template(text, dialect_name)
-    return None if found is None else found[0].clauses_of([_value(one) for one in found[1]])
+    seen = seen_template(text, dialect_name)
+    return None if seen is None else seen[0].clauses_of([_value(literal) for literal in seen[1]])
 
 
 def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | None:
@@ -325,7 +329,7 @@ def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | 
     # The parser must reject half of a surrogate pair, which fits any shape.
     if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
-    shape, found = selector_shape(text)
+    shape, texts = selector_shape(text)
     known = _SEEN.get((shape, dialect_name), False)
     if known is False:  # a template costs as much as parsing, so it pays from the second selector on
         if len(_SEEN) >= _MOST_SEEN:
@@ -334,7 +338,7 @@ def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | 
         return None
     if known is True:
         known = _SEEN[shape, dialect_name] = template_of(Shape.of_marked(shape), None, dialect_name)
-    return None if known is None else (known, found)
+    return None if known is None else (known, texts)
 
 
 def _value(text: str) -> Value:
@@ -377,9 +381,9 @@ def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
     """Return whether a predicate that is judged as a whole contains a sample."""
     match literal.predicate:
         case Condition(expr=expr):
-            return any(one in slots for one in _literals_of(expr))
+            return any(constant in slots for constant in _literals_of(expr))
         case NotVoid(conditions=conditions):
-            return any(one in slots for expr in conditions for one in _literals_of(expr))
+            return any(constant in slots for expr in conditions for constant in _literals_of(expr))
         case TopicLevels(pattern=levels):
             return any(level in slots for level in levels)
         case _:

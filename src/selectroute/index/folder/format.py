@@ -170,7 +170,7 @@ def _presence(folder: Location) -> Callable[[str], bool]:
     """
     if folder.is_local:
         return lambda file: (folder / file).exists()
-    keys = {one.key for part in ("segments", "ids") for one in (folder / part).entries()}
+    keys = {entry.key for part in ("segments", "ids") for entry in (folder / part).entries()}
     return lambda file: (folder / file).key in keys
 
 
@@ -342,20 +342,21 @@ def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     try:
         header = json.loads((metadata or {})[b"selectroute"])
         attributes = tuple(Attribute(**attribute) for attribute in header["attributes"])
-        found = {name: header[name] for name in ("depth", "checks_names", "scanned")}
+        settings = {name: header[name] for name in ("depth", "checks_names", "scanned")}
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InvariantError("invariant broken: the header is a JSON object of this format") from None
     of_types = all(
-        type(one.name) is str and {type(one.codes), type(one.values), type(one.byte_strings)} == {bool}
-        for one in attributes
+        type(attribute.name) is str
+        and {type(attribute.codes), type(attribute.values), type(attribute.byte_strings)} == {bool}
+        for attribute in attributes
     )
     require(of_types, "an attribute has a name and three booleans")
-    require(type(found["depth"]) is int and found["depth"] >= 0, "`depth` is a number")
-    require(type(found["checks_names"]) is bool, "`checks_names` is a boolean")
-    scanned = found["scanned"]
+    require(type(settings["depth"]) is int and settings["depth"] >= 0, "`depth` is a number")
+    require(type(settings["checks_names"]) is bool, "`checks_names` is a boolean")
+    scanned = settings["scanned"]
     counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
     require(counts, "`scanned` counts by reason")
-    return {"attributes": attributes, **found}
+    return {"attributes": attributes, **settings}
 
 
 def _segment_table(segment: Segment) -> pa.Table:

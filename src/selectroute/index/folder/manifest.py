@@ -49,20 +49,20 @@ def revisions(folder: Where) -> list[int]:
         except (FileNotFoundError, NotADirectoryError):
             return []
     else:
-        names = [one.name for one in where.files()]
+        names = [file.name for file in where.files()]
     # All names at once: after an hour of changes there are tens of thousands.
     return sorted(map(int, _MANIFESTS.findall("\n".join(names))))
 
 
 def latest_revision(folder: Where) -> int:
     """Return the newest revision published in a folder. Raises `SnapshotError` if there is none."""
-    found = revisions(folder)
-    if not found:
+    published = revisions(folder)
+    if not published:
         raise SnapshotNotFoundError(
             f"no snapshot is published in {folder}; "
             f"make one with `selectroute index build SUBS.jsonl {folder}`"
         )
-    return found[-1]
+    return published[-1]
 
 
 def published_digest(folder: Where, revision: int) -> str:

@@ -252,7 +252,7 @@ class TopicLevels:
             return self._unsupported
         values = [None if levels is None else derivation.of(levels) for levels in self._levels]
         if derivation.position is None:
-            plain = pa.array([one.value if isinstance(one, Long) else None for one in values], pa.int64())
+            plain = pa.array([v.value if isinstance(v, Long) else None for v in values], pa.int64())
         else:
             plain = pa.array(values, pa.string())
         return _dictionary_lane("", pa.DictionaryArray.from_arrays(self._indices, plain))

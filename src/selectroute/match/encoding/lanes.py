@@ -46,8 +46,8 @@ class AttributeLanes:
         Raises `ColumnTypeError` for two columns of one name.
         """
         if name not in self._lanes:
-            found = self.column_of(name)
-            self._lanes[name] = found.unpacked() if isinstance(found, PlainColumn) else found
+            column = self.column_of(name)
+            self._lanes[name] = column.unpacked() if isinstance(column, PlainColumn) else column
         return self._lanes[name]
 
     def column_of(self, name: str) -> Lane | PlainColumn | None:
@@ -92,8 +92,8 @@ class SomeLanes:
 
     def of(self, name: str) -> Lane | None:
         """Return the lane of an attribute. O(rows)."""
-        found = self._whole.of(name)
-        return None if found is None else found.some(self._numbers)
+        column = self._whole.of(name)
+        return None if column is None else column.some(self._numbers)
 
     def column_of(self, name: str) -> Lane | None:
         """Return the same: a choice of rows is not a plain column."""
@@ -124,13 +124,13 @@ class Lanes:
         length = 0
         for attribute in snapshot.attributes:
             name = attribute.name
-            found = lanes.column_of(name)
-            if found is None:
+            column = lanes.column_of(name)
+            if column is None:
                 continue
-            self.lanes[name] = found
+            self.lanes[name] = column
             if attribute.values:
                 self.places[name] = length
-                data = found.data
+                data = column.data
                 if len(data):
                     texts.append(data)
                     length += len(data)
@@ -145,12 +145,12 @@ class Lanes:
         sources = np.zeros((count, WORDS), np.int64)
         whole = tables.group_first[1] or len(tables.prefix_parent) or segment.crowded_patterns
         for number, attribute in enumerate(segment.attributes):
-            found = self.lanes.get(attribute.name)
-            if whole or (isinstance(found, Lane) and found.rows is not None):
+            column = self.lanes.get(attribute.name)
+            if whole or (isinstance(column, Lane) and column.rows is not None):
                 return sources[:0]
-            if found is not None:
+            if column is not None:
                 place = self.places.get(attribute.name, 0)
-                sources[number] = source_of(found, place, attribute.codes, attribute.values)
+                sources[number] = source_of(column, place, attribute.codes, attribute.values)
         return sources
 
     def block(self, segment: Segment, invalid_names: t.Array) -> Columns:
@@ -164,40 +164,40 @@ class Lanes:
         address = address_of_segment(segment)
         prefixing = segment.prefixing.tolist()
         for number, attribute in enumerate(segment.attributes):
-            found = self._lane(attribute.name)
-            if found is None:
+            column = self._lane(attribute.name)
+            if column is None:
                 continue
-            columns.tags[number] = found.spread(found.tags)
+            columns.tags[number] = column.spread(column.tags)
             if attribute.codes:
                 codes = columns.codes[number]
-                distinct = codes if found.rows is None else np.empty(len(found.tags), np.int32)
+                distinct = codes if column.rows is None else np.empty(len(column.tags), np.int32)
                 hashes = self._hashes(attribute.name)
-                encode(number, found.tags, found.bits, found.sizes, hashes, found.data, address, distinct)
-                if found.rows is not None:
-                    codes[:] = distinct[found.rows]
+                encode(number, column.tags, column.bits, column.sizes, hashes, column.data, address, distinct)
+                if column.rows is not None:
+                    codes[:] = distinct[column.rows]
             if number in prefixing:
-                longest = np.empty(len(found.tags), np.int32)
-                find_prefixes(number, found.tags, found.bits, found.sizes, found.data, address, longest)
-                columns.prefixed[prefixing.index(number)] = found.spread(longest)
+                longest = np.empty(len(column.tags), np.int32)
+                find_prefixes(number, column.tags, column.bits, column.sizes, column.data, address, longest)
+                columns.prefixed[prefixing.index(number)] = column.spread(longest)
             if attribute.values:
-                columns.bits[number] = found.spread(self._placed(attribute.name, found))
-                if len(found.data):
-                    columns.sizes[number] = found.spread(found.sizes)
+                columns.bits[number] = column.spread(self._placed(attribute.name, column))
+                if len(column.data):
+                    columns.sizes[number] = column.spread(column.sizes)
         return columns
 
     def anchors(self, segment: Segment) -> t.Array:
         """Return the attributes of the batch whose codes lead to leaves, int64[n]."""
         tables = segment.tables
-        present = np.array([one.name in self.lanes for one in segment.attributes], np.bool_)
+        present = np.array([attribute.name in self.lanes for attribute in segment.attributes], np.bool_)
         # Without a column all values are NULL, which is a key of few attributes.
         keyed = np.diff(tables.code_first) > 0
         return np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
 
     def _lane(self, name: str) -> Lane | None:
         """Return the lane of a column, unpacked once."""
-        found = self.lanes.get(name)
-        if not isinstance(found, PlainColumn):
-            return found
+        column = self.lanes.get(name)
+        if not isinstance(column, PlainColumn):
+            return column
         unpacked = self._attributes.of(name)
         assert unpacked is not None
         self.lanes[name] = unpacked
@@ -214,24 +214,24 @@ class Lanes:
         """Return the memory for verdicts of LIKE on repeated strings."""
         if self.rows < FEWEST_ROWS:
             return no_verdicts(segment)
-        found = {
+        strings_of = {
             number: self._strings(segment.attributes[number].name) for number in segment.crowded_patterns
         }
-        known = {number: strings for number, strings in found.items() if strings is not None}
+        known = {number: strings for number, strings in strings_of.items() if strings is not None}
         return verdicts_of(segment, known, self.rows) if known else no_verdicts(segment)
 
     def _strings(self, name: str) -> Strings | None:
-        found = self._lane(name)
-        if found is None:
+        column = self._lane(name)
+        if column is None:
             return None
         if name not in self.strings:
-            self.strings[name] = distinct_strings(found, self._hashes(name))
+            self.strings[name] = distinct_strings(column, self._hashes(name))
         return self.strings[name]
 
     def _hashes(self, name: str) -> t.Array:
         if name not in self.hashes:
-            found = self._lane(name)
-            assert found is not None
-            hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
-            hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
+            column = self._lane(name)
+            assert column is not None
+            hashes = self.hashes[name] = np.empty(len(column.tags), np.uint64)
+            hash_strings(column.tags, column.bits, column.sizes, column.data, hashes)
         return self.hashes[name]

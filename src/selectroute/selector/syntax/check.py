@@ -78,8 +78,8 @@ def comparison(node: Comparison, dialect: Dialect) -> Comparison:
 
 def _are_literals(node: Comparison) -> bool:
     """Return whether both operands are literals, possibly signed."""
-    operands = [one.operand if isinstance(one, Unary) else one for one in (node.left, node.right)]
-    return all(isinstance(one, Literal) for one in operands)
+    operands = [side.operand if isinstance(side, Unary) else side for side in (node.left, node.right)]
+    return all(isinstance(operand, Literal) for operand in operands)
 
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:

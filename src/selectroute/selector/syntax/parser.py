@@ -72,7 +72,7 @@ def call(name: str, tokens: list[Token], at: int) -> tuple[str | None, tuple[Fix
         return None, ()
     if name.upper() != "EXISTS":
         return _FUNCTION, ()
-    if [one[0] for one in tokens[at + 1 : at + 3]] != [NAME, ")"]:
+    if [token[0] for token in tokens[at + 1 : at + 3]] != [NAME, ")"]:
         return "write NAME IS NOT NULL", ()
     span, property_name = Span(tokens[at - 1][2], tokens[at + 2][3]), cast(str, tokens[at + 1][1])
     return "write NAME IS NOT NULL", (Fix(span, f"{property_name} IS NOT NULL"),)

@@ -183,10 +183,10 @@ def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
         return Fault("invalid-name", Span(start, end), hint="each dot must be between two parts of a name")
     span, hint = Span(start, start + 1), _ADVICE.get(character)
     if character == "." and not dialect.dotted_names:
-        for found in _AZURE.finditer(text, max(start - 4, 0), start + 64):
-            right = found[1] or FOREIGN_NAMES.get(found[0])
-            if found.start() < start < found.end() and right is not None:
-                fix = Fix(Span(*found.span()), right)
+        for name in _AZURE.finditer(text, max(start - 4, 0), start + 64):
+            right = name[1] or FOREIGN_NAMES.get(name[0])
+            if name.start() < start < name.end() and right is not None:
+                fix = Fix(Span(*name.span()), right)
                 return Fault("unexpected-character", span, hint=f"write {right}", fixes=(fix,))
         hint = (
             "a name has no dots in this dialect; in ibm-mq it may have them "
@@ -252,9 +252,9 @@ def _closing_quotes(text: str, start: int) -> tuple[Fix, ...]:
     wrong = text.find('"', start)
     fixes = [Fix(Span(wrong, wrong + 1), "'")] if wrong > 0 else []
     fixes += [
-        Fix(Span(found.start(), found.start()), "'") for found in _WITHIN_WORD.finditer(text, 0, start)
+        Fix(Span(quote.start(), quote.start()), "'") for quote in _WITHIN_WORD.finditer(text, 0, start)
     ][-1:]
-    places = [found.start() for found in islice(_AFTER_STRING.finditer(text, start + 1), 8)]
+    places = [match.start() for match in islice(_AFTER_STRING.finditer(text, start + 1), 8)]
     return (*fixes, *(Fix(Span(place, place), "'") for place in (*places, len(text))))
 
 
