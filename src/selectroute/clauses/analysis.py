@@ -17,7 +17,16 @@ from typing import Any, Final, NamedTuple
 
 from selectroute.clauses.access import LARGE_FLOAT, LARGE_LONG, equalities, prefixed, scan_reason
 from selectroute.clauses.normal_form import clauses_of, conjunction
-from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Simple, Test
+from selectroute.clauses.predicate import (
+    Clause,
+    ClauseLiteral,
+    ExpressionTest,
+    NullTest,
+    OneOf,
+    PatternTest,
+    Simple,
+    Test,
+)
 from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import SelectRouteError
@@ -246,7 +255,7 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
             judged = [
                 literal.predicate.expr
                 for literal in clause.literals
-                if isinstance(literal.predicate, Condition)
+                if isinstance(literal.predicate, ExpressionTest)
             ]
             reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
     for reason, span in reasons.items():
@@ -301,7 +310,7 @@ def _contradictions(expr: Expr, dialect: Dialect) -> Iterator[SelectorWarning]:
     """
     waiting = [expr]
     while waiting:
-        together: dict[str, list[tuple[Expr, list[Literal]]]] = {}
+        together: dict[str, list[tuple[Expr, list[ClauseLiteral]]]] = {}
         parts = [waiting.pop()]
         while parts:
             part = parts.pop()
@@ -335,15 +344,15 @@ def _is_contradictory(clause: Clause) -> bool:
     return not equalities(clause).satisfiable or any(_contradict(*group) for group in groups)
 
 
-def _by_attribute(literals: Iterable[Literal]) -> dict[str, list[Literal]]:
-    groups: dict[str, list[Literal]] = {}
+def _by_attribute(literals: Iterable[ClauseLiteral]) -> dict[str, list[ClauseLiteral]]:
+    groups: dict[str, list[ClauseLiteral]] = {}
     for literal in literals:
         if isinstance(literal.predicate, Simple):
             groups.setdefault(literal.predicate.name, []).append(literal)
     return groups
 
 
-def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
+def _contradict(attribute: str, literals: Sequence[ClauseLiteral]) -> bool:
     """Return whether it is certain that no value of an attribute satisfies all these literals on it.
 
     Types and bounds are compared; where an equality or a header leaves few values, they are tried.
@@ -353,7 +362,7 @@ def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     if header is None and len(literals) == 1 and isinstance(literals[0].predicate, Test):
         return False  # most literals: some value of a property compares so
     predicates = [literal.predicate for literal in literals if literal.wanted]
-    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | Matches)}
+    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | PatternTest)}
     if kinds and header is not None:
         kinds.add(header.kind)
     if len(kinds) > 1 or _is_empty(p for p in predicates if isinstance(p, Test)):
@@ -369,18 +378,18 @@ def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     )
 
 
-def _hold(literals: Iterable[Literal], value: _Value) -> bool:
+def _hold(literals: Iterable[ClauseLiteral], value: _Value) -> bool:
     return all(literal.holds(lambda _: value) for literal in literals)
 
 
-def _equal_values(literal: Literal) -> tuple[_Value, ...] | None:
+def _equal_values(literal: ClauseLiteral) -> tuple[_Value, ...] | None:
     """Return values that represent all on which an equality holds; None for any other literal.
 
     Numbers of several types equal a constant. Below 2^24 all of them compare alike with every other constant;
     the float 16777216, but not the double, equals 16777217.
     """
     match literal.predicate:
-        case Missing() if literal.wanted:
+        case NullTest() if literal.wanted:
             return (None,)
         case OneOf(values=values, negated=False) if literal.wanted:
             return values

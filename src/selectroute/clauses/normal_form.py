@@ -2,8 +2,8 @@
 
 Three passes, each linear and without recursion. `_Reducer` turns the expression into a tree of a few
 connectives over predicates. ``_measure`` estimates how many clauses and literals each node expands to, and
-makes a node *opaque* that would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds
-the clauses.
+makes a node *opaque* that would exceed the bound: it stays whole, as one ``ExpressionTest``. ``_expand``
+builds the clauses.
 
 Contribution of a node that must be TRUE (·T) or FALSE (·F), in Kleene's logic:
 
@@ -32,12 +32,12 @@ from enum import Enum
 
 from selectroute.clauses.predicate import (
     Clause,
-    Condition,
-    Literal,
-    Matches,
-    Missing,
+    ClauseLiteral,
+    ExpressionTest,
     NotVoid,
+    NullTest,
     OneOf,
+    PatternTest,
     Predicate,
     Test,
     comparisons_of,
@@ -69,7 +69,7 @@ NOT_ONE_PROPERTY = "it does not compare one property with a constant"
 _CONDITIONAL = ast.CONDITIONS
 _POLARITIES = (True, False)
 
-_Conjunction = tuple[Literal, ...]
+_Conjunction = tuple[ClauseLiteral, ...]
 
 
 class _Kind(Enum):
@@ -124,7 +124,7 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
 def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     if isinstance(expr, ast.MatchId):
         field = dialect.id_fields[expr.identifier.name]
-        return [() if expr.id == NO_ID else (Literal(Test(field, "=", expr.id, dialect), True),)]
+        return [() if expr.id == NO_ID else (ClauseLiteral(Test(field, "=", expr.id, dialect), True),)]
     literals = conjunction(expr, dialect)
     if literals is not None and len(literals) <= MAX_LITERALS:  # most selectors: nothing to expand
         return [tuple(literals)]
@@ -140,7 +140,7 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
         return conjunctions
     guard = _type_guard(expr, dialect)
     return [
-        literals if _implied(guard, literals) else (*literals, Literal(guard, True))
+        literals if _implied(guard, literals) else (*literals, ClauseLiteral(guard, True))
         for literals in conjunctions
     ]
 
@@ -240,7 +240,7 @@ class _Reducer:
     def _whole(self, node: ast.Comparison | ast.Between) -> _Node:
         """Return a condition on several properties, on arithmetic, or on constants alone."""
         if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
-            return self._leaf(node, Condition(node, NOT_ONE_PROPERTY, self._dialect))
+            return self._leaf(node, ExpressionTest(node, NOT_ONE_PROPERTY, self._dialect))
         truth = condition_of(node, lambda name: None, self._dialect)
         if truth is VOID:
             self._is_void = True
@@ -278,9 +278,9 @@ class _Reducer:
         return list(result.values())
 
 
-def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
+def conjunction(expr: Expr, dialect: Dialect) -> list[ClauseLiteral] | None:
     """Return the literals of a plain AND of predicates, their negations and BETWEEN; else ``None``."""
-    literals: list[Literal] = []
+    literals: list[ClauseLiteral] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
         negated = isinstance(node, ast.Not)
         part = node.operand if isinstance(node, ast.Not) else node
@@ -292,7 +292,7 @@ def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
             if simple is None:
                 return None
             predicate, holds = simple
-            literals.append(Literal(predicate, holds is not negated))
+            literals.append(ClauseLiteral(predicate, holds is not negated))
     return literals
 
 
@@ -381,11 +381,11 @@ def _build(
     node: _Node, wanted: bool, built: dict[tuple[int, bool], list[_Conjunction]], dialect: Dialect
 ) -> list[_Conjunction]:
     if node.predicate is not None:
-        return [(Literal(node.predicate, wanted),)]
+        return [(ClauseLiteral(node.predicate, wanted),)]
     if node.kind is _Kind.FIXED:
         return [()] if node.fixed is Truth.of(wanted) else []
     if wanted in node.opaque:
-        return [(Literal(Condition(node.source, TOO_LARGE, dialect), wanted),)]
+        return [(ClauseLiteral(ExpressionTest(node.source, TOO_LARGE, dialect), wanted),)]
     result: dict[_Conjunction, None] = {}
     for factors in node.alternatives(wanted):
         if not all(built[id(child), polarity] for child, polarity in factors):
@@ -415,7 +415,7 @@ def _type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
             if simple is None:
                 if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
                     conditions[node] = None  # a constant that is VOID has no clauses
-            elif not isinstance(simple[0], Missing):
+            elif not isinstance(simple[0], NullTest):
                 kind = frozenset({simple[0].kind})
                 types[simple[0].name] = types.get(simple[0].name, kind) & kind
     return NotVoid(tuple(types.items()), tuple(conditions), dialect)
@@ -430,17 +430,19 @@ def _parts(node: Expr) -> Sequence[Expr]:
     return (node,)
 
 
-def _implied(guard: NotVoid, literals: Sequence[Literal]) -> bool:
+def _implied(guard: NotVoid, literals: Sequence[ClauseLiteral]) -> bool:
     """Return whether the literals, if they hold, imply the guard."""
-    judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
+    judged = {
+        id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, ExpressionTest)
+    }
     kinds = {}
     for predicate in (literal.predicate for literal in literals):
-        if isinstance(predicate, Test | OneOf | Matches):
+        if isinstance(predicate, Test | OneOf | PatternTest):
             kinds[predicate.name] = predicate.kind
     absent = {
         literal.predicate.name
         for literal in literals
-        if isinstance(literal.predicate, Missing) and literal.wanted
+        if isinstance(literal.predicate, NullTest) and literal.wanted
     }
     return judged.issuperset(map(id, guard.conditions)) and all(
         name in absent or kinds.get(name) in allowed for name, allowed in guard.types

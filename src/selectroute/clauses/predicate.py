@@ -77,7 +77,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class PatternTest:
     """``name [NOT] LIKE pattern [ESCAPE escape]``."""
 
     name: str
@@ -98,7 +98,7 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class NullTest:
     """``name IS NULL``, two-valued. IS NOT NULL is a literal that wants it FALSE."""
 
     name: str
@@ -109,7 +109,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ExpressionTest:
     """Other condition, judged as a whole: arithmetic, two identifiers, or a part too large to expand.
 
     ``reason`` says why it is not one of the predicates above.
@@ -147,7 +147,7 @@ class NotVoid:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as in `Condition`
+        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as in `ExpressionTest`
 
     def __hash__(self) -> int:
         return self._hash
@@ -162,7 +162,7 @@ class NotVoid:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLevels:
+class LevelsTest:
     """Topic string matches these levels: ``+`` is any one level, ``#`` any number of levels, also none.
 
     Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
@@ -181,11 +181,11 @@ class TopicLevels:
         return Truth.of(match_levels(value.split("/"), self.pattern))
 
 
-Predicate = Test | OneOf | Matches | Missing | Condition | NotVoid | TopicLevels
+Predicate = Test | OneOf | PatternTest | NullTest | ExpressionTest | NotVoid | LevelsTest
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ClauseLiteral:
     """Predicate with the truth value that it must have. UNKNOWN and VOID satisfy neither polarity."""
 
     predicate: Predicate
@@ -203,7 +203,7 @@ class Clause:
     `valid_names`: the message must also not break the rules on property names.
     """
 
-    literals: tuple[Literal, ...]
+    literals: tuple[ClauseLiteral, ...]
     valid_names: bool = False
 
     def holds(self, lookup: Lookup) -> bool:
@@ -235,7 +235,7 @@ def match_levels(levels: list[str], pattern: tuple[str, ...]) -> bool:
     return all(level == "#" for level in pattern[want:])
 
 
-Simple = Test | OneOf | Matches | Missing
+Simple = Test | OneOf | PatternTest | NullTest
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -255,9 +255,9 @@ def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None
         case ast.In(ast.Identifier(name), values, negated):
             return OneOf(field_of(name), tuple(sorted(set(values))), negated, dialect), True
         case ast.Like(ast.Identifier(name), pattern, escape, negated):
-            return Matches(field_of(name), pattern, escape, negated, dialect), True
+            return PatternTest(field_of(name), pattern, escape, negated, dialect), True
         case ast.IsNull(ast.Identifier(name), negated):
-            return Missing(field_of(name)), not negated
+            return NullTest(field_of(name)), not negated
         case _:
             return None
 

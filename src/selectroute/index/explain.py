@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectroute.clauses.access import Key
-from selectroute.clauses.predicate import Literal
+from selectroute.clauses.predicate import ClauseLiteral
 from selectroute.selector.dialect import EXTENDED
-from selectroute.selector.explain import Explanation as SelectorExplanation
+from selectroute.selector.explain import Explanation
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.sentences import counted
 from selectroute.selector.values.truth import Truth, Void
@@ -28,7 +28,7 @@ class AccessStep:
     probe: tuple[Key | None, ...]
     candidates: int
     reason: str | None
-    residual: tuple[tuple[Literal, Truth | Void], ...]
+    residual: tuple[tuple[ClauseLiteral, Truth | Void], ...]
     refused: bool = False
 
     @property
@@ -65,7 +65,7 @@ class AccessStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class MatchExplanation:
     """Verdict on one subscription and message, with its causes. ``str()`` renders a text."""
 
     subscription: str
@@ -73,7 +73,7 @@ class Explanation:
     topic: str | None
     topic_matches: bool
     steps: tuple[AccessStep, ...]
-    selector: SelectorExplanation
+    selector: Explanation
     seltype: str
     provider: bool | None
     """Extended selection provider's verdict on an EXTENDED selector; None if it gave none."""

@@ -8,13 +8,13 @@ from itertools import product
 from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
-from selectroute.clauses.predicate import Literal, Lookup, NotVoid
+from selectroute.clauses.predicate import ClauseLiteral, Lookup, NotVoid
 from selectroute.index.compile.build import freeze, paused_collector
-from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
+from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, KeyPlan, KeyStatistics, file_clause
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.explain import AccessStep, Explanation
+from selectroute.index.explain import AccessStep, MatchExplanation
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
+from selectroute.index.subscription import KEEP, IndexedSubscription, Keep, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.extended import provider_matches
@@ -27,7 +27,7 @@ from selectroute.topics.filter import TOPIC, TopicFilter, level_value
 
 
 @dataclass(slots=True)
-class Counters:
+class MatchCounts:
     """Cost of matching one message, and the EXTENDED subscriptions without a verdict (2551)."""
 
     probes: int = 0
@@ -52,12 +52,12 @@ class Index:
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self._limits = limits
-        self.last_match = Counters()
+        self.last_match = MatchCounts()
         """Cost of the latest `match`."""
-        self.statistics = Statistics()
+        self.statistics = KeyStatistics()
         """Number of clauses of each key of each attribute."""
-        self._plan = Plan(self.statistics)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._plan = KeyPlan(self.statistics)
+        self._subscriptions: dict[str, IndexedSubscription] = {}
         self._filed: dict[str, tuple[FiledClause, ...]] = {}
         self._extended: set[str] = set()
         self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[FiledClause, None]]] = {}
@@ -71,11 +71,11 @@ class Index:
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[IndexedSubscription]:
         """Return the subscriptions in the order of their addition, which is that of a snapshot's ordinals."""
         return iter(self._subscriptions.values())
 
-    def __getitem__(self, subscription: str) -> Subscription:
+    def __getitem__(self, subscription: str) -> IndexedSubscription:
         """Return a subscription. Raises `UnknownSubscriptionError`. O(1)."""
         check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         try:
@@ -160,7 +160,7 @@ class Index:
         lookup = _lookup(message)
         matched: dict[str, None] = {}
         guards: dict[int, bool] = {}  # the clauses of a selector share one guard
-        counters = Counters()
+        counters = MatchCounts()
         for attributes, buckets in self._buckets.items():
             counters.probes += 1
             bucket = buckets.get(_probe(attributes, lookup))  # type: ignore[arg-type]  # a key with None is in no bucket
@@ -189,7 +189,7 @@ class Index:
                 refused.append(name)
         return tuple(sorted(refused))
 
-    def explain(self, subscription: str, message: Message) -> Explanation:
+    def explain(self, subscription: str, message: Message) -> MatchExplanation:
         """Return why a subscription matches or not: access paths, candidates, the truth of each part.
 
         Raises `UnknownSubscriptionError`. O(size of the selector).
@@ -217,7 +217,7 @@ class Index:
         selector = Selector("" if is_extended else known.selector, known.dialect, limits=UNLIMITED)
         verdict = provider_matches(known.selector, message) if is_extended else selector.matches(message)
         topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
-        return Explanation(
+        return MatchExplanation(
             subscription=subscription,
             matched=topic_matches and verdict is True and not any(step.refused for step in steps),
             seltype=known.seltype,
@@ -238,7 +238,7 @@ class Index:
         )
         return Snapshot.of(freeze(self, revision))
 
-    def _file(self, subscription: Subscription) -> None:
+    def _file(self, subscription: IndexedSubscription) -> None:
         filed = []
         for clause in subscription.clauses:
             equal = equalities(clause)
@@ -275,7 +275,7 @@ class Index:
                     del self._plan.pairs[entry.attributes]
 
 
-def _holds(literal: Literal, lookup: Lookup, guards: dict[int, bool]) -> bool:
+def _holds(literal: ClauseLiteral, lookup: Lookup, guards: dict[int, bool]) -> bool:
     if not isinstance(literal.predicate, NotVoid):
         return literal.holds(lookup)
     known = guards.get(id(literal.predicate))

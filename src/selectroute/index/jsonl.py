@@ -29,8 +29,8 @@ from selectroute.index.errors import (
 from selectroute.index.snapshot import Snapshot, build_snapshot
 from selectroute.index.specification import (
     MAX_NAME,
-    Status,
     SubscriptionSpec,
+    SubscriptionStatus,
     check_fields,
     given_of,
     parse_line,
@@ -213,7 +213,10 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     kind, name = table["destination"].combine_chunks().flatten()
     holds = (
         pc.or_(pc.equal(seltype, EXTENDED), pc.equal(seltype, derived)),
-        pc.or_(pc.is_null(table["status"]), pc.is_in(table["status"], pa.array([*Status], pa.string()))),
+        pc.or_(
+            pc.is_null(table["status"]),
+            pc.is_in(table["status"], pa.array([*SubscriptionStatus], pa.string())),
+        ),
         pc.match_substring_regex(table["name"], _NAME),
         pc.invert(pc.match_substring(table["topic"], "\0")),
         pc.invert(pc.and_(pc.equal(pc.fill_null(kind, NOWHERE), NOWHERE), pc.is_valid(name))),
@@ -244,7 +247,7 @@ def _with_destinations(table: pa.Table) -> pa.Table:
 def _valid(table: pa.Table, revision: int | None) -> pa.ChunkedArray:
     """Return whether each row is valid at a revision, or still is, and not paused."""
     start, end = table["from"], table["to"]
-    runs = pc.fill_null(pc.not_equal(table["status"], Status.PAUSED.value), True)
+    runs = pc.fill_null(pc.not_equal(table["status"], SubscriptionStatus.PAUSED.value), True)
     if revision is None:
         return pc.and_(end.is_null(), runs)
     begun = pc.fill_null(pc.less_equal(start, revision), True)

@@ -11,7 +11,7 @@ import numpy as np
 from selectroute.index.errors import UnknownSubscriptionError
 from selectroute.index.explain import AccessStep
 from selectroute.index.index import Index
-from selectroute.index.matches import Matches, NearMiss
+from selectroute.index.matches import MatchedSubscriptions, NearMiss
 from selectroute.index.near_misses import near
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.dialect import EXTENDED
@@ -127,7 +127,7 @@ class SnapshotMatcher:
         self._revision = revision
         self._judged: tuple[Message, Verdict] | None = None
 
-    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
+    def match(self, message: Message, limit: int, near: bool = False) -> MatchedSubscriptions:
         """Return the subscriptions that get a message, at most `limit` each of ``ids`` and ``refused``. With
         `near` also those that miss it by one condition.
         """
@@ -136,7 +136,7 @@ class SnapshotMatcher:
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
             for ordinals in (verdict.matched, verdict.refused)
         )
-        matches = Matches(self._revision, len(verdict.matched), named, refused)
+        matches = MatchedSubscriptions(self._revision, len(verdict.matched), named, refused)
         if near:
             misses, is_complete = nearby(self._snapshot, message, verdict, limit)
             matches = replace(matches, near=misses, near_complete=is_complete)

@@ -50,14 +50,14 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-class Status(StrEnum):
+class SubscriptionStatus(StrEnum):
     """Status of a subscription: an active one gets messages."""
 
     ACTIVE = "active"
     PAUSED = "paused"
 
 
-_STATUSES: Final = [*Status]  # a list: the compared value may be unhashable
+_STATUSES: Final = [*SubscriptionStatus]  # a list: the compared value may be unhashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +227,12 @@ def wrong_seltype(seltype: str) -> str:
     )
 
 
-class Given(NamedTuple):
+class ParsedSubscription(NamedTuple):
     """Subscription of a line: its id and status, None where the line has none."""
 
     id: str | None
     spec: SubscriptionSpec
-    status: Status | None
+    status: SubscriptionStatus | None
 
 
 def parse_line(line: str | bytes) -> Any:
@@ -243,7 +243,7 @@ def parse_line(line: str | bytes) -> Any:
         raise InvalidSpecError("", str(error)) from error
 
 
-def given_of(data: Any) -> Given:
+def given_of(data: Any) -> ParsedSubscription:
     """Return the subscription of a line's JSON, checked but for its id. Raises `InvalidSpecError`."""
     spec = SubscriptionSpec.from_json(data)
     check_fields(spec)
@@ -252,7 +252,7 @@ def given_of(data: Any) -> Given:
         raise InvalidSpecError("/id", "an id must be a string")
     if status is not None and status not in _STATUSES:
         raise InvalidSpecError("/status", "a status must be active or paused")
-    return Given(id, spec, None if status is None else Status(status))
+    return ParsedSubscription(id, spec, None if status is None else SubscriptionStatus(status))
 
 
 def labels_of(value: object) -> dict[str, str]:

@@ -42,7 +42,7 @@ KEEP: Final = Keep()
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class IndexedSubscription:
     """Registered subscription. ``selector`` is a text, empty for none; ``topic`` a filter, None for all."""
 
     id: str
@@ -80,7 +80,7 @@ def prepare(
     dialect_name: str,
     is_extended: bool,
     limits: Limits = DEFAULT_LIMITS,
-) -> Subscription:
+) -> IndexedSubscription:
     """Return a checked subscription. Raises the errors of `Index.add`; `limits` apply to a selector given as
     text. O(size of the selector).
     """
@@ -107,7 +107,7 @@ def prepare(
     if topic is not None:
         on_topic = TopicFilter.parse(topic).literals()
         clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
-    return Subscription(subscription, text, name, topic, clauses, seltype)
+    return IndexedSubscription(subscription, text, name, topic, clauses, seltype)
 
 
 def _clauses(text: str, rules: Dialect, limits: Limits) -> tuple[Clause, ...] | None:

@@ -30,7 +30,7 @@ from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.publisher import Publisher
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.specification import Status
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.log.change_log import Latest
 from selectroute.registry.model import Subscription
@@ -195,7 +195,7 @@ class RegistryPublisher:
 
     def _publish_all(self, revision: int | None) -> None:
         """Publish the whole table."""
-        with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
+        with self._registry.bodies(SubscriptionStatus.ACTIVE) as (newest, bodies):
             table = stored_subscriptions(bodies)
         source = self._source(self._registry.digest_at(newest))
         published(rebuilt(table, newest if revision is None else revision), self.folder, source)
@@ -276,7 +276,7 @@ class RegistryPublisher:
 
 def _change(id: str, state: Subscription | None) -> Change:
     """Return the change that brings a subscription of the snapshot to its last state."""
-    if state is None or state.status is Status.PAUSED:
+    if state is None or state.status is SubscriptionStatus.PAUSED:
         return Drop(id)
     extended = state.seltype == EXTENDED
     return Put(id, state.selector, state.topic, state.dialect, extended, state.destination.text)

@@ -287,7 +287,7 @@ class Fix(NamedTuple):
 
 
 @dataclass(eq=False)
-class Fault(Exception):
+class SelectorFault(Exception):
     """Internal error of the parser: kind, span, expected tokens, a hint better than the kind's.
 
     `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that gives a

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, cast
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, InvalidSelectorError, SelectRouteError
+from selectroute.selector.errors import InvalidSelectorError, SelectorFault, SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits, check_length
 from selectroute.selector.message import Message
 from selectroute.selector.syntax.tokens import check_characters
@@ -114,7 +114,7 @@ def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIM
     try:
         check_length(selector, limits)
         check_characters(selector)
-    except Fault as fault:
+    except SelectorFault as fault:
         raise InvalidSelectorError(
             fault.kind, selector, fault.span, hint=fault.hint, dialect=dialect.name
         ) from None

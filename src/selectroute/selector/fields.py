@@ -36,7 +36,7 @@ Convert = Callable[..., Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FieldSource:
     """Other names of a field that together give its value."""
 
     names: tuple[str, ...]
@@ -212,19 +212,19 @@ _DATE, _TIME = re.compile("[0-9]{8}"), re.compile("[0-9]{8}")
 _QUEUE_URI = re.compile("queue://(?P<manager>[^/?]*)/(?P<queue>[^?]*)")
 
 
-def _same(convert: Convert, *names: str) -> dict[str, tuple[Source, ...]]:
+def _same(convert: Convert, *names: str) -> dict[str, tuple[FieldSource, ...]]:
     """Return the sources of names that have one type."""
-    return {name: tuple(Source((other,), convert) for other in names if other != name) for name in names}
+    return {name: tuple(FieldSource((other,), convert) for other in names if other != name) for name in names}
 
 
 def _id(
     text: str, octets: str, from_text: Convert, *, alias: str | None = None
-) -> dict[str, tuple[Source, ...]]:
+) -> dict[str, tuple[FieldSource, ...]]:
     """Return the sources of an id: a string, perhaps by two names, and 24 bytes."""
     texts = [text] if alias is None else [text, alias]
-    fields = {octets: tuple(Source((name,), from_text) for name in texts)}
+    fields = {octets: tuple(FieldSource((name,), from_text) for name in texts)}
     for name, sources in _same(_text, *texts).items():
-        fields[name] = (*sources, Source((octets,), id_to_text))
+        fields[name] = (*sources, FieldSource((octets,), id_to_text))
     return fields
 
 
@@ -237,13 +237,15 @@ _DLV_OF_PERSISTENCE = {persistence: dlv for dlv, persistence in _PERSISTENT.valu
 _PERSISTENCE_OF_DLV = {dlv: persistence for dlv, persistence in _PERSISTENT.values()}
 
 
-def _sources(*pairs: tuple[str | tuple[str, ...], Convert]) -> tuple[Source, ...]:
-    return tuple(Source((names,) if isinstance(names, str) else names, convert) for names, convert in pairs)
+def _sources(*pairs: tuple[str | tuple[str, ...], Convert]) -> tuple[FieldSource, ...]:
+    return tuple(
+        FieldSource((names,) if isinstance(names, str) else names, convert) for names, convert in pairs
+    )
 
 
 _REPLY_TO = ("Root.MQMD.ReplyToQ", "Root.MQMD.ReplyToQMgr")
 
-SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
+SYNONYMS: Final[Mapping[str, tuple[FieldSource, ...]]] = MappingProxyType(
     {
         **_id("JMSMessageID", "Root.MQMD.MsgId", id_from_text),
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
@@ -297,7 +299,7 @@ CORRELATION_ID: Final = "JMSCorrelationID:id"
 its 24 bytes. No message has these names themselves.
 """
 
-DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
+DERIVED: Final[Mapping[str, tuple[FieldSource, ...]]] = MappingProxyType(
     {
         **SYNONYMS,
         DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from selectroute.clauses.predicate import Literal, Missing, Test, TopicLevels, match_levels
+from selectroute.clauses.predicate import ClauseLiteral, LevelsTest, NullTest, Test, match_levels
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.values.values import Long, Value
@@ -130,16 +130,16 @@ class TopicFilter:
         """
         return _covers(self.levels, other.levels)
 
-    def literals(self) -> tuple[Literal, ...]:
+    def literals(self) -> tuple[ClauseLiteral, ...]:
         """Return the literals that together hold exactly for the topics that match."""
         return _literals(self.levels)
 
 
 @lru_cache(maxsize=65_536)
-def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
+def _literals(levels: tuple[str, ...]) -> tuple[ClauseLiteral, ...]:
     wildcards = [position for position, level in enumerate(levels) if level == "#"]
     if not wildcards:
-        depth = Literal(Test(LEVELS, "=", Long(len(levels)), JMS), True)
+        depth = ClauseLiteral(Test(LEVELS, "=", Long(len(levels)), JMS), True)
         return (
             *_equal_levels(levels[:INDEXED_LEVELS], 0),
             depth,
@@ -151,19 +151,19 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
     if len(wildcards) > 1 or max(len(front), len(back)) > INDEXED_LEVELS:
         return (*literals, *_whole(levels, True))
     if not front and not back:
-        return (Literal(Missing(TOPIC), False),)
+        return (ClauseLiteral(NullTest(TOPIC), False),)
     if not back and front[-1] != "+":
         return literals  # the last level of the front exists, so the topic is long enough
-    return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
+    return (*literals, ClauseLiteral(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
 
 
-def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
-    return (Literal(TopicLevels(TOPIC, levels), True),) if needed else ()
+def _whole(levels: tuple[str, ...], needed: bool) -> tuple[ClauseLiteral, ...]:
+    return (ClauseLiteral(LevelsTest(TOPIC, levels), True),) if needed else ()
 
 
-def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
+def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[ClauseLiteral, ...]:
     return tuple(
-        Literal(Test(level_name(first + i), "=", level, JMS), True)
+        ClauseLiteral(Test(level_name(first + i), "=", level, JMS), True)
         for i, level in enumerate(levels)
         if level != "+"
     )

@@ -11,7 +11,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import revisions
-from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry import publisher as publish
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
@@ -118,7 +118,7 @@ def test_random_changes_are_published(registry, folder, monkeypatch):
                 if id not in there:
                     operations.append(Operation("add", id, spec))
                     continue
-                other = "resume" if there[id].status is Status.PAUSED else "pause"
+                other = "resume" if there[id].status is SubscriptionStatus.PAUSED else "pause"
                 operations.append(Operation(chance.choice(["replace", "remove", other]), id, spec))
             registry.apply(operations)
             if chance.random() < 0.7:

@@ -26,8 +26,8 @@ from selectroute.clauses.access import LARGE_FLOAT, literal_keys
 from selectroute.clauses.predicate import OneOf
 from selectroute.index.compile.filing import file_groups
 from selectroute.index.compile.shapes import (
-    Group,
     Shape,
+    ShapeGroup,
     literals,
     selector_shapes,
     template_of,
@@ -42,7 +42,7 @@ from selectroute.index.errors import (
     InvalidIdError,
     RegistrationError,
 )
-from selectroute.index.subscription import COLUMNS, ID, Subscription, literal_count, prepare
+from selectroute.index.subscription import COLUMNS, ID, IndexedSubscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT, EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import SelectRouteError, did_you_mean, shown, unknown_field
@@ -166,7 +166,7 @@ def check_unknown(new: SnapshotState, known: SnapshotState) -> None:
         raise BuildError(row, DuplicateSubscriptionError(id), id=id)
 
 
-def freeze(subscriptions: Iterable[Subscription], revision: int | None = None) -> SnapshotState:
+def freeze(subscriptions: Iterable[IndexedSubscription], revision: int | None = None) -> SnapshotState:
     """Return the snapshot of an index: one segment, its keys planned from all clauses, no destinations.
 
     Ordinals are in the order of the index. O(total size of the selectors).
@@ -320,9 +320,9 @@ class _Build:
         self._of_shapes = replace(limits, length=UNLIMITED.length)
         self._parsed = parsed or {}
         self._read = 0
-        self._groups: list[Group] = []
-        self._single: dict[int, Subscription] = {}
-        self._known: dict[tuple[str, str | None, str, bool], Subscription] = {}
+        self._groups: list[ShapeGroup] = []
+        self._single: dict[int, IndexedSubscription] = {}
+        self._known: dict[tuple[str, str | None, str, bool], IndexedSubscription] = {}
         self._seltype = np.full(len(subscriptions), STANDARD, object)
         self._refused: dict[int, SelectRouteError] = {}
         self._is_refused = np.zeros(len(subscriptions), np.bool_)
@@ -411,7 +411,7 @@ class _Build:
         for row in np.sort(np.concatenate(left)).tolist():
             self._single_row(row)
 
-    def _group(self, marked: str, rows: t.Array) -> Group | None:
+    def _group(self, marked: str, rows: t.Array) -> ShapeGroup | None:
         """Return the subscriptions of one shape as a group, None if the shape has no template."""
         dialect_name, on_topic, text = marked.split("\x06", 2)
         selector = Shape.of_marked(text)
@@ -431,9 +431,9 @@ class _Build:
             return None
         kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
         slots = [literals(kind, column) for kind, column in zip(kinds, texts, strict=True)]
-        return Group(template, dialect_name, rows, slots)
+        return ShapeGroup(template, dialect_name, rows, slots)
 
-    def _take(self, group: Group) -> t.Array:
+    def _take(self, group: ShapeGroup) -> t.Array:
         """Keep a group; return its rows that must be read one by one."""
         alone = np.zeros(len(group.ordinals), np.bool_)
         for clause in group.template.clauses:

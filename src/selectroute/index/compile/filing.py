@@ -19,14 +19,14 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes
 from selectroute.arrays.segment import Attribute, Segment
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys, prefixed, scan_reason
-from selectroute.clauses.predicate import Clause, Literal
+from selectroute.clauses.predicate import Clause, ClauseLiteral
 from selectroute.index.compile.dictionary import AttributeCodes, dictionary_tables
 from selectroute.index.compile.keys import (
     SCAN,
     Attributes,
     CostPlan,
+    KeyStatistics,
     PreferredKeys,
-    Statistics,
     bound_of,
     chosen_range,
     file_clause,
@@ -35,8 +35,8 @@ from selectroute.index.compile.keys import (
 )
 from selectroute.index.compile.layout import lay_out
 from selectroute.index.compile.residuals import ENTRY_TYPES, Entries, Programs
-from selectroute.index.compile.shapes import Group, Slot
-from selectroute.index.subscription import Subscription
+from selectroute.index.compile.shapes import ShapeGroup, Slot
+from selectroute.index.subscription import IndexedSubscription
 from selectroute.selector.dialect import dialect
 
 
@@ -48,9 +48,9 @@ class FiledEntry(NamedTuple):
     attributes: tuple[int, ...]
     keys: tuple[tuple[Key, ...], ...]
     shape: int
-    ranged: Literal | None
-    high: Literal | None
-    rest: tuple[Literal, ...]
+    ranged: ClauseLiteral | None
+    high: ClauseLiteral | None
+    rest: tuple[ClauseLiteral, ...]
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Writer:
         return FiledEntry(number, path, attributes, filed.keys, shape, ranged, high, rest)
 
     def count_scanned(
-        self, clause: Clause, placed: FiledEntry, rest: Sequence[Literal], count: int = 1
+        self, clause: Clause, placed: FiledEntry, rest: Sequence[ClauseLiteral], count: int = 1
     ) -> None:
         """Count clauses on the scan list; `rest` are their residual literals."""
         if placed.path == SCAN and not prefixed(rest):
@@ -154,17 +154,17 @@ Keys: TypeAlias = Sequence[t.Array] | Sequence[int]
 class _FiledGroup(NamedTuple):
     """Clause of a group, with the equalities under which it can be filed."""
 
-    group: Group
+    group: ShapeGroup
     clause: Clause
     equalities: Equalities
     clauses: int
 
 
-def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscription]]) -> Writer:
+def file_groups(groups: Iterable[ShapeGroup], singles: Iterable[tuple[int, IndexedSubscription]]) -> Writer:
     """Return a writer with the entries of all subscriptions; ``singles`` are (ordinal, subscription)."""
     filed = list(_clauses(groups))
     keys = _KeyColumns(filed)
-    statistics = Statistics()
+    statistics = KeyStatistics()
     keys.count(statistics)
     alone = [(row, subscription.dialect, _satisfiable(subscription.clauses)) for row, subscription in singles]
     preferences: Counter[PreferredKeys] = Counter()
@@ -191,7 +191,7 @@ def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscripti
     return writer
 
 
-def _clauses(groups: Iterable[Group]) -> Iterator[_FiledGroup]:
+def _clauses(groups: Iterable[ShapeGroup]) -> Iterator[_FiledGroup]:
     for group in groups:
         kept = _satisfiable(group.template.clauses)
         for clause, keys in kept:
@@ -248,7 +248,7 @@ class _KeyColumns:
             self._indices[name, group, slot] = joined[start : start + len(column)]
             start += len(column)
 
-    def count(self, statistics: Statistics) -> None:
+    def count(self, statistics: KeyStatistics) -> None:
         """Add the number of clauses with each key to the statistics."""
         totals: dict[str, list[t.Array]] = {}
         for (name, _, _), indices in self._indices.items():
@@ -331,7 +331,7 @@ def _residuals(writer: Writer, filed: _FiledGroup, place: FiledEntry) -> t.Array
 
 
 def _entries(
-    group: Group, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
+    group: ShapeGroup, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
 ) -> Iterator[Entries]:
     """Yield the entries of a clause of a group: one block for each combination of its keys."""
     rows = len(group.ordinals)
@@ -351,7 +351,7 @@ def _entries(
         )
 
 
-def _bounds(group: Group, ranged: Literal | None) -> t.Array | int:
+def _bounds(group: ShapeGroup, ranged: ClauseLiteral | None) -> t.Array | int:
     """Return the bounds of a range: a column, or one number for all rows."""
     if ranged is None:
         return 0

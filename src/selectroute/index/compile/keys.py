@@ -43,14 +43,14 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.clauses.access import Equalities, Key
-from selectroute.clauses.predicate import Clause, Literal, Test
+from selectroute.clauses.predicate import Clause, ClauseLiteral, Test
 from selectroute.index.compile.residuals import bits_of
 from selectroute.selector.values.truth import VOID
 from selectroute.selector.values.values import Float, Long, Number, Value
 from selectroute.topics.filter import TOPIC
 
 
-def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, int] | None:
+def chosen_range(literals: Sequence[ClauseLiteral]) -> tuple[ClauseLiteral, ClauseLiteral | None, int] | None:
     """Return the range to sort by, if there is one; an upper end of the same attribute; and both flags.
 
     An interval narrows down more than one end, so a pair is preferred. O(ranges²), which are few.
@@ -65,14 +65,14 @@ def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, 
     return (ranges[0], None, _flags(ranges[0])) if ranges else None
 
 
-def bound_of(ranged: Literal) -> int:
+def bound_of(ranged: ClauseLiteral) -> int:
     """Return the bound of a range, as in `Tables`."""
     constant = _constant(ranged)
     assert constant is not None
     return bits_of(constant)[1]
 
 
-def _constant(literal: Literal) -> Value | None:
+def _constant(literal: ClauseLiteral) -> Value | None:
     """Return the bound of a literal that is a range."""
     predicate = literal.predicate
     if isinstance(predicate, Test) and predicate.op in t.RANGE_OPERATORS:
@@ -80,27 +80,27 @@ def _constant(literal: Literal) -> Value | None:
     return None
 
 
-def _test(ranged: Literal) -> Test:
+def _test(ranged: ClauseLiteral) -> Test:
     assert isinstance(ranged.predicate, Test)
     return ranged.predicate
 
 
-def name_of(ranged: Literal) -> str:
+def name_of(ranged: ClauseLiteral) -> str:
     """Return the attribute of a range."""
     return _test(ranged).name
 
 
-def _is_upper(ranged: Literal) -> bool:
+def _is_upper(ranged: ClauseLiteral) -> bool:
     """Return whether the values that satisfy a range are below its bound."""
     return (_test(ranged).op in ("<", "<=")) is ranged.wanted
 
 
-def _is_exclusive(ranged: Literal) -> bool:
+def _is_exclusive(ranged: ClauseLiteral) -> bool:
     """Return whether the bound itself does not satisfy the range."""
     return (_test(ranged).op in ("<", ">")) is ranged.wanted
 
 
-def _alike(low: Literal, high: Literal) -> bool:
+def _alike(low: ClauseLiteral, high: ClauseLiteral) -> bool:
     """Return whether two ranges compare in the same way, and hold for the same values except for the bounds.
 
     For values of another type, and NaN, a range wanted FALSE holds and one wanted TRUE does not.
@@ -108,7 +108,7 @@ def _alike(low: Literal, high: Literal) -> bool:
     return low.wanted is high.wanted and (_flags(low) ^ _flags(high)) & ~(3 << t.OPERATOR_SHIFT) == 0
 
 
-def _flags(ranged: Literal) -> int:
+def _flags(ranged: ClauseLiteral) -> int:
     test, constant = _test(ranged), _constant(ranged)
     kind = t.BOUND_LONG if isinstance(constant, Long) else t.BOUND_DOUBLE
     if isinstance(constant, Float):
@@ -241,7 +241,7 @@ MAX_PAIRS = 32
 SCAN: Attributes = ()
 
 
-class Statistics:
+class KeyStatistics:
     """Number of clauses with each key of each attribute, updated when clauses are added and removed."""
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ class Statistics:
         return self._squares[name] / total if total else 0.0
 
 
-def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_ENTRIES) -> Attributes:
+def preferred(equalities: Equalities, statistics: KeyStatistics, most: int = MAX_ENTRIES) -> Attributes:
     """Return the attributes that divide best, with at most ``most`` keys: the one with the fewest clauses per
     key, and a second one if these are still many.
     """
@@ -309,13 +309,13 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
     return tuple(sorted((first, second)))
 
 
-class Plan:
+class KeyPlan:
     """Tuples of attributes in use by a mutable index: at most `MAX_PAIRS` pairs, and any single ones.
 
     For clauses known from the start, ``cost`` makes a better plan.
     """
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: KeyStatistics) -> None:
         self.statistics = statistics
         self.pairs: Counter[Attributes] = Counter()
 
@@ -349,7 +349,7 @@ class FiledClause:
     clause: Clause
     attributes: Attributes
     keys: tuple[tuple[Key, ...], ...]
-    residual: tuple[Literal, ...]
+    residual: tuple[ClauseLiteral, ...]
 
 
 def file_clause(subscription: str, clause: Clause, equal: Equalities, attributes: Attributes) -> FiledClause:
@@ -398,7 +398,7 @@ class CostPlan:
     """Tuples with the least cost for the preferences, each with its number of clauses."""
 
     def __init__(
-        self, statistics: Statistics, preferences: Mapping[PreferredKeys, int], skip_ns: float = SKIP_NS
+        self, statistics: KeyStatistics, preferences: Mapping[PreferredKeys, int], skip_ns: float = SKIP_NS
     ) -> None:
         """Choose the tuples; ``skip_ns`` is the cost of a tuple for each message that does not meet it."""
         self._statistics = statistics

@@ -30,15 +30,15 @@ from selectroute.clauses.access import (
     literal_keys,
 )
 from selectroute.clauses.predicate import (
-    Condition,
-    Literal,
-    Matches,
-    Missing,
+    ClauseLiteral,
+    ExpressionTest,
+    LevelsTest,
     NotVoid,
+    NullTest,
     OneOf,
+    PatternTest,
     Predicate,
     Test,
-    TopicLevels,
     comparisons_of,
     simple_predicate,
 )
@@ -108,15 +108,15 @@ class Programs:
         self.depth = 1
         """Deepest stack that a program needs."""
 
-    def residual(self, literals: Iterable[Literal]) -> int:
+    def residual(self, literals: Iterable[ClauseLiteral]) -> int:
         """Return the number of the conjunction of these literals."""
         terms = tuple((self._program(literal), literal.wanted) for literal in literals)
         return self._residuals.setdefault(terms, len(self._residuals))
 
-    def _program(self, literal: Literal) -> int:
+    def _program(self, literal: ClauseLiteral) -> int:
         predicate = literal.predicate
         number = self._programs.get(predicate)
-        if isinstance(predicate, Missing):
+        if isinstance(predicate, NullTest):
             self._attributes.number(
                 predicate.name
             )  # one program for all dialects, each of which reads the attribute
@@ -133,15 +133,15 @@ class Programs:
                 return self._test(predicate)
             case OneOf(name=name, values=values, negated=negated, dialect=dialect):
                 return [self._one_of(name, values, negated), *self._check(name, STRING, dialect)]
-            case Matches(name=name, pattern=pattern, escape=escape, negated=negated, dialect=dialect):
+            case PatternTest(name=name, pattern=pattern, escape=escape, negated=negated, dialect=dialect):
                 return [self._like(name, pattern, escape, negated), *self._check(name, STRING, dialect)]
-            case Missing(name=name):
+            case NullTest(name=name):
                 return [(t.IS_NULL, self._attributes.number(name), 0)]
-            case TopicLevels(name=name, pattern=levels):
+            case LevelsTest(name=name, pattern=levels):
                 attribute = self._lane(name)
                 symbols = tuple(self._level(level) for level in levels)
                 return [(t.LEVELS, attribute, self._items.setdefault(symbols, len(self._items)))]
-            case Condition(expr=expr, dialect=dialect):
+            case ExpressionTest(expr=expr, dialect=dialect):
                 return self._condition(expr, dialect)
             case NotVoid():
                 return self._sound(predicate)
@@ -184,7 +184,7 @@ class Programs:
         """Return a lookup for ``=`` or ``<>`` with a non-number, or ``=`` with a number of one exact key."""
         constant = test.constant
         if test.op == "=":
-            keys = literal_keys(Literal(test, True))
+            keys = literal_keys(ClauseLiteral(test, True))
             if keys is None or not keys.exact or len(keys.keys) != 1:
                 return None
             attribute = self._attributes.number(test.name)

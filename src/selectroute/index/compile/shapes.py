@@ -29,13 +29,13 @@ from selectroute.clauses.access import literal_keys
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import (
     Clause,
-    Condition,
-    Literal,
-    Matches,
+    ClauseLiteral,
+    ExpressionTest,
+    LevelsTest,
     NotVoid,
     OneOf,
+    PatternTest,
     Test,
-    TopicLevels,
 )
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
@@ -152,7 +152,7 @@ def _by_chunks(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> Ite
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ShapeGroup:
     """Subscriptions of one shape: their ordinals, and the literals of each slot as a column."""
 
     template: Template
@@ -173,7 +173,7 @@ class Group:
         column = self.slots[slot.number]
         return -column if slot.negated else column
 
-    def only(self, rows: t.Array) -> Group:
+    def only(self, rows: t.Array) -> ShapeGroup:
         """Return the group with only these rows."""
         slots = [
             column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
@@ -216,7 +216,7 @@ class Template:
     clauses: tuple[Clause, ...]
     _slots: dict[Value, Slot]
 
-    def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
+    def slots_of(self, literal: ClauseLiteral) -> tuple[Slot, ...]:
         """Return the slots that a literal reads."""
         slots = map(self._slots.get, _constants(literal))
         return tuple(slot for slot in slots if slot is not None)
@@ -228,7 +228,7 @@ class Template:
             for clause in self.clauses
         )
 
-    def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
+    def filled(self, literal: ClauseLiteral, values: Sequence[Value] | Mapping[int, Value]) -> ClauseLiteral:
         """Return the literal with a text's literals, by the numbers of their slots, instead of samples."""
         slots = [*map(self._slots.get, _constants(literal))]
         if not any(slots):
@@ -240,13 +240,13 @@ class Template:
         predicate = literal.predicate
         match predicate:
             case Test(name=name, op=op, dialect=dialect):
-                return Literal(Test(name, op, own[0], dialect), literal.wanted)
+                return ClauseLiteral(Test(name, op, own[0], dialect), literal.wanted)
             case OneOf():
                 strings = tuple(sorted({value for value in own if isinstance(value, str)}))
-                return Literal(replace(predicate, values=strings), literal.wanted)
-            case Matches():
+                return ClauseLiteral(replace(predicate, values=strings), literal.wanted)
+            case PatternTest():
                 assert isinstance(own[0], str)
-                return Literal(replace(predicate, pattern=own[0]), literal.wanted)
+                return ClauseLiteral(replace(predicate, pattern=own[0]), literal.wanted)
             case _:
                 return literal
 
@@ -267,7 +267,7 @@ def template_of(
     dialect = dialect_named(dialect_name)
     try:
         checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name, limits=limits)
-        on_topic: tuple[Literal, ...] = ()
+        on_topic: tuple[ClauseLiteral, ...] = ()
         if topic is not None:
             on_topic = TopicFilter.parse(topic.filled(texts[len(selector.kinds) :])).literals()
     except (InvalidSelectorError, InvalidTopicFilterError):
@@ -365,26 +365,26 @@ def spelled(kind: LiteralKind, sample: str | Long | Double) -> str:
     return f"'{sample}'" if kind is LiteralKind.STRING else sample
 
 
-def _constants(literal: Literal) -> Iterable[Value]:
+def _constants(literal: ClauseLiteral) -> Iterable[Value]:
     match literal.predicate:
         case Test(constant=constant):
             return (constant,)
         case OneOf(values=values):
             return values
-        case Matches(pattern=pattern):
+        case PatternTest(pattern=pattern):
             return (pattern,)
         case _:
             return ()
 
 
-def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
+def _hides(literal: ClauseLiteral, slots: dict[Value, Slot]) -> bool:
     """Return whether a predicate that is judged as a whole contains a sample."""
     match literal.predicate:
-        case Condition(expr=expr):
+        case ExpressionTest(expr=expr):
             return any(constant in slots for constant in _literals_of(expr))
         case NotVoid(conditions=conditions):
             return any(constant in slots for expr in conditions for constant in _literals_of(expr))
-        case TopicLevels(pattern=levels):
+        case LevelsTest(pattern=levels):
             return any(level in slots for level in levels)
         case _:
             return False

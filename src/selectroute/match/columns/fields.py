@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import Lane, check_column, lane, null_lane
 from selectroute.match.columns.from_messages import BODY, INTEGER_TAGS, is_mixed, mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,
     SYNONYMS,
-    Source,
+    FieldSource,
     correlation_id_from_text,
     id_from_any_text,
     id_from_text,
@@ -37,7 +37,7 @@ for _digit, _character in enumerate(b"0123456789ABCDEF"):
     _NIBBLES[_character] = _NIBBLES[ord(chr(_character).lower())] = _digit
 
 
-def field_lane(name: str, batch: Batch) -> Lane:
+def field_lane(name: str, batch: MessageBatch) -> Lane:
     """Return the lane of a derived field. O(rows). Raises `ColumnTypeError` for two columns of a name."""
     lanes: list[Lane] = []
     own = _column_lane(name, batch) if name in SYNONYMS else None
@@ -52,7 +52,7 @@ def field_lane(name: str, batch: Batch) -> Lane:
     return _first_present(lanes) if lanes else null_lane(batch.rows)
 
 
-def _column_lane(name: str, batch: Batch) -> Lane | None:
+def _column_lane(name: str, batch: MessageBatch) -> Lane | None:
     column = batch.column(name)
     if column is None:
         return None
@@ -91,7 +91,7 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
     return _INTEGERS[tag](bits)
 
 
-def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lane:
+def _converted(source: FieldSource, columns: Sequence[Lane | None], rows: int) -> Lane:
     """Return the lane of a field converted from other names. Only the columns after the first may be None."""
     first = columns[0]
     assert first is not None
@@ -163,7 +163,7 @@ def _spread(part: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
 class Rows:
     """Messages of a batch, one by one; each column is read once, at its first use."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: MessageBatch) -> None:
         self._batch = batch
         self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
 

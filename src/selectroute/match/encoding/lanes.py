@@ -10,7 +10,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import Columns, Verdicts, address_of_segment, new_columns
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
 from selectroute.match.columns.fields import field_lane
 from selectroute.match.columns.plain import PlainColumn, plain_column
@@ -33,7 +33,7 @@ class AttributeLanes:
     Each is unpacked once, for all snapshots that read it.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: MessageBatch) -> None:
         self.rows = batch.rows
         self._batch = batch
         self._topics: TopicLevels | None = None
@@ -58,7 +58,7 @@ class AttributeLanes:
 
     @cached_property
     def invalid_names(self) -> t.Array:
-        """See `Batch.invalid_names`."""
+        """See `MessageBatch.invalid_names`."""
         return self._batch.invalid_names()
 
     def some(self, rows: t.Array) -> SomeLanes:
@@ -101,7 +101,7 @@ class SomeLanes:
 
     @property
     def invalid_names(self) -> t.Array:
-        """See `Batch.invalid_names`."""
+        """See `MessageBatch.invalid_names`."""
         return self._whole.invalid_names[self._numbers]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.access import Equalities
-from selectroute.index.compile.keys import SCAN, CostPlan, Statistics
+from selectroute.index.compile.keys import SCAN, CostPlan, KeyStatistics
 from selectroute.index.describe import statistics
 
 NAMES = "abcdef"
@@ -20,7 +20,7 @@ def found(**keys):
 
 
 def plan_of(clauses, **options):
-    counted, preferences = Statistics(), Counter()
+    counted, preferences = KeyStatistics(), Counter()
     for one in clauses:
         counted.add(one)
         preferences[tuple(sorted((name, len(keys)) for name, keys in one.keys.items()))] += 1
