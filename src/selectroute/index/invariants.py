@@ -25,7 +25,7 @@ from selectroute.index.compile.keys import Prefixes, prefix_key
 from selectroute.index.compile.layout import code_hash, level_slices
 from selectroute.index.compile.residuals import stack_effect
 from selectroute.index.errors import require
-from selectroute.index.subscription import COLUMNS
+from selectroute.index.specification import COLUMNS
 from selectroute.selector.dialect import DIALECTS, EXTENDED, NONE, STANDARD
 from selectroute.selector.fields import DERIVED, PREFIX
 from selectroute.topics.filter import TOPIC, derivation

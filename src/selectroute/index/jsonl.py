@@ -28,6 +28,7 @@ from selectroute.index.errors import (
 )
 from selectroute.index.snapshot import Snapshot, build_snapshot
 from selectroute.index.specification import (
+    COLUMNS,
     MAX_NAME,
     SubscriptionSpec,
     SubscriptionStatus,
@@ -35,7 +36,6 @@ from selectroute.index.specification import (
     given_of,
     parse_line,
 )
-from selectroute.index.subscription import COLUMNS
 from selectroute.selector.dialect import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from selectroute.index.errors import UnknownSubscriptionError
-from selectroute.index.explain import AccessStep
-from selectroute.index.index import Index
+from selectroute.index.index import AccessStep, Index
 from selectroute.index.matches import MatchedSubscriptions, NearMiss
 from selectroute.index.near_misses import near
 from selectroute.index.snapshot import Snapshot

@@ -12,7 +12,7 @@ from selectroute.arrays.segment import CROWDED
 from selectroute.index.changes import Replace
 from selectroute.index.index import Index
 from selectroute.match.compiled import cache_folder, compilations
-from selectroute.match.encoding.like_cache import FEWEST_ROWS
+from selectroute.match.encoding.lanes import FEWEST_ROWS
 from selectroute.match.match import match
 from selectroute.match.single import match_one
 from selectroute.selector.message import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.match.array_pool import take_array
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.memory import take_array
 
 Found = tuple[t.Array, t.Array]
 """Offsets int64[rows + 1] and ordinals int32[total]."""

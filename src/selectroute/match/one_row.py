@@ -28,7 +28,7 @@ from selectroute.match.array_structs import (
 from selectroute.match.compiled import compiled
 from selectroute.match.encoding.blocks import WORDS
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
-from selectroute.match.encoding.like_cache import no_verdicts
+from selectroute.match.encoding.lanes import no_verdicts
 from selectroute.match.kernel.kernel import collect
 
 _ORDINALS = 256

@@ -44,7 +44,6 @@ from selectroute.selector.syntax.ast import Expr, children, postorder
 from selectroute.selector.syntax.parser import parse
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span
-from selectroute.selector.values.truth import Truth
 from selectroute.selector.values.values import (
     Byte,
     Double,
@@ -52,6 +51,7 @@ from selectroute.selector.values.values import (
     Int,
     Long,
     Short,
+    Truth,
     Value,
     coerce,
     type_name,

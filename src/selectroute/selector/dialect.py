@@ -22,8 +22,7 @@ from selectroute.selector.fields import (
     PREFIX,
     SYNONYMS,
 )
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import Double, Float
+from selectroute.selector.values.values import VOID, Double, Float, Truth, Void
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 

@@ -33,15 +33,20 @@ from selectroute.selector.syntax.ast import (
     children,
     postorder,
 )
-from selectroute.selector.values.truth import VOID, Truth, Void, all_of, any_of, not_
 from selectroute.selector.values.values import (
     MISMATCH,
+    VOID,
     Operand,
+    Truth,
     Unsupported,
     Value,
+    Void,
+    all_of,
+    any_of,
     arithmetic,
     compare,
     negate,
+    not_,
     plus,
     positive_zero,
 )

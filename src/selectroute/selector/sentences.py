@@ -31,15 +31,17 @@ from selectroute.selector.syntax.ast import (
     Unary,
 )
 from selectroute.selector.syntax.printer import literal_text
-from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import (
     MISMATCH,
     UNSUPPORTED,
+    VOID,
     Double,
     Float,
     Int,
     Long,
     Number,
+    Truth,
+    Void,
     compare,
     to_float32,
     type_name,

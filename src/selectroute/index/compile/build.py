@@ -42,7 +42,7 @@ from selectroute.index.errors import (
     InvalidIdError,
     RegistrationError,
 )
-from selectroute.index.subscription import COLUMNS, ID, IndexedSubscription, literal_count, prepare
+from selectroute.index.specification import COLUMNS, ID, IndexedSubscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT, EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import SelectRouteError, did_you_mean, shown, unknown_field

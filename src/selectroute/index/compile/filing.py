@@ -36,7 +36,7 @@ from selectroute.index.compile.keys import (
 from selectroute.index.compile.layout import lay_out
 from selectroute.index.compile.residuals import ENTRY_TYPES, Entries, Programs
 from selectroute.index.compile.shapes import ShapeGroup, Slot
-from selectroute.index.subscription import IndexedSubscription
+from selectroute.index.specification import IndexedSubscription
 from selectroute.selector.dialect import dialect
 
 

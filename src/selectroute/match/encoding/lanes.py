@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,18 +14,55 @@ from selectroute.match.array_structs import Columns, Verdicts, address_of_segmen
 from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
 from selectroute.match.columns.fields import field_lane
-from selectroute.match.columns.plain import PlainColumn, plain_column
-from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
-from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
-from selectroute.match.encoding.like_cache import (
-    FEWEST_ROWS,
-    Strings,
-    distinct_strings,
-    no_verdicts,
-    verdicts_of,
-)
+from selectroute.match.encoding.blocks import BLOCK, WORDS, PlainColumn, plain_column, source_of
+from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings, number_strings
 from selectroute.selector.fields import PREFIX
 from selectroute.topics.filter import TOPIC, derivation
+
+FEWEST_ROWS = 16
+"""Minimum rows of a batch; smaller batches are judged row by row."""
+
+MOST_CELLS = 1 << 28
+"""Maximum of patterns times strings of a segment that are remembered: 64 MiB, of which only used pages cost
+memory. Further patterns are judged each time.
+"""
+
+
+class Strings(NamedTuple):
+    """Distinct strings of a column: the number of each row's string, int32[rows], and their count."""
+
+    numbers: t.Array
+    distinct: int
+
+
+def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
+    """Number the strings of a column; None if hardly any is repeated. ``hashes`` are those of `encode`."""
+    if lane.rows is not None:
+        numbers, count = lane.rows.astype(np.int32), len(lane.tags)
+    else:
+        numbers = np.empty(len(lane.tags), np.int32)
+        count = number_strings(lane.tags, lane.bits, lane.sizes, hashes, lane.data, numbers)
+    return Strings(numbers, count) if count >= 0 and 4 * count <= 3 * len(numbers) else None
+
+
+def no_verdicts(segment: Segment) -> Verdicts:
+    """Return verdicts without cells."""
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    return Verdicts(np.zeros((0, 0), np.int32), patterns, np.zeros(0, np.int32), np.zeros(0, np.uint8))
+
+
+def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Verdicts:
+    """Return cells for the patterns of these attributes' strings. Zeroed pages are free until used."""
+    pattern, counts = segment.like_patterns
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    strings = np.zeros((len(segment.attributes), rows), np.int32)
+    cells = 0
+    for number, column in columns.items():
+        known = min(int(counts[number]), (MOST_CELLS - cells) // max(column.distinct, 1))
+        patterns[number] = cells, column.distinct, known
+        strings[number] = column.numbers
+        cells += known * column.distinct
+    return Verdicts(strings, patterns, pattern, np.zeros((cells + 3) // 4, np.uint8))
 
 
 class AttributeLanes:

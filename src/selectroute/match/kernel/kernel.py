@@ -21,7 +21,6 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.arrays.segment import ATTRIBUTE_LIMIT, LEAF_ATTRIBUTE, LEAF_ENTRIES, LEAF_FLAGS
-from selectroute.match.array_pool import take_array
 from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.blocks import BLOCK, encode_block
@@ -37,6 +36,7 @@ from selectroute.match.memory import (
     prefetch,
     real_at,
     short_at,
+    take_array,
 )
 from selectroute.match.ranges import FAR, fetch_bounds, fetch_first_bounds, fetch_groups, narrow, range_of
 

@@ -18,7 +18,7 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.encoding.like_cache import FEWEST_ROWS
+from selectroute.match.encoding.lanes import FEWEST_ROWS
 from selectroute.match.kernel.residual import judge, promoted_real
 from selectroute.match.memory import address_of, trailing_zeros, word_at
 from selectroute.match.ranges import narrow

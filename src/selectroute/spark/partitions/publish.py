@@ -25,7 +25,7 @@ from selectroute.index.compile.keys import Attributes, CostPlan, KeyStatistics, 
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import IndexedSubscription, prepare
+from selectroute.index.specification import IndexedSubscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import UNLIMITED
