@@ -24,8 +24,7 @@ from selectroute.durable.lock import FileLock
 from selectroute.index.changes import Change, Drop, Put
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import published
-from selectroute.index.folder.manifest import Source, revisions, source_of
+from selectroute.index.folder.format import Source, published, revisions, source_of
 from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.publisher import Publisher

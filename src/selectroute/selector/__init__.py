@@ -44,7 +44,7 @@ from selectroute.selector.syntax.ast import Expr, children, postorder
 from selectroute.selector.syntax.parser import parse
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span
-from selectroute.selector.values.values import (
+from selectroute.selector.typed_values import (
     Byte,
     Double,
     Float,

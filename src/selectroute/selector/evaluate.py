@@ -33,7 +33,7 @@ from selectroute.selector.syntax.ast import (
     children,
     postorder,
 )
-from selectroute.selector.values.values import (
+from selectroute.selector.typed_values import (
     MISMATCH,
     VOID,
     Operand,

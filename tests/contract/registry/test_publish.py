@@ -10,7 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.format import revisions
 from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry import publisher as publish
 from selectroute.registry.changes import Operation

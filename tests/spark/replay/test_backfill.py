@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.format import revisions
 from selectroute.index.folder.retention import collect
 from selectroute.spark.batch import pins as revisions_of_stream
 from selectroute.spark.batch.pins import PinError

@@ -7,8 +7,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.folder import format as file_format
-from selectroute.index.folder.format import revisions
-from selectroute.index.folder.manifest import locked
+from selectroute.index.folder.format import locked, revisions
 from selectroute.index.folder.retention import collect
 from selectroute.index.publisher import Publisher
 from selectroute.spark.batch.pins import pin

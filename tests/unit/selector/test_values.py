@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.selector import JMS, Byte, Double, Float, Int, Long, Short, Truth, coerce, type_name
-from selectroute.selector.values.numbers import NumberError, number
-from selectroute.selector.values.values import (
+from selectroute.selector.syntax.numbers import NumberError, number
+from selectroute.selector.typed_values import (
     MISMATCH,
     VOID,
     all_of,

@@ -151,7 +151,7 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
 
     Subscriptions do not change; after many changes, messages are matched faster. Readers are not interrupted.
     """
-    from selectroute.index.folder.manifest import latest_revision
+    from selectroute.index.folder.format import latest_revision
     from selectroute.index.publisher import Publisher
 
     latest_revision(folder)  # a publisher would create a missing folder

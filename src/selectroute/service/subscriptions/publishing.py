@@ -22,7 +22,7 @@ from typing import Final
 import anyio
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.format import revisions
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.publisher import RegistryPublisher

@@ -21,7 +21,7 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.format import revisions
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.errors import UnavailableError
 from selectroute.registry.model import SubscriptionSpec

@@ -14,8 +14,7 @@ import pytest
 import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.index.errors import InvariantError
-from selectroute.index.folder.format import published_digest, revisions
-from selectroute.index.folder.manifest import _canonical, _self_digest
+from selectroute.index.folder.format import _canonical, _self_digest, published_digest, revisions
 from selectroute.index.invariants import verify_snapshot
 from tests.unit.index.published import pairs, small
 
@@ -105,7 +104,7 @@ def test_a_folder_that_is_missing_or_cannot_be_written_is_one_sentence(tmp_path)
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.folder.manifest.FORMAT", 5)
+    monkeypatch.setattr("selectroute.index.folder.format.FORMAT", 5)
     with pytest.raises(sr.SnapshotError, match="format 4, this version reads format 5"):
         sr.Snapshot.open(folder)
 

@@ -11,7 +11,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder import retention
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.format import revisions
 from selectroute.index.folder.retention import collect
 from selectroute.storage import Location
 from selectroute.storage.objects import ObjectStorage
