@@ -35,7 +35,7 @@ from selectroute.clauses.predicate import (
 )
 from selectroute.selector.like import compile_like
 from selectroute.selector.syntax.check import NUMBER
-from selectroute.selector.typed_values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
+from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
 """String; byte string; double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""

@@ -41,7 +41,7 @@ from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, NUMBER, STRING
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span, excerpt, place
-from selectroute.selector.typed_values import TYPE_NAMES, UNSUPPORTED, Double, Int, Number, Unsupported, Value
+from selectroute.selector.values import TYPE_NAMES, UNSUPPORTED, Double, Int, Number, Unsupported, Value
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
 

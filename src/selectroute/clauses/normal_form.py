@@ -49,7 +49,7 @@ from selectroute.selector.evaluate import condition as condition_of
 from selectroute.selector.fields import NO_ID
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
-from selectroute.selector.typed_values import VOID, Truth
+from selectroute.selector.values import VOID, Truth
 
 MAX_CLAUSES = 1_024
 """Maximum number of clauses; beyond it, parts of the selector stay whole. An OR of 1,000 branches fits."""

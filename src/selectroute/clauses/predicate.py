@@ -13,7 +13,7 @@ from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
-from selectroute.selector.typed_values import VOID, Truth, Unsupported, Value, Void, compare
+from selectroute.selector.values import VOID, Truth, Unsupported, Value, Void, compare
 
 Lookup = Callable[[str], Value | Unsupported | None]
 """Function from an attribute to its value on a message: ``None`` for NULL, UNSUPPORTED for a value of a type

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
 from selectroute.selector.fields import PREFIX
-from selectroute.selector.typed_values import TYPE_NAMES, VOID, Truth, Void
+from selectroute.selector.values import TYPE_NAMES, VOID, Truth, Void
 
 NONE: Final = "–"
 

@@ -42,7 +42,7 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
 from selectroute.index.compile.build import SEGMENT_ROWS, built, freeze, paused_collector, rebuilt
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.folder.format import open_snapshot, write_segment
+from selectroute.index.snapshot_files import open_snapshot, write_segment
 from selectroute.index.specification import COLUMNS, KEEP, IndexedSubscription, Keep, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import EXTENDED

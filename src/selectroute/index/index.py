@@ -24,7 +24,7 @@ from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.sentences import counted
-from selectroute.selector.typed_values import Truth, Value, Void
+from selectroute.selector.values import Truth, Value, Void
 from selectroute.topics.filter import TOPIC, TopicFilter, level_value
 
 

@@ -40,7 +40,7 @@ from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.sentences import printable, value_text
 from selectroute.selector.syntax import ast
-from selectroute.selector.typed_values import VOID, Double, Float, Long, Truth, Unsupported, Value
+from selectroute.selector.values import VOID, Double, Float, Long, Truth, Unsupported, Value
 from selectroute.topics.filter import TopicFilter
 
 MOST_JUDGED: Final = 10_000

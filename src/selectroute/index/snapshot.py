@@ -13,7 +13,7 @@ import pyarrow as pa
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.changes import Change, changed
 from selectroute.index.compile.build import Row, build
-from selectroute.index.folder.format import open_snapshot
+from selectroute.index.snapshot_files import open_snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import Message

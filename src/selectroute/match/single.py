@@ -27,7 +27,7 @@ from selectroute.selector.fields import PREFIX
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.sentences import counted
-from selectroute.selector.typed_values import Float, Unsupported
+from selectroute.selector.values import Float, Unsupported
 from selectroute.topics.filter import TOPIC, level_value
 
 _TEXT: Final = 1 << 12

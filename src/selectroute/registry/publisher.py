@@ -24,11 +24,11 @@ from selectroute.durable.lock import FileLock
 from selectroute.index.changes import Change, Drop, Put
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import Source, published, revisions, source_of
-from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.publisher import Publisher
+from selectroute.index.retention import collect
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import Source, published, revisions, source_of
 from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.log.change_log import Latest

@@ -44,18 +44,7 @@ from selectroute.selector.syntax.ast import Expr, children, postorder
 from selectroute.selector.syntax.parser import parse
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span
-from selectroute.selector.typed_values import (
-    Byte,
-    Double,
-    Float,
-    Int,
-    Long,
-    Short,
-    Truth,
-    Value,
-    coerce,
-    type_name,
-)
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Truth, Value, coerce, type_name
 
 __all__ = [
     "DIALECTS",

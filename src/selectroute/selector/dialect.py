@@ -22,7 +22,7 @@ from selectroute.selector.fields import (
     PREFIX,
     SYNONYMS,
 )
-from selectroute.selector.typed_values import VOID, Double, Float, Truth, Void
+from selectroute.selector.values import VOID, Double, Float, Truth, Void
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 

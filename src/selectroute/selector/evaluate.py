@@ -33,7 +33,7 @@ from selectroute.selector.syntax.ast import (
     children,
     postorder,
 )
-from selectroute.selector.typed_values import (
+from selectroute.selector.values import (
     MISMATCH,
     VOID,
     Operand,

@@ -20,7 +20,7 @@ from selectroute.selector.sentences import (
     value_text,
 )
 from selectroute.selector.syntax.ast import CONDITIONS, And, Expr, Identifier, Literal, Not, Or
-from selectroute.selector.typed_values import MISMATCH, UNSUPPORTED, VOID, Truth, Void, type_name
+from selectroute.selector.values import MISMATCH, UNSUPPORTED, VOID, Truth, Void, type_name
 
 DEEPEST_SHOWN: Final = 40
 """Deepest indentation; deeper parts are not indented further."""

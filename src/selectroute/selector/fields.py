@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.typed_values import Byte, Int, Long, Short, Value
+from selectroute.selector.values import Byte, Int, Long, Short, Value
 
 PREFIX: Final = "@"
 """Prefix of a derived field, before the name that selectors use."""

@@ -18,7 +18,7 @@ from selectroute.selector.errors import SelectRouteError, did_you_mean, nearest,
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.typed_values import (
+from selectroute.selector.values import (
     FLOATS,
     INTEGERS,
     UNSUPPORTED,

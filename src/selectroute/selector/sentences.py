@@ -31,7 +31,7 @@ from selectroute.selector.syntax.ast import (
     Unary,
 )
 from selectroute.selector.syntax.printer import literal_text
-from selectroute.selector.typed_values import (
+from selectroute.selector.values import (
     MISMATCH,
     UNSUPPORTED,
     VOID,

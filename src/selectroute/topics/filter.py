@@ -11,7 +11,7 @@ from itertools import groupby
 from selectroute.clauses.predicate import ClauseLiteral, LevelsTest, NullTest, Test, match_levels
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.typed_values import Long, Value
+from selectroute.selector.values import Long, Value
 
 TOPIC = "@topic"
 LEVELS = "@topic.levels"

@@ -10,7 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import revisions
+from selectroute.index.snapshot_files import revisions
 from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry import publisher as publish
 from selectroute.registry.changes import Operation
@@ -325,7 +325,7 @@ def test_the_folder_is_a_setting(registry, tmp_path):
 
 
 def test_old_revisions_are_collected(registry, folder, monkeypatch):
-    from selectroute.index.folder.retention import collect
+    from selectroute.index.retention import collect
 
     monkeypatch.setattr(publish, "COLLECT_SECONDS", 0.0)
     monkeypatch.setattr(publish, "collect", lambda folder: collect(folder, grace_seconds=0))

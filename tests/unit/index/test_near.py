@@ -13,7 +13,7 @@ from selectroute.index.near_misses import near
 from selectroute.selector.dialect import dialect
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.syntax import ast
-from selectroute.selector.typed_values import Truth
+from selectroute.selector.values import Truth
 from selectroute.topics import TopicFilter
 from tests.support.strategies import checked_selectors, messages
 

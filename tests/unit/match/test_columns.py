@@ -11,7 +11,7 @@ from selectroute.match.match import _joined
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.selector import Selector
-from selectroute.selector.typed_values import UNSUPPORTED
+from selectroute.selector.values import UNSUPPORTED
 
 
 def matched(selector, column, name="x"):

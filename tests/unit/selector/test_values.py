@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from selectroute.selector import JMS, Byte, Double, Float, Int, Long, Short, Truth, coerce, type_name
 from selectroute.selector.syntax.numbers import NumberError, number
-from selectroute.selector.typed_values import (
+from selectroute.selector.values import (
     MISMATCH,
     VOID,
     all_of,

@@ -45,7 +45,7 @@ from selectroute.arrays import tables as t
 from selectroute.clauses.access import Equalities, Key
 from selectroute.clauses.predicate import Clause, ClauseLiteral, Test
 from selectroute.index.compile.residuals import bits_of
-from selectroute.selector.typed_values import VOID, Float, Long, Number, Value
+from selectroute.selector.values import VOID, Float, Long, Number, Value
 from selectroute.topics.filter import TOPIC
 
 

@@ -48,7 +48,7 @@ from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
-from selectroute.selector.typed_values import VOID, Truth, Value, compare
+from selectroute.selector.values import VOID, Truth, Value, compare
 
 MOST_COPIES: Final = 16
 """Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""

@@ -43,7 +43,7 @@ from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.typed_values import Double, Long, Value
+from selectroute.selector.values import Double, Long, Value
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 MAX_SLOTS: Final = 64

@@ -36,7 +36,7 @@ from selectroute.match.columns.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import HEADER_TYPES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
-from selectroute.selector.typed_values import Int, Long
+from selectroute.selector.values import Int, Long
 from selectroute.topics.filter import Derivation
 
 TAGS_OF_TYPES: dict[pa.DataType, int] = {

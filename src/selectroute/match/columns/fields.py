@@ -27,7 +27,7 @@ from selectroute.selector.fields import (
     id_from_text,
 )
 from selectroute.selector.message import HEADER_TYPES, Message
-from selectroute.selector.typed_values import UNSUPPORTED, Double, Float, Unsupported, Value
+from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value
 from selectroute.topics.filter import TOPIC
 
 _INTEGERS = {tag: kind for kind, tag in INTEGER_TAGS.items()}

@@ -14,7 +14,7 @@ from selectroute.arrays import tables as t
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.typed_values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
 from selectroute.topics.filter import TOPIC, level_value
 
 BODY = "@body"

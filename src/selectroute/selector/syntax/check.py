@@ -13,7 +13,7 @@ from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import SelectorFault
 from selectroute.selector.fields import id_from_text
 from selectroute.selector.syntax.ast import Arithmetic, Comparison, Expr, Identifier, Literal, MatchId, Unary
-from selectroute.selector.typed_values import Int, Long
+from selectroute.selector.values import Int, Long
 
 NUMBER: Final = "number"
 STRING: Final = "string"

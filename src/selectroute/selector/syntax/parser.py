@@ -41,7 +41,7 @@ from selectroute.selector.syntax.numbers import LONG_MIN_MAGNITUDE
 from selectroute.selector.syntax.printer import literal_text
 from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
-from selectroute.selector.typed_values import Long, negate
+from selectroute.selector.values import Long, negate
 
 OPERAND: Final = ("a name", "a literal", "a sign", "'('")
 """Tokens that may begin an operand, as an error names them."""

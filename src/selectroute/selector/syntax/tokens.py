@@ -21,7 +21,7 @@ from selectroute.selector.names import (
 )
 from selectroute.selector.syntax.numbers import NumberError, number, number_pattern
 from selectroute.selector.syntax.source import SURROGATE, Span
-from selectroute.selector.typed_values import Double, Float, Long
+from selectroute.selector.values import Double, Float, Long
 
 Token = tuple[str, str | bytes | Long | Float | Double | None, int, int]
 """Kind, value, start, end. A plain tuple: a million selectors are read when a broker starts.

@@ -23,8 +23,8 @@ from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.compile.keys import Attributes, CostPlan, KeyStatistics, PreferredKeys, preferred_keys
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import published
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import published
 from selectroute.index.specification import IndexedSubscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import EXTENDED

@@ -14,8 +14,8 @@ import pytest
 import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.index.errors import InvariantError
-from selectroute.index.folder.format import _canonical, _self_digest, published_digest, revisions
 from selectroute.index.invariants import verify_snapshot
+from selectroute.index.snapshot_files import _canonical, _self_digest, published_digest, revisions
 from tests.unit.index.published import pairs, small
 
 
@@ -83,7 +83,7 @@ def test_a_truncated_or_missing_file_is_a_named_error(folder):
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 20])
 def test_files_that_change_after_they_were_opened_change_nothing(folder, monkeypatch, tmp_path, in_memory):
-    monkeypatch.setattr("selectroute.index.folder.format._IN_MEMORY", in_memory)
+    monkeypatch.setattr("selectroute.index.snapshot_files._IN_MEMORY", in_memory)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     opened = sr.Snapshot.open(folder)
     for path in (*folder.glob("segments/*"), *folder.glob("ids/*")):
@@ -104,7 +104,7 @@ def test_a_folder_that_is_missing_or_cannot_be_written_is_one_sentence(tmp_path)
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.folder.format.FORMAT", 5)
+    monkeypatch.setattr("selectroute.index.snapshot_files.FORMAT", 5)
     with pytest.raises(sr.SnapshotError, match="format 4, this version reads format 5"):
         sr.Snapshot.open(folder)
 

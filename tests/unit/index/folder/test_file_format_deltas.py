@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 import selectroute as sr
+from selectroute.index import snapshot_files as file_format
 from selectroute.index.changes import Add, Remove, Replace
-from selectroute.index.folder import format as file_format
-from selectroute.index.folder.format import published
 from selectroute.index.invariants import verify_snapshot
+from selectroute.index.snapshot_files import published
 from tests.unit.index.published import pairs, small
 
 

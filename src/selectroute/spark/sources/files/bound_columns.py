@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from selectroute.match.columns.batch import MessageBatch, is_group, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.from_messages import ARROW_TYPES, with_unlike
-from selectroute.selector.typed_values import FLOATS
+from selectroute.selector.values import FLOATS
 
 
 class BoundColumn(NamedTuple):

@@ -22,7 +22,7 @@ from itertools import pairwise
 from selectroute.durable import disk
 from selectroute.durable.disk import DamagedFileError
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import locked, manifest_of, read_manifest, revisions
+from selectroute.index.snapshot_files import locked, manifest_of, read_manifest, revisions
 from selectroute.storage import Entry, Location
 from selectroute.storage.location import Where
 
