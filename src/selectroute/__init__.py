@@ -67,7 +67,7 @@ _LATER = {
     "client.registry": "RemoteRegistry connect",
     "index.changes": "Add Remove Replace",
     "index.errors": "BuildError SnapshotError SnapshotNotFoundError",
-    "index.folder.format": "publish",
+    "index.snapshot_files": "publish",
     "index.index": "Index",
     "index.publisher": "Publisher",
     "index.snapshot": "Snapshot build_snapshot",

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -103,14 +103,14 @@ class Access:
     """Access path of clauses in a snapshot: the values or prefixes of these attributes, or a scan."""
 
     attributes: tuple[str, ...]
+    by_prefix: bool
+    """True if the clauses are found by a prefix of the value, for LIKE, not by the value."""
+
     reason: str | None
     """Reason why the clauses are judged for every message; None if they are not."""
 
     clauses: int
     """Number of clauses with this access path."""
-
-    by_prefix: bool = False
-    """True if the clauses are found by a prefix of the value, for LIKE, not by the value."""
 
     def __str__(self) -> str:
         way = ", ".join(self.attributes) if self.reason is None else f"every message: {self.reason}"
@@ -141,15 +141,7 @@ class Analysis:
             "dialect": self.dialect,
             "canonical": self.canonical,
             "identifiers": list(self.identifiers),
-            "access": [
-                {
-                    "attributes": list(access.attributes),
-                    "by_prefix": access.by_prefix,
-                    "reason": access.reason,
-                    "clauses": access.clauses,
-                }
-                for access in self.access
-            ],
+            "access": [asdict(access) | {"attributes": list(access.attributes)} for access in self.access],
             "warnings": [warning.to_dict(self.text) for warning in self.warnings],
         }
 
@@ -179,14 +171,9 @@ def check(text: str, dialect: str = "jms") -> Analysis:
 def analyse(selector: Selector) -> Analysis:
     """Return the analysis of a selector. O(size of the selector and of its clauses)."""
     warnings, possible = _warnings(selector)
-    return Analysis(
-        selector.text,
-        selector.dialect,
-        selector.canonical,
-        selector.identifiers,
-        _access(possible),
-        warnings,
-    )
+    text, dialect = selector.text, selector.dialect
+    access = _access(possible)
+    return Analysis(text, dialect, selector.canonical, selector.identifiers, access, warnings)
 
 
 def registered_warnings(
@@ -204,15 +191,12 @@ def registered_warnings(
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:
-    counts: Counter[tuple[tuple[str, ...], str | None, bool]] = Counter()
+    counts: Counter[tuple[tuple[str, ...], bool, str | None]] = Counter()
     for clause in clauses:
         keys = sorted(equalities(clause).keys)
         attributes = tuple(map(identifier_of, keys or prefixed(clause.literals)))
-        counts[attributes, None if attributes else scan_reason(clause), bool(attributes and not keys)] += 1
-    return tuple(
-        Access(attributes, reason, count, by_prefix)
-        for (attributes, reason, by_prefix), count in counts.items()
-    )
+        counts[attributes, bool(attributes and not keys), None if attributes else scan_reason(clause)] += 1
+    return tuple(Access(*path, count) for path, count in counts.items())
 
 
 def _warnings(selector: Selector) -> tuple[tuple[SelectorWarning, ...], list[Clause]]:
@@ -244,12 +228,9 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
     reasons: dict[str, Span] = {}
     for clause in clauses:
         if not equalities(clause).keys and not prefixed(clause.literals):
-            judged = [
-                literal.predicate.expr
-                for literal in clause.literals
-                if isinstance(literal.predicate, ExpressionTest)
-            ]
-            reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
+            predicates = (literal.predicate for literal in clause.literals)
+            spans = (test.expr.span for test in predicates if isinstance(test, ExpressionTest))
+            reasons.setdefault(scan_reason(clause), next(spans, whole))
     for reason, span in reasons.items():
         part = "the selector" if len(clauses) == 1 else "a part of the selector"
         yield SelectorWarning(NOT_INDEXABLE, f"{part} is judged for every message: {reason}", span)

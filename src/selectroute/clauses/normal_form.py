@@ -432,18 +432,15 @@ def _parts(node: Expr) -> Sequence[Expr]:
 
 def _implied(guard: NotVoid, literals: Sequence[ClauseLiteral]) -> bool:
     """Return whether the literals, if they hold, imply the guard."""
-    judged = {
-        id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, ExpressionTest)
-    }
-    kinds = {}
-    for predicate in (literal.predicate for literal in literals):
-        if isinstance(predicate, Test | OneOf | PatternTest):
-            kinds[predicate.name] = predicate.kind
-    absent = {
-        literal.predicate.name
-        for literal in literals
-        if isinstance(literal.predicate, NullTest) and literal.wanted
-    }
+    judged, kinds, absent = set(), {}, set()
+    for literal in literals:
+        match literal.predicate:
+            case ExpressionTest(expr=expr):
+                judged.add(id(expr))
+            case Test(name=name) | OneOf(name=name) | PatternTest(name=name) as predicate:
+                kinds[name] = predicate.kind
+            case NullTest(name=name) if literal.wanted:
+                absent.add(name)
     return judged.issuperset(map(id, guard.conditions)) and all(
         name in absent or kinds.get(name) in allowed for name, allowed in guard.types
     )

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.evaluate import condition
+from selectroute.selector.evaluate import Lookup, condition
 from selectroute.selector.like import compile_like, like
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
 from selectroute.selector.values import VOID, Truth, Unsupported, Value, Void, compare
-
-Lookup = Callable[[str], Value | Unsupported | None]
-"""Function from an attribute to its value on a message: ``None`` for NULL, UNSUPPORTED for a value of a type
-that no property has. An attribute is an identifier, or the derived field that it reads in its dialect.
-"""
 
 
 def kind_of(value: Value | Unsupported) -> str:
@@ -272,9 +266,7 @@ def of_one_property(node: ast.Between) -> bool:
 
 def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
     """Return the two comparisons to which [NOT] BETWEEN is equivalent (seed 004)."""
-    ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
-    lower, upper = ops
     return (
-        ast.Comparison(lower, node.operand, node.low, span=node.span),
-        ast.Comparison(upper, node.operand, node.high, span=node.span),
+        ast.Comparison("<" if node.negated else ">=", node.operand, node.low, span=node.span),
+        ast.Comparison(">" if node.negated else "<=", node.operand, node.high, span=node.span),
     )

@@ -189,16 +189,6 @@ class Delta:
         return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
 
 
-def changed(
-    snapshot: SnapshotState,
-    changes: Iterable[Change],
-    revision: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> SnapshotState:
-    """Apply changes: see `Snapshot.changed`."""
-    return Delta(snapshot, changes, limits).applied(revision)
-
-
 def _check(change: Change, exists: bool) -> None:
     """Raise an error for a new subscription that exists, or a change of one that does not."""
     if isinstance(change, Put | Drop):

@@ -8,7 +8,7 @@ from itertools import product
 from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
-from selectroute.clauses.predicate import ClauseLiteral, Lookup, NotVoid
+from selectroute.clauses.predicate import ClauseLiteral, NotVoid
 from selectroute.index.compile.build import freeze, paused_collector
 from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, KeyPlan, KeyStatistics, file_clause
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
@@ -16,6 +16,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import KEEP, IndexedSubscription, Keep, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import EXTENDED
+from selectroute.selector.evaluate import Lookup
 from selectroute.selector.explain import Explanation
 from selectroute.selector.extended import provider_matches
 from selectroute.selector.fields import identifier_of

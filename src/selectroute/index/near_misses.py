@@ -13,7 +13,7 @@ operands that cannot hold is not near. The others are judged by the reference ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,15 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import string_hashes
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.compile.shapes import MAX_SLOTS, Shape, literals, sample_of, selector_shapes, spelled
+from selectroute.index.compile.shapes import (
+    MAX_SLOTS,
+    Shape,
+    literals,
+    literals_of,
+    sample_of,
+    selector_shapes,
+    spelled,
+)
 from selectroute.index.matches import Condition, NearMiss
 from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
@@ -208,7 +216,7 @@ class _Columns:
         groups: list[_Selectors] = []
         for first in range(0, table.num_rows, _BLOCK):
             groups += _selectors(table.slice(first, _BLOCK), first)
-        topics = _one(table["topic"].cast(pa.large_string())).dictionary_encode()
+        topics = table["topic"].cast(pa.large_string()).combine_chunks().dictionary_encode()
         codes = pc.fill_null(topics.indices, -1).to_numpy(zero_copy_only=False)
         return cls(groups, codes.astype(np.int32), topics.dictionary)
 
@@ -260,7 +268,7 @@ def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
     extended = pc.equal(pc.fill_null(table["seltype"], ""), EXTENDED)
     wanted = np.flatnonzero(np.asarray(pc.and_not(selects, extended)))
     some = table.take(pa.array(wanted))
-    texts, dialects = (_one(some[name].cast(pa.string())) for name in ("selector", "dialect"))
+    texts, dialects = (some[name].cast(pa.string()).combine_chunks() for name in ("selector", "dialect"))
     rows = (first + wanted).astype(np.int32)
     others = [np.zeros(0, np.int32)]
     shapes = selector_shapes(texts)
@@ -275,10 +283,6 @@ def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
         else:
             yield _Selectors(plan, rows[members], literals)
     yield _Selectors(None, np.concatenate(others), ())
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def _filters_of(topic: str) -> str:
@@ -390,10 +394,10 @@ class _Plan:
         except InvalidSelectorError:
             return None
         slots = {_key(sample): number for number, sample in enumerate(samples)}
-        if root is None or sum(_key(constant) in slots for constant in _constants(root)) != len(samples):
+        if root is None or sum(_key(constant) in slots for constant in literals_of(root)) != len(samples):
             return None  # a literal left in the shape equals a sample
         operands = (
-            _Operand(operand, {key: slots[key] for key in map(_key, _constants(operand)) if key in slots})
+            _Operand(operand, {key: slots[key] for key in map(_key, literals_of(operand)) if key in slots})
             for operand in _operands(root)
         )
         return cls(shape, dialect_named(dialect_name), tuple(operands))
@@ -419,19 +423,6 @@ def _operands(root: ast.Expr) -> Iterator[ast.Expr]:
             waiting += reversed(node.operands)
         else:
             yield node
-
-
-def _constants(root: ast.Expr) -> Iterable[Value]:
-    for node in ast.postorder(root):
-        match node:
-            case ast.Literal(value=value):
-                yield value
-            case ast.In(values=values):
-                yield from values
-            case ast.Like(pattern=pattern, escape=escape):
-                yield pattern
-                if escape is not None:
-                    yield escape
 
 
 def _key(value: Value) -> object:

@@ -8,7 +8,11 @@
     folder/ids/<revision>-<x>.arrow             row → id, destination, topic, selector, dialect, seltype
 
 A segment and its ids are written once, in the first revision that has them; later ones name the same files.
-`manifest` describes manifests, `retention` the removal of files.
+`retention` removes files.
+
+A revision exists as soon as its manifest does; until then its files have no effect. A manifest is never
+overwritten. It contains the SHA-256 of the canonical JSON of its other fields, so that any changed bit is
+detected. The manifest of a registry's revision also has its `Source`.
 
 Opening checks digests, types and lengths, and the arrays by ``index.invariants``. A user who can write to a
 folder still decides which messages are delivered: the folder should belong to the registry's own user.
@@ -388,9 +392,7 @@ def _open(folder: Location, revision: int) -> SnapshotState:
     try:
         check_tombstones(snapshot)
     except InvariantError as error:
-        raise SnapshotError(
-            f"{path} is invalid (broken invariant: {_broken(error)}); publish it again"
-        ) from None
+        raise _unsound(path, error) from None
     return snapshot
 
 
@@ -438,13 +440,8 @@ class _OtherFormatError(Exception):
 
 
 def _unsound(path: Location, error: Exception) -> SnapshotError:
-    return SnapshotError(
-        f"{path} is invalid (broken invariant: {_broken(error)}); publish the snapshot again"
-    )
-
-
-def _broken(error: Exception) -> str:
-    return " ".join(str(error).split()).removeprefix("invariant broken: ")
+    broken = " ".join(str(error).split()).removeprefix("invariant broken: ")
+    return SnapshotError(f"{path} is invalid (broken invariant: {broken}); publish the snapshot again")
 
 
 def _segment(table: pa.Table, rows: int) -> Segment:

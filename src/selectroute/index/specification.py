@@ -1,6 +1,7 @@
-"""Subscription as its owner specifies it in JSON: its fields, their types and values, from any source.
+"""Subscriptions: the fields that an owner specifies in JSON, and the checked subscription with its clauses.
 
-Of the selector, the topic filter and the dialect only the types are checked here.
+`SubscriptionSpec` is the JSON, from any source. `check_fields` checks everything in it except for selector,
+topic filter and dialect; `prepare` checks these three and returns the clauses that the index files.
 """
 
 from __future__ import annotations
@@ -243,19 +244,16 @@ class SubscriptionSpec:
             raise InvalidSpecError("", "a subscription must be an object")
         members: dict[str, Any] = {}
         for name, value in data.items():
-            if name in _TEXTS:
-                if value is not None:
-                    if not isinstance(value, str):
-                        raise InvalidSpecError(_pointer(name), f"{name} must be a string")
-                    members[name] = value
-            elif name in READ_ONLY:
+            if name in READ_ONLY or (value is None and name in FIELDS):
                 continue
+            if name in _TEXTS:
+                if not isinstance(value, str):
+                    raise InvalidSpecError(_pointer(name), f"{name} must be a string")
+                members[name] = value
             elif name == "destination":
-                if value is not None:
-                    members[name] = Destination.from_json(value)
+                members[name] = Destination.from_json(value)
             elif name == "labels":
-                if value is not None:
-                    members[name] = labels_of(value)
+                members[name] = labels_of(value)
             else:
                 known = (*FIELDS, *sorted(READ_ONLY))
                 raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
@@ -305,7 +303,7 @@ def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
     for name, value in labels:
-        pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
+        pointer = _pointer("labels", name[:80])
         if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
             raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")
         if len(value) > MAX_LABEL:

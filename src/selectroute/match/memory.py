@@ -1,8 +1,12 @@
-"""Reads and copies of memory that are one instruction, or one call of the C library.
+"""Reads and copies of memory that are one instruction, or one call of the C library; a pool of large arrays.
 
 When an array is passed to a function, numba counts a reference, atomically, which costs more than a search in
 the array. An address is a number and free; it is valid as long as the caller keeps the array. Bounds are not
 checked.
+
+Arrays of the pool are reused as soon as they are unreferenced. The system clears new memory page by page, and
+under a hypervisor often fetches it from the host page by page: with 850 matches a message (workload Z at a
+million) that took as long as finding and copying the matches, 0.2 µs a message, up to 4 µs on a slow host.
 """
 
 from __future__ import annotations
@@ -26,7 +30,6 @@ MOST: Final = 384 << 20
 
 KEPT: Final = 2
 """Arrays in the pool of a process: the previous matches are still in use while the next batch is matched."""
-
 
 _lock = threading.Lock()
 _arrays = [np.empty(0, np.int32) for _ in range(KEPT)]

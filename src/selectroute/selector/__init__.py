@@ -16,7 +16,7 @@ raise anything else.
 
 `evaluate` is the meaning. It reads like the standard, rule by rule, and is slow; every faster engine of
 this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
-binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's (`truth`), and
+binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's, and
 NULL is the value of a missing property. Where a dialect says that "the complete selector is always false",
 the operation is VOID, and so is every expression around it. `like` matches patterns without regular
 expressions. `fields` holds the fields that have several names. `explain` shows the same evaluation as a tree

@@ -189,8 +189,8 @@ class Message:
         if isinstance(body, Mapping):
             body = _bytes("body", body)
         return cls(
-            headers=_read("headers", data.get("headers")),
-            properties=_read("properties", data.get("properties")),
+            headers=_converted("headers", data.get("headers"), _read, "an object"),
+            properties=_converted("properties", data.get("properties"), _read, "an object"),
             topic=data.get("topic"),
             body=body,
             name_length=name_length,
@@ -252,9 +252,7 @@ def to_wire(value: Value | None) -> Any:
     if isinstance(number, float) and not math.isfinite(number):
         number_text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
         return {"type": type_name(value), "value": number_text}
-    if isinstance(value, Long | Double):
-        return number
-    return {"type": type_name(value), "value": number}
+    return number if isinstance(value, Long | Double) else {"type": type_name(value), "value": number}
 
 
 def from_wire(place: str, data: object) -> Value | None:
@@ -306,17 +304,9 @@ def _typed(name: str, plain: Any) -> Value:
     return plain
 
 
-def _read(place: str, data: object) -> dict[str, Value | None]:
-    if data is None:
-        return {}
-    if not isinstance(data, Mapping):
-        raise MessageError(place, f"expected an object, not {_described(data)}")
-    return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
-
-
 def checked_headers(headers: Mapping[str, object] | None) -> dict[str, Value | None]:
     """Return headers as values of the types in `HEADER_TYPES`. Raises MessageError."""
-    return _checked("headers", headers, _header)
+    return _converted("headers", headers, _header)
 
 
 def checked_properties(
@@ -325,7 +315,7 @@ def checked_properties(
     """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES` and for a
     name of more than `name_length` characters.
     """
-    checked = _checked("properties", properties, _property)
+    checked = _converted("properties", properties, _property)
     if any(len(name) > name_length for name in checked):
         raise MessageError("properties", f"a name is longer than {name_length:,} characters")
     if len(checked) > MAX_PROPERTIES:
@@ -333,14 +323,18 @@ def checked_properties(
     return checked
 
 
-def _checked(
-    place: str, values: Mapping[str, object] | None, check: Callable[[str, str, object], Value | None]
+def _converted(
+    place: str, values: object, convert: Callable[[str, str, object], Value | None], wanted: str = "a mapping"
 ) -> dict[str, Value | None]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        raise MessageError(place, f"expected a mapping, not {_described(values)}")
-    return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in values.items()}
+        raise MessageError(place, f"expected {wanted}, not {_described(values)}")
+    return {name: convert(f"{place}.{_shown(name)}", name, value) for name, value in values.items()}
+
+
+def _read(place: str, _: str, data: object) -> Value | None:
+    return from_wire(place, data)
 
 
 def _header(place: str, name: str, thing: object) -> Value | None:

@@ -1,4 +1,5 @@
-"""Values of properties and literals, and Java's arithmetic and comparison on them.
+"""Values of properties and literals with Java's arithmetic and comparison, and the truth values of Kleene's
+three-valued logic (seed 004, "Null values").
 
 A value is a Python ``bool``, ``str`` or ``bytes`` (a byte string), or one of six number classes that carry
 Java's width; NULL is ``None``. Binary numeric promotion (seed 004: "must use Java numeric promotion") is the
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral
@@ -64,26 +65,14 @@ def not_(truth: Truth) -> Truth:
     return _NEGATION[truth]
 
 
-def all_of(truths: Iterable[Truth]) -> Truth:
+def all_of(truths: Sequence[Truth]) -> Truth:
     """Return AND: FALSE if any is FALSE, otherwise UNKNOWN if any is UNKNOWN, otherwise TRUE."""
-    result = Truth.TRUE
-    for truth in truths:
-        if truth is Truth.FALSE:
-            return Truth.FALSE
-        if truth is Truth.UNKNOWN:
-            result = Truth.UNKNOWN
-    return result
+    return next((truth for truth in (Truth.FALSE, Truth.UNKNOWN) if truth in truths), Truth.TRUE)
 
 
-def any_of(truths: Iterable[Truth]) -> Truth:
+def any_of(truths: Sequence[Truth]) -> Truth:
     """Return OR: TRUE if any is TRUE, otherwise UNKNOWN if any is UNKNOWN, otherwise FALSE."""
-    result = Truth.FALSE
-    for truth in truths:
-        if truth is Truth.TRUE:
-            return Truth.TRUE
-        if truth is Truth.UNKNOWN:
-            result = Truth.UNKNOWN
-    return result
+    return next((truth for truth in (Truth.TRUE, Truth.UNKNOWN) if truth in truths), Truth.FALSE)
 
 
 _NEGATION = {Truth.TRUE: Truth.FALSE, Truth.FALSE: Truth.TRUE, Truth.UNKNOWN: Truth.UNKNOWN}

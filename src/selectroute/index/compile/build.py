@@ -136,7 +136,7 @@ def built(
         for start in range(0, max(len(rows), 1), SEGMENT_ROWS):
             part = _normal(rows.slice(start, SEGMENT_ROWS))
             try:
-                state = _Build(part, partial(_told, progress, start), limits, parsed).snapshot(revision)
+                state = _Build(part, partial(_report, progress, start), limits, parsed).snapshot(revision)
                 check_unknown(state, together(states))
             except BuildError as error:
                 raise error.moved(start) from error.cause
@@ -144,7 +144,7 @@ def built(
     return states[0] if len(states) == 1 else together(states, revision)
 
 
-def _told(progress: Callable[[int], None], before: int, done: int) -> None:
+def _report(progress: Callable[[int], None], before: int, done: int) -> None:
     progress(before + done)
 
 

@@ -285,7 +285,7 @@ def template_of(
             slots[Long(-sample.value)] = Slot(number, True, False)
         elif isinstance(sample, Double):
             slots[Double(-sample.value)] = Slot(number, True, False)
-    if sum(constant in slots for constant in _literals_of(checked.expression)) != len(selector.kinds):
+    if sum(constant in slots for constant in literals_of(checked.expression)) != len(selector.kinds):
         return None  # a literal left in the shape equals a sample
     used: set[int] = set()
     for clause in clauses:
@@ -381,16 +381,16 @@ def _hides(literal: ClauseLiteral, slots: dict[Value, Slot]) -> bool:
     """Return whether a predicate that is judged as a whole contains a sample."""
     match literal.predicate:
         case ExpressionTest(expr=expr):
-            return any(constant in slots for constant in _literals_of(expr))
+            return any(constant in slots for constant in literals_of(expr))
         case NotVoid(conditions=conditions):
-            return any(constant in slots for expr in conditions for constant in _literals_of(expr))
+            return any(constant in slots for expr in conditions for constant in literals_of(expr))
         case LevelsTest(pattern=levels):
             return any(level in slots for level in levels)
         case _:
             return False
 
 
-def _literals_of(expression: ast.Expr | None) -> Iterator[Value]:
+def literals_of(expression: ast.Expr | None) -> Iterator[Value]:
     """Yield every literal in an expression."""
     for node in ast.postorder(expression) if expression is not None else ():
         match node:

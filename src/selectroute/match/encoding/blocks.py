@@ -1,6 +1,7 @@
 """Encoding of a block of rows when the kernel comes to them: what it reads next is in the cache.
 
-A column is described by the addresses of its buffers: a `PlainColumn`, or a `Lane` of all rows.
+A column is described by the addresses of its buffers: a `PlainColumn`, whose buffers are read as they are, or
+a `Lane` of all rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Input of the kernel: columns of a batch, unpacked once for all segments and encoded for each of them."""
+"""Input of the kernel: columns of a batch, unpacked once for all segments and encoded for each of them.
+
+LIKE is judged once for each distinct string of a column.
+"""
 
 from __future__ import annotations
 
