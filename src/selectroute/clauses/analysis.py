@@ -86,12 +86,7 @@ class SelectorWarning:
         """Return plain data; `text` is the selector's, in which offset and length count code points, line and
         column start at 1.
         """
-        return {
-            "kind": self.kind,
-            "message": self.sentence,
-            **place(text, self.span),
-            "reason": self.reason,
-        }
+        return {"kind": self.kind, "message": self.sentence, **place(text, self.span), "reason": self.reason}
 
     def __str__(self) -> str:
         code = "" if self.reason is None else f" (reason {self.reason})"

@@ -230,7 +230,8 @@ def match_levels(levels: list[str], pattern: tuple[str, ...]) -> bool:
 
 Simple = Test | OneOf | PatternTest | NullTest
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Operator of a comparison whose operands are swapped."""
 
 
 def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None:
@@ -242,7 +243,7 @@ def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None
         case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
             return Test(field_of(name), op, value, dialect), True
         case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
-            return Test(field_of(name), _MIRRORED[op], value, dialect), True
+            return Test(field_of(name), MIRRORED[op], value, dialect), True
         case ast.Identifier(name):
             return Test(field_of(name), "=", True, dialect), True
         case ast.In(ast.Identifier(name), values, negated):

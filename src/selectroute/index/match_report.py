@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from selectroute.index import near_misses
 from selectroute.index.errors import UnknownSubscriptionError
 from selectroute.index.index import AccessStep, Index
-from selectroute.index.matches import MatchedSubscriptions, NearMiss
-from selectroute.index.near_misses import near
+from selectroute.index.matches import MatchedSubscriptions
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
@@ -37,20 +36,6 @@ def judged(snapshot: Snapshot, message: Message) -> Verdict:
     """Match one message as a stream does."""
     matches = snapshot.match_one(message)
     return Verdict(np.sort(matches.ordinals), np.sort(matches.refused))
-
-
-def nearby(
-    snapshot: Snapshot,
-    message: Message,
-    verdict: Verdict,
-    limit: int,
-    sees: Callable[[str | None], bool] = lambda _: True,
-) -> tuple[list[NearMiss], bool]:
-    """Return the subscriptions that miss a message by one condition, and whether these are all; see
-    ``index.near``. Only subscriptions whose topic filter passes `sees` are included.
-    """
-    nearest = near(snapshot, message, limit, verdict.matched, sees)
-    return [miss.shown() for miss in nearest.subscriptions], nearest.complete
 
 
 def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdict) -> dict[str, Any]:
@@ -137,7 +122,7 @@ class SnapshotMatcher:
         )
         matches = MatchedSubscriptions(self._revision, len(verdict.matched), named, refused)
         if near:
-            misses, is_complete = nearby(self._snapshot, message, verdict, limit)
+            misses, is_complete = near_misses.near(self._snapshot, message, limit, verdict.matched)
             matches = replace(matches, near=misses, near_complete=is_complete)
         return matches
 

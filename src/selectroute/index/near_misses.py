@@ -27,6 +27,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import string_hashes
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
+from selectroute.clauses.predicate import MIRRORED
 from selectroute.index.compile.shapes import (
     MAX_SLOTS,
     Shape,
@@ -64,24 +65,10 @@ _LEVELS: Final = 16
 """Maximum levels of a topic that exclude filters; the reference judges all levels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """Subscription near a message, and the conditions that each alone prevent the match."""
-
-    id: str
-    topic: str | None
-    selector: str
-    conditions: tuple[Explanation, ...]
-
-    def shown(self) -> NearMiss:
-        """Return the subscription with its conditions as texts."""
-        return NearMiss(self.id, self.topic, self.selector, [*map(_condition, self.conditions)])
-
-
 class Nearby(NamedTuple):
     """Subscriptions near a message; ``complete`` if these are all."""
 
-    subscriptions: list[Near]
+    subscriptions: list[NearMiss]
     complete: bool
 
 
@@ -99,7 +86,7 @@ def near(
     O(subscriptions), column-wise, and at most `MOST_JUDGED` selectors parsed and judged. Once for each
     segment also O(bytes of its selectors).
     """
-    subscriptions: list[Near] = []
+    subscriptions: list[NearMiss] = []
     rows = snapshot.subscriptions
     candidates = _candidates(snapshot, message, matched)
     for count, ordinal in enumerate(candidates.tolist()):
@@ -113,7 +100,8 @@ def near(
         if conditions := deciding(selector, message):
             if len(subscriptions) == limit:
                 return Nearby(subscriptions, False)
-            subscriptions.append(Near(row["id"], topic, selector.text, conditions))
+            shown = [*map(_condition, conditions)]
+            subscriptions.append(NearMiss(row["id"], topic, selector.text, shown))
     return Nearby(subscriptions, True)
 
 
@@ -334,8 +322,7 @@ class _Operand:
             case ast.Comparison(op, ast.Identifier(name), ast.Literal(constant)):
                 return self._compared(op, name, constant, columns, message, dialect)
             case ast.Comparison(op, ast.Literal(constant), ast.Identifier(name)):
-                turned = op.translate({ord("<"): ">", ord(">"): "<"}) if op != "<>" else op
-                return self._compared(turned, name, constant, columns, message, dialect)
+                return self._compared(MIRRORED[op], name, constant, columns, message, dialect)
         return True
 
     def _compared(

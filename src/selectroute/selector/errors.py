@@ -156,9 +156,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             dialect="mqe",
         ),
         "malformed-number": ErrorKind(
-            "this is not a number",
-            "a = 1_",
-            "put a space after a number, and _ only between two digits",
+            "this is not a number", "a = 1_", "put a space after a number, and _ only between two digits"
         ),
         "malformed-octal": ErrorKind(
             "a leading zero makes a number octal, and 8 and 9 are not octal digits",
@@ -219,9 +217,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         ),
         # types
         "not-a-condition": ErrorKind(
-            "this is a value, not true or false",
-            "weight + 1",
-            "compare it with something",
+            "this is a value, not true or false", "weight + 1", "compare it with something"
         ),
         "not-a-number": ErrorKind(
             "this is not a number and cannot be an operand here",
@@ -356,7 +352,7 @@ class InvalidSelectorError(SelectRouteError):
             f"  {carets}",
         ]
         if self.expected:
-            lines.append(f"expected: {_either(self.expected)}")
+            lines.append(f"expected: {either(self.expected)}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
         suggestion = self.suggestion
@@ -388,5 +384,6 @@ class InvalidSelectorError(SelectRouteError):
         return type(self), (self.kind, self.text, self.span, self.expected), state
 
 
-def _either(names: tuple[str, ...]) -> str:
+def either(names: tuple[str, ...]) -> str:
+    """Return a choice of names in words: ``AND, OR or ')'``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.errors import SelectRouteError, did_you_mean, nearest, unknown_field
+from selectroute.selector.errors import SelectRouteError, did_you_mean, either, nearest, unknown_field
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
 from selectroute.selector.syntax.source import SURROGATE
@@ -356,7 +356,7 @@ def _header(place: str, name: str, thing: object) -> Value | None:
     if name == "JMSPriority" and not 0 <= value.value <= 9:  # type: ignore[union-attr]
         raise MessageError(place, f"a priority is 0 to 9, not {value.value}")  # type: ignore[union-attr]
     if name == "JMSDeliveryMode" and value not in DELIVERY_MODES:
-        raise MessageError(place, f"{_either(DELIVERY_MODES)}, not {_described(value)}")
+        raise MessageError(place, f"it is {either(DELIVERY_MODES)}, not {_described(value)}")
     return value
 
 
@@ -417,7 +417,3 @@ def _shown(name: object) -> str:
 
 def _article(kind: type) -> str:
     return {str: "a string", bool: "a boolean", Int: "an int", Long: "a long"}[kind]
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return f"it is {', '.join(names[:-1])} or {names[-1]}"

@@ -170,9 +170,7 @@ def check_property_names(names: Iterable[str]) -> None:
 
 
 MIXED_CONTENT: Final = Rule(
-    5,
-    "a property of the message would be both a value and a group of others",
-    MQRC_MIXED_CONTENT_NOT_ALLOWED,
+    5, "a property of the message would be both a value and a group of others", MQRC_MIXED_CONTENT_NOT_ALLOWED
 )
 
 

@@ -7,8 +7,7 @@ division by zero, NaN, a field read by another of its names, ids matched as byte
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Final, NamedTuple
 
@@ -32,6 +31,7 @@ from selectroute.selector.syntax.ast import (
 )
 from selectroute.selector.syntax.printer import literal_text
 from selectroute.selector.values import (
+    EXACT_OPERATIONS,
     MISMATCH,
     UNSUPPORTED,
     VOID,
@@ -193,22 +193,15 @@ def _arithmetic(
     return NOTHING
 
 
-def _exactly(node: Unary | Arithmetic, values: Sequence[Result]) -> int | float | None:
+def _exactly(node: Unary | Arithmetic, values: Sequence[Result]) -> int | None:
     """Return the unbounded result of an operation on integers."""
-    numbers = [value.value for value in values if isinstance(value, Number)]
+    numbers = [int(value.value) for value in values if isinstance(value, Number)]
     if isinstance(node, Unary):
         return -numbers[0] if node.op == "-" else numbers[0]
-    exact = _EXACT.get(node.op)
+    exact = EXACT_OPERATIONS.get(node.op)
     if exact is None:  # a quotient is beyond the range only where the divisor is -1
         return -numbers[0] if numbers[1] == -1 else None
     return exact(*numbers)
-
-
-_EXACT: Final[dict[str, Callable[[float, float], float]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 
 
 # --- Conditions

@@ -296,7 +296,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     dividend, divisor = int(left.value), int(right.value)
     if op == "/":
         return _wrapped(kind, _truncated(dividend, divisor)) if divisor else None
-    return _wrapped(kind, _INTEGER_OPERATION[op](dividend, divisor))
+    return _wrapped(kind, EXACT_OPERATIONS[op](dividend, divisor))
 
 
 def negate(operand: Operand) -> Operand:
@@ -399,7 +399,7 @@ _FLOATING_OPERATION: dict[str, Callable[[float, float], float]] = {
     "*": operator.mul,
     "/": _ieee_divide,
 }
-_INTEGER_OPERATION: dict[str, Callable[[int, int], int]] = {
+EXACT_OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,

@@ -23,12 +23,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes, distinct_pairs, distinct_values, numbered
-from selectroute.clauses.access import (
-    FALSE,
-    TRUE,
-    Key,
-    literal_keys,
-)
+from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
 from selectroute.clauses.predicate import (
     ClauseLiteral,
     ExpressionTest,
@@ -173,11 +168,7 @@ class Programs:
         if by_code is not None:
             return [by_code, *self._check(test.name, test.kind, test.dialect)]
         constant = (t.CONSTANT, *bits_of(test.constant))
-        return [
-            (t.LOAD, self._lane(test.name), 0),
-            constant,
-            (_COMPARISONS[test.op], _mode(test.dialect), 0),
-        ]
+        return [(t.LOAD, self._lane(test.name), 0), constant, (_COMPARISONS[test.op], _mode(test.dialect), 0)]
 
     def _by_code(self, test: Test) -> Step | None:
         """Return a lookup for ``=`` or ``<>`` with a non-number, or ``=`` with a number of one exact key."""

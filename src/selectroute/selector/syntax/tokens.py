@@ -64,10 +64,7 @@ _ADVICE: Final = {
     "[": "group with ( and )",
     "{": "group with ( and )",
     "`": "write a name without quotes",
-    "\N{LEFT SINGLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{LEFT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
+    **dict.fromkeys("\u2018\u2019\u201c\u201d", "write a string in straight quotes, '"),
     "\N{NO-BREAK SPACE}": "this is a no-break space; write a plain one",
     "\N{ZERO WIDTH NO-BREAK SPACE}": "this is a byte order mark; leave it out",
 }

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.clauses.analysis import analyse
-from selectroute.index.match_report import explained, judged, nearby
+from selectroute.index.match_report import explained, judged
 from selectroute.index.matches import MatchedSubscriptions
+from selectroute.index.near_misses import near
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import TooLargeError
@@ -71,7 +72,7 @@ def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     _, unjudged = _ids(snapshot, verdict.refused, by, limit)
     matches = MatchedSubscriptions(snapshot.revision, total, found, unjudged)
     if body.near:
-        misses, is_complete = nearby(snapshot, message, verdict, limit, by.sees)
+        misses, is_complete = near(snapshot, message, limit, verdict.matched, by.sees)
         matches = replace(matches, near=misses, near_complete=is_complete)
     return JsonAnswer(matches)
 
