@@ -130,7 +130,7 @@ class Delta:
     @cached_property
     def rows(self) -> pa.Table:
         """Subscriptions as they are after the changes, in the columns of `Snapshot.subscriptions` with the
-        given seltype; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those of
+        seltypes of the changes; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those of
         selectors.
         """
         rows: list[tuple[str | None, ...]] = []
@@ -163,7 +163,7 @@ class Delta:
             raise error.cause from None
 
     def _indexed(self) -> SnapshotState:
-        """Return the same as `_built`, made one change after the other."""
+        """Return the snapshot of the changed subscriptions, applied one change after the other."""
         prepared: dict[str, IndexedSubscription] = {}
         destinations: dict[str, str | None] = {}
         ordinals = dict(self._ordinals)

@@ -85,7 +85,7 @@ class RegistrationError(SelectRouteError):
 
 
 class RegistryError(SelectRouteError):
-    """Base of the errors of a registry and of what is registered. Nothing was stored."""
+    """Base of the errors of a registry and its subscriptions. Nothing was stored."""
 
 
 class InvalidSpecError(RegistryError):

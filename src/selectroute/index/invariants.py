@@ -124,7 +124,7 @@ def _check_forms(segment: Segment) -> None:
 
 
 def _check_sharing(tables: t.Tables) -> None:
-    """Check who shares the entries."""
+    """Check the lists of subscriptions that share an entry."""
     entries, firsts = len(tables.entry_bound), tables.ordinal_first
     if not len(firsts):
         require(len(tables.entry_ordinal) == entries, "an entry that is not shared has one subscription")
@@ -326,7 +326,7 @@ def _ascends(values: t.Array, firsts: t.Array) -> bool:
 
 
 def _check_order(segment: Segment) -> None:
-    """Check the order of what is searched, and of who shares an entry."""
+    """Check the order of searched arrays, and of the subscriptions that share an entry."""
     tables = segment.tables
     require(_ascends(tables.number, tables.number_first), "number ascends within an attribute")
     require(_ascends(tables.large_float, tables.large_float_first), "large_float ascends within an attribute")

@@ -33,8 +33,8 @@ from selectroute.index.specification import (
     SubscriptionSpec,
     SubscriptionStatus,
     check_fields,
-    given_of,
     parse_line,
+    parsed_subscription,
 )
 from selectroute.selector.dialect import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
@@ -184,7 +184,7 @@ def _row(line: str) -> tuple[Any, ...]:
     """Return the values of a line in the order of `_SCHEMA`. Raises `InvalidSpecError`."""
     data = parse_line(line)
     validity = [data.pop(name, None) for name in ("from", "to")] if isinstance(data, dict) else []
-    parsed = given_of(data)
+    parsed = parsed_subscription(data)
     if parsed.id is None:
         raise InvalidSpecError("/id", "a line needs an id, a string")
     for name, number in zip(("from", "to"), validity, strict=True):

@@ -209,7 +209,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """Specification of a subscription, given by a client; checked by `registry.specification.checked`."""
+    """Specification of a subscription by a client; checked by `registry.specification.checked`."""
 
     selector: str = ""
     """Text of the selector; an empty text matches every message."""
@@ -228,7 +228,7 @@ class SubscriptionSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the given fields as plain data."""
+        """Return the fields that are not None as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         data["destination"] = self.destination.to_json()
         data["labels"] = dict(self.labels)
@@ -351,7 +351,7 @@ def parse_line(line: str | bytes) -> Any:
         raise InvalidSpecError("", str(error)) from error
 
 
-def given_of(data: Any) -> ParsedSubscription:
+def parsed_subscription(data: Any) -> ParsedSubscription:
     """Return the subscription of a line's JSON, checked but for its id. Raises `InvalidSpecError`."""
     spec = SubscriptionSpec.from_json(data)
     check_fields(spec)

@@ -101,7 +101,7 @@ def build(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> SnapshotState:
-    """Return the state of the snapshot of `build_snapshot`: see there."""
+    """Return the state of a snapshot of many subscriptions: see `build_snapshot`."""
     check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
     check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     if isinstance(subscriptions, pa.RecordBatch):

@@ -117,8 +117,8 @@ def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
     if pa.types.is_fixed_size_binary(values.type):
         values = pa.array([id_to_text(value) for value in values.to_pylist()], pa.string())
     if is_mixed(values.type):
-        given_tags, bits, text = values.flatten()
-        tags = pc.fill_null(given_tags, t.NULL).to_numpy(zero_copy_only=False).copy()
+        tag_child, bits, text = values.flatten()
+        tags = pc.fill_null(tag_child, t.NULL).to_numpy(zero_copy_only=False).copy()
     else:
         tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(TAGS[values.type])
         if pa.types.is_string(values.type):

@@ -92,7 +92,7 @@ class AttributeLanes:
         return self._lanes[name]
 
     def column_of(self, name: str) -> Lane | PlainColumn | None:
-        """Return the same, but a plain column as it is."""
+        """Return the column of an attribute: as it is if it is plain, otherwise as a lane."""
         if name not in self._columns:
             self._columns[name] = self._column(name)
         return self._columns[name]
@@ -137,7 +137,7 @@ class SomeLanes:
         return None if column is None else column.some(self._numbers)
 
     def column_of(self, name: str) -> Lane | None:
-        """Return the same: a choice of rows is not a plain column."""
+        """Return the lane of an attribute: chosen rows are not a plain column."""
         return self.of(name)
 
     @property

@@ -306,7 +306,7 @@ def find(block, stop, anchors, segment, batch, visits, leaves, rows_of, firsts, 
                 at, other = places[k, 1], places[k, 3]
                 slot = ~at << 32
                 if at >= 0:
-                    # Of every four codes one has its slot taken, which nothing predicts: so two are read.
+                    # A quarter of probes collide, unpredictably: so two slots are read, without a branch.
                     slot, after = long_at(all_slots, at), long_at(all_slots, places[k, 2])
                     slot = after if _is_of_another(slot, other) else slot
                     if _is_of_another(slot, other):

@@ -29,8 +29,8 @@ from selectroute.index.specification import (
     SubscriptionSpec,
     SubscriptionStatus,
     check_id,
-    given_of,
     parse_line,
+    parsed_subscription,
     wrong_seltype,
 )
 from selectroute.registry.authorization import Permission
@@ -124,7 +124,7 @@ def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> Chec
 def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     if len(line) > MAX_LINE:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
-    id, spec, status = given_of(parse_line(line))
+    id, spec, status = parsed_subscription(parse_line(line))
     by.check_stored(spec)  # on the parsed line, which is what will be stored
     return _Line(number, new_id() if id is None else check_id(id), spec, status)
 
