@@ -130,8 +130,8 @@ class Delta:
     @cached_property
     def rows(self) -> pa.Table:
         """Subscriptions as they are after the changes, in the columns of `Snapshot.subscriptions` with the
-        seltypes of the changes; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those of
-        selectors.
+        seltypes of the changes; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those
+        of selectors.
         """
         rows: list[tuple[str | None, ...]] = []
         for change in self._changes:

@@ -125,8 +125,8 @@ def _checked(text: str) -> Any:
 
 
 def _wrong(token: re.Match[str], members: list[set[str]]) -> str | None:
-    """Return the fault of a token; None if it is strict. ``members`` are the names in each open object or array
-    so far.
+    """Return the fault of a token; None if it is strict. ``members`` are the names so far in each open object
+    or array.
     """
     if token["string"]:
         string = json.loads(token["string"])
