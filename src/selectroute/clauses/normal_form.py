@@ -260,20 +260,17 @@ class _Reducer:
 
     def _merge_equalities(self, children: list[_Node]) -> list[_Node]:
         """Merge ``c = 'a' OR c = 'b'`` to ``c IN ('a', 'b')`` (seed 004): one literal with two keys."""
-        groups: dict[str, list[_Node]] = {}
-        for child in children:
-            name = _string_equality(child)
-            if name is not None:
-                groups.setdefault(name, []).append(child)
-        merged = {id(child): name for name, group in groups.items() if len(group) > 1 for child in group}
+        equalities = [_string_equality(child) for child in children]
+        groups: dict[str, list[tuple[str, ...]]] = {}
+        for name, values in filter(None, equalities):
+            groups.setdefault(name, []).append(values)
         result: dict[str | int, _Node] = {}
-        for child in children:
-            name = merged.get(id(child))
-            if name is None:
+        for child, equality in zip(children, equalities, strict=True):
+            if equality is None or len(groups[equality[0]]) == 1:
                 result[id(child)] = child
-            elif name not in result:
-                values = {value for other in groups[name] for value in _strings(other)}
-                equal = OneOf(name, tuple(sorted(values)), False, self._dialect)
+            elif equality[0] not in result:
+                name, strings = equality[0], set().union(*groups[equality[0]])
+                equal = OneOf(name, tuple(sorted(strings)), False, self._dialect)
                 result[name] = self._leaf(child.source, equal)
         return list(result.values())
 
@@ -296,22 +293,14 @@ def conjunction(expr: Expr, dialect: Dialect) -> list[ClauseLiteral] | None:
     return literals
 
 
-def _string_equality(node: _Node) -> str | None:
+def _string_equality(node: _Node) -> tuple[str, tuple[str, ...]] | None:
+    """Return the name and the strings of an equality or IN; None for any other node."""
     match node.predicate:
-        case Test(name=name, op="=", constant=str()) | OneOf(name=name, negated=False):
-            return name
-        case _:
-            return None
-
-
-def _strings(node: _Node) -> tuple[str, ...]:
-    match node.predicate:
-        case OneOf(values=values):
-            return values
-        case Test(constant=str() as value):
-            return (value,)
-        case _:  # pragma: no cover - only string equalities are merged
-            raise AssertionError(node)
+        case Test(name=name, op="=", constant=str() as value):
+            return name, (value,)
+        case OneOf(name=name, values=values, negated=False):
+            return name, values
+    return None
 
 
 # ---- 2. the size of each node

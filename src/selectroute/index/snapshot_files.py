@@ -198,19 +198,6 @@ def _self_digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()
 
 
-__all__ = [
-    "FORMAT",
-    "latest_revision",
-    "open_snapshot",
-    "publish",
-    "published",
-    "published_digest",
-    "read_manifest",
-    "read_segment",
-    "revisions",
-    "write_segment",
-]
-
 Entry = dict[str, Any]
 """Segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (a count), ``ids`` {file,
 sha256}."""

@@ -35,6 +35,7 @@ from selectroute.selector.extended import check_extended, provider_reads
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.selector.strict_json import JsonError, parse_json
+from selectroute.selector.syntax.source import SURROGATE
 from selectroute.topics.filter import TopicFilter
 
 ID: Final = "[A-Za-z0-9._-]{1,128}"
@@ -157,7 +158,6 @@ MAX_NAME: Final = 255
 
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _KAFKA_NAME: Final = re.compile(KAFKA_NAME)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -267,7 +267,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
     own = STANDARD if spec.selector else NONE
     if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
         raise InvalidSpecError("/seltype", wrong_seltype(own))
-    if spec.seltype == EXTENDED and _SURROGATE.search(spec.selector):
+    if spec.seltype == EXTENDED and SURROGATE.search(spec.selector):
         raise InvalidSpecError("/selector", "a lone surrogate is not a character")  # not parsed here
     if spec.topic is not None and "\x00" in spec.topic:
         raise InvalidSpecError("/topic", "a topic filter must not have a NUL character")

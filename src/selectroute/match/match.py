@@ -231,17 +231,12 @@ def _joined(parts: list[Matches]) -> Matches:
         return parts[0]
     before = np.cumsum([0] + [len(part.ordinals) for part in parts])
     rows = np.cumsum([0] + [len(part) for part in parts])
+    offsets = [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
+    refused = [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]
     return Matches(
-        np.concatenate(
-            [np.zeros(1, np.int64)] + [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
-        ),
-        np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
-        Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters._fields)),
-        RefusedDeliveries(
-            np.concatenate(
-                [NOTHING_REFUSED.rows] + [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]
-            ),
-            np.concatenate([NOTHING_REFUSED.ordinals] + [part.refused.ordinals for part in parts]),
-        ),
+        np.concatenate([np.zeros(1, np.int64), *offsets]),
+        np.concatenate([part.ordinals for part in parts]),
+        Counters(*map(sum, zip(*(part.counters for part in parts), strict=True))),
+        RefusedDeliveries(np.concatenate(refused), np.concatenate([part.refused.ordinals for part in parts])),
         parts[0].subscriptions,
     )

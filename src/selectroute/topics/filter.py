@@ -11,6 +11,7 @@ from itertools import groupby
 from selectroute.clauses.predicate import ClauseLiteral, LevelsTest, NullTest, Test, match_levels
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values import Long, Value
 
 TOPIC = "@topic"
@@ -98,7 +99,7 @@ class TopicFilter:
             raise InvalidTopicFilterError(
                 f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}"
             )
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if SURROGATE.search(text):
             raise InvalidTopicFilterError(
                 "a topic filter has half of a surrogate pair, which is not a character"
             )

@@ -54,15 +54,9 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
 
 def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
     """Return values of any types as one `MIXED` column."""
-    rows = [mixed_row(value) for value in values]
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([row[0] for row in rows], pa.int8()),
-            pa.array([row[1] for row in rows], pa.int64()),
-            pa.array([row[2] for row in rows], pa.string()),
-        ],
-        fields=list(MIXED),
-    )
+    columns = zip(*map(mixed_row, values), strict=True) if values else [()] * 3
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, MIXED, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(MIXED))
 
 
 INTEGER_TAGS: Final[dict[type[Byte | Short | Int | Long], int]] = {
