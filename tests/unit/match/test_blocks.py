@@ -8,7 +8,8 @@ import pytest
 import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.match.columns.batch import MessageBatch
-from selectroute.match.encoding.blocks import BLOCK, PlainColumn
+from selectroute.match.columns.columns import PlainColumn
+from selectroute.match.encoding.blocks import BLOCK
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 from selectroute.match.short_strings import fill, short_strings
 

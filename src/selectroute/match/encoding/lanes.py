@@ -15,9 +15,16 @@ from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import Columns, Verdicts, address_of_segment, new_columns
 from selectroute.match.columns.batch import MessageBatch
-from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
+from selectroute.match.columns.columns import (
+    Lane,
+    PlainColumn,
+    TopicLevels,
+    bounded_topics,
+    lane,
+    plain_column,
+)
 from selectroute.match.columns.fields import field_lane
-from selectroute.match.encoding.blocks import BLOCK, WORDS, PlainColumn, plain_column, source_of
+from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings, number_strings
 from selectroute.selector.fields import PREFIX
 from selectroute.topics.filter import TOPIC, derivation
