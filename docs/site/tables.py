@@ -18,7 +18,7 @@ from selectroute.clauses import analysis
 from selectroute.clauses.analysis import check
 from selectroute.cli.dialect_table import rows
 from selectroute.cli.settings import Settings
-from selectroute.index.folder import manifest
+from selectroute.index import snapshot_files
 from selectroute.job_options import JobOptions, Option, options_of
 from selectroute.kafka.config import SETTINGS as KAFKA_SETTINGS
 from selectroute.queues.errors import REASONS
@@ -134,7 +134,7 @@ def kafka_settings() -> str:
 def formats() -> str:
     """Return the number of each format on disk."""
     rows = [
-        ("snapshot folder", str(manifest.FORMAT), "`manifest-<revision>.json`"),
+        ("snapshot folder", str(snapshot_files.FORMAT), "`manifest-<revision>.json`"),
         ("registry", str(registry_tables.FORMAT), "the setting `format` of its database"),
         ("partitions of a snapshot", str(keys.FORMAT), "their manifest"),
         ("output folder", str(folder.FORMAT), "`_job.json`"),

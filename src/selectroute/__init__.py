@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from selectroute.client.registry import RemoteRegistry, connect
     from selectroute.index.changes import Add, Remove, Replace
     from selectroute.index.errors import BuildError, SnapshotError, SnapshotNotFoundError
-    from selectroute.index.folder.format import publish
     from selectroute.index.index import Index
     from selectroute.index.publisher import Publisher
     from selectroute.index.snapshot import Snapshot, build_snapshot
+    from selectroute.index.snapshot_files import publish
     from selectroute.index.specification import SubscriptionSpec
     from selectroute.index.warm import Warmed, warm
     from selectroute.match.columns.columns import ColumnTypeError
@@ -67,7 +67,7 @@ _LATER = {
     "client.registry": "RemoteRegistry connect",
     "index.changes": "Add Remove Replace",
     "index.errors": "BuildError SnapshotError SnapshotNotFoundError",
-    "index.folder.format": "publish",
+    "index.snapshot_files": "publish",
     "index.index": "Index",
     "index.publisher": "Publisher",
     "index.snapshot": "Snapshot build_snapshot",

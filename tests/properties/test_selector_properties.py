@@ -27,7 +27,7 @@ from selectroute.selector.fields import PREFIX, SYNONYMS
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax.ast import CONDITIONS, MatchId, postorder
-from selectroute.selector.values.truth import not_
+from selectroute.selector.values import not_
 from tests.support.components import NIGHTLY
 from tests.support.strategies import expressions, messages, selectors, strings, texts
 

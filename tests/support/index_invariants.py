@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from selectroute.clauses.access import equalities
-from selectroute.index.compile.keys import MAX_PAIRS, FiledClause, Statistics
+from selectroute.index.compile.keys import MAX_PAIRS, FiledClause, KeyStatistics
 from selectroute.index.errors import require
 from selectroute.index.index import Index
 
@@ -24,7 +24,7 @@ def verify_index(index: Index) -> None:
                 require(entry.attributes == attributes, "an entry is filed under its own attributes")
                 require(keys in set(product(*entry.keys)), "an entry is filed under its own keys only")
                 filed[entry] += 1
-    statistics = Statistics()
+    statistics = KeyStatistics()
     pairs: Counter[tuple[str, ...]] = Counter()
     for subscription in index:
         entries = index._filed[subscription.id]

@@ -44,7 +44,7 @@ from selectroute.selector.syntax.ast import (
     Or,
     Unary,
 )
-from selectroute.selector.values.values import UNSUPPORTED
+from selectroute.selector.values import UNSUPPORTED
 
 PROPERTIES = ("a", "b", "c", "color", "weight", "é", "JMSXGroupSeq")
 HEADERS = ("JMSType", "JMSCorrelationID", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSDeliveryMode")

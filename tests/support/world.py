@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from selectroute.index.folder.format import publish
 from selectroute.index.index import Index
+from selectroute.index.snapshot_files import publish
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.folder import OutputFolder

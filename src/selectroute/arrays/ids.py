@@ -31,7 +31,7 @@ class Ids:
     Ordinals of removed subscriptions still have their ids, see `Snapshot.dead`.
     """
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[SegmentIds]) -> None:
         self._parts = tuple(parts)
         self._firsts = np.cumsum([0, *(len(part.strings) for part in self._parts)])
 
@@ -93,24 +93,24 @@ class Ids:
             check_argument(id, str, "an id", "a str such as 'heavy'")
         # Ids are ASCII, and pyarrow would reject half of a surrogate pair.
         wanted = pa.array([id if id.isascii() else "" for id in ids], pa.string())
-        found = np.full(len(wanted), -1, np.int64)
+        ordinals = np.full(len(wanted), -1, np.int64)
         hashes = string_hashes(wanted)
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
             rows = part.find(wanted, hashes)
-            found = np.where(rows >= 0, first + rows, found)
-        return found
+            ordinals = np.where(rows >= 0, first + rows, ordinals)
+        return ordinals
 
     def alike(self, other: Ids) -> Array:
         """Return the ordinals of all ids that others have, too, and perhaps of a few more, whose hashes are
         equal; int64[found], ascending. O(ids of both), where looking for each id would miss the caches.
         """
-        found = [np.zeros(0, np.int64)]
+        ordinals = [np.zeros(0, np.int64)]
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
-            found += [first + part.alike(one) for one in other._parts]
-        return distinct_values(np.concatenate(found))
+            ordinals += [first + part.alike(other_part) for other_part in other._parts]
+        return distinct_values(np.concatenate(ordinals))
 
 
-class Part:
+class SegmentIds:
     """Ids of one segment's subscriptions, string[rows], each once."""
 
     def __init__(self, strings: pa.Array) -> None:
@@ -143,7 +143,7 @@ class Part:
             place[waiting] += 1
         return result
 
-    def alike(self, other: Part) -> Array:
+    def alike(self, other: SegmentIds) -> Array:
         """Return the rows whose hashes another part has, too; int64[found]. O(rows of both)."""
         (hashes, order), (known, _) = self._sorted, other._sorted
         if not len(known):
@@ -153,14 +153,14 @@ class Part:
         return rows
 
 
-_parts: WeakKeyDictionary[Segment, Part] = WeakKeyDictionary()
+_parts: WeakKeyDictionary[Segment, SegmentIds] = WeakKeyDictionary()
 
 
-def part_of(segment: Segment, strings: pa.Array) -> Part:
+def part_of(segment: Segment, strings: pa.Array) -> SegmentIds:
     """Return the part of a segment's ids, shared with its hashes by every snapshot that has the segment."""
     part = _parts.get(segment)
     if part is None or memory_of(part.strings) != memory_of(strings):
-        part = _parts[segment] = Part(strings)
+        part = _parts[segment] = SegmentIds(strings)
     return part
 
 

@@ -180,9 +180,7 @@ class Segment:
         residuals = residuals[residuals >= 0]
         if not len(residuals):
             return np.zeros(0, np.int32), 0
-        terms = np.concatenate(
-            [np.arange(tables.term_first[one], tables.term_first[one + 1]) for one in residuals]
-        )
+        terms = np.concatenate([np.arange(tables.term_first[n], tables.term_first[n + 1]) for n in residuals])
         keys = tables.term_program[terms].astype(np.int64) << 1 | tables.term_wanted[terms] & 1
         _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
         several = counts > 1

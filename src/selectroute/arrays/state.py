@@ -50,10 +50,10 @@ class SnapshotState:
         Cost as of `Ids.find`.
         """
         check_iterable(ids, "ids", "the ids of subscriptions: ['heavy']")
-        found = self.ids.find(ids)
+        ordinals = self.ids.find(ids)
         if self.dead is not None:
-            found[(found >= 0) & self.dead[found]] = -1
-        return found
+            ordinals[(ordinals >= 0) & self.dead[ordinals]] = -1
+        return ordinals
 
     @cached_property
     def firsts(self) -> Array:
@@ -81,32 +81,32 @@ class SnapshotState:
         """Mask of the entries of dead ordinals for each segment, None without any: uint64[words], bit ``entry
         & 63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
         """
-        found: list[Array | None] = []
+        bitmaps: list[Array | None] = []
         for segment, first, deaths in zip(self.segments, self.firsts[:-1], self.deaths, strict=True):
             if self.dead is None or not deaths:
-                found.append(None)
+                bitmaps.append(None)
                 continue
             bits = self.dead[first : first + segment.rows][segment.tables.entry_ordinal]
             words = np.zeros(len(bits) // 64 + 1, np.uint64)
             packed = np.packbits(bits, bitorder="little")
             words.view(np.uint8)[: len(packed)] = packed
-            found.append(words)
-        return tuple(found)
+            bitmaps.append(words)
+        return tuple(bitmaps)
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
         """Attributes that all segments together read, each once."""
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         for segment in self.segments:
-            for one in segment.attributes:
-                other = found.get(one.name, one)
-                found[one.name] = Attribute(
-                    one.name,
-                    one.codes or other.codes,
-                    one.values or other.values,
-                    one.byte_strings and other.byte_strings,
+            for attribute in segment.attributes:
+                other = attributes.get(attribute.name, attribute)
+                attributes[attribute.name] = Attribute(
+                    attribute.name,
+                    attribute.codes or other.codes,
+                    attribute.values or other.values,
+                    attribute.byte_strings and other.byte_strings,
                 )
-        return tuple(found.values())
+        return tuple(attributes.values())
 
     @cached_property
     def no_bytes(self) -> frozenset[str]:
@@ -114,7 +114,9 @@ class SnapshotState:
         with several names may be bytes, since its ids are converted.
         """
         return frozenset(
-            one.name for one in self.attributes if not one.byte_strings and not one.name.startswith(PREFIX)
+            attribute.name
+            for attribute in self.attributes
+            if not attribute.byte_strings and not attribute.name.startswith(PREFIX)
         )
 
     @property
@@ -147,7 +149,11 @@ class SnapshotState:
 
         Without ``byte_strings`` only those whose dialect has no byte strings. O(bytes of all selectors).
         """
-        names = {identifier_of(one.name) for one in self.attributes if column in (one.name, *one.sources)}
+        names = {
+            identifier_of(attribute.name)
+            for attribute in self.attributes
+            if column in (attribute.name, *attribute.sources)
+        }
         rows = self.subscriptions
         if column == TOPIC:
             reads = pc.is_valid(rows["topic"])
@@ -157,13 +163,13 @@ class SnapshotState:
             # The name outside of string literals, between characters that are not part of identifiers.
             bare = pc.replace_substring_regex(pc.fill_null(rows["selector"], ""), "'[^']*'", "''")
             other = r"[^\p{L}\p{N}\p{M}\p{Sc}\p{Pc}\p{Cf}.]"
-            name = "|".join(re.escape(one) for one in sorted(names))
+            name = "|".join(re.escape(name) for name in sorted(names))
             reads = pc.match_substring_regex(bare, f"(^|{other})({name})({other}|$)")
         if not byte_strings:
-            without = [one.name for one in DIALECTS.values() if not one.byte_strings]
+            without = [dialect.name for dialect in DIALECTS.values() if not dialect.byte_strings]
             reads = pc.and_(reads, pc.is_in(rows["dialect"], pa.array(without)))
-        found = np.asarray(reads.to_numpy())
-        return int(np.count_nonzero(found if self.dead is None else found & ~self.dead))
+        reading = np.asarray(reads.to_numpy())
+        return int(np.count_nonzero(reading if self.dead is None else reading & ~self.dead))
 
     @cached_property
     def extended(self) -> Array | None:

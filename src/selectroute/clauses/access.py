@@ -18,14 +18,24 @@ Above 2^53 several longs share a double: such a literal is judged again (``Keys.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from selectroute.clauses.predicate import Clause, Literal, Matches, Missing, OneOf, Test
+from selectroute.clauses.predicate import (
+    Clause,
+    ClauseLiteral,
+    ExpressionTest,
+    LevelsTest,
+    NotVoid,
+    NullTest,
+    OneOf,
+    PatternTest,
+    Test,
+)
 from selectroute.selector.like import compile_like
 from selectroute.selector.syntax.check import NUMBER
-from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
+from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
 """String; byte string; double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
@@ -69,10 +79,10 @@ def message_key(value: Value | Unsupported | None) -> Key | None:
     return number + 0.0  # -0.0 equals 0.0
 
 
-def literal_keys(literal: Literal) -> Keys | None:
+def literal_keys(literal: ClauseLiteral) -> Keys | None:
     """Return the keys of a literal that is an equality, ``None`` for any other. O(its constants)."""
     predicate = literal.predicate
-    if isinstance(predicate, Missing):
+    if isinstance(predicate, NullTest):
         return Keys(predicate.name, frozenset((NULL,)), True) if literal.wanted else None
     if isinstance(predicate, Test):
         if predicate.op != "=" or not literal.wanted:
@@ -114,32 +124,32 @@ class Equalities:
     """
 
     keys: dict[str, frozenset[Key]]
-    covered: dict[str, tuple[Literal, ...]]
+    covered: dict[str, tuple[ClauseLiteral, ...]]
     satisfiable: bool
 
 
 def equalities(clause: Clause) -> Equalities:
     """Return the equalities of a clause. O(size of the clause)."""
     keys: dict[str, frozenset[Key]] = {}
-    covered: dict[str, tuple[Literal, ...]] = {}
+    covered: dict[str, tuple[ClauseLiteral, ...]] = {}
     for literal in clause.literals:
-        found = literal_keys(literal)
-        if found is not None:
-            name = found.attribute
-            keys[name] = keys[name] & found.keys if name in keys else found.keys
-            if found.exact:
+        equality = literal_keys(literal)
+        if equality is not None:
+            name = equality.attribute
+            keys[name] = keys[name] & equality.keys if name in keys else equality.keys
+            if equality.exact:
                 covered[name] = (*covered.get(name, ()), literal)
     return Equalities(keys, covered, all(keys.values()))
 
 
-def prefixed(literals: Iterable[Literal]) -> tuple[str, ...]:
+def prefixed(literals: Iterable[ClauseLiteral]) -> tuple[str, ...]:
     """Return the attributes of literals that are a LIKE with a prefix. A snapshot files a clause without keys
     by one of these prefixes.
     """
     names = (
         literal.predicate.name
         for literal in literals
-        if isinstance(literal.predicate, Matches)
+        if isinstance(literal.predicate, PatternTest)
         and literal.wanted
         and not literal.predicate.negated
         and isinstance(
@@ -162,16 +172,16 @@ def scan_reason(clause: Clause) -> str:
     conditions = [literal.predicate for literal in clause.literals if hasattr(literal.predicate, "reason")]
     if conditions:
         return f"{NO_EQUALITY}: {conditions[0].reason}"
-    kinds = sorted({type(literal.predicate).__name__ for literal in clause.literals})
-    return f"{NO_EQUALITY}, only {', '.join(_KIND_NAMES[kind] for kind in kinds)}"
+    kinds = {type(literal.predicate) for literal in clause.literals}
+    return f"{NO_EQUALITY}, only {', '.join(name for kind, name in _KIND_NAMES.items() if kind in kinds)}"
 
 
-_KIND_NAMES = {
-    "Test": "ranges or <>",
-    "OneOf": "NOT IN",
-    "Matches": "LIKE",
-    "Missing": "IS NOT NULL",
-    "Condition": "other conditions",
-    "NotVoid": "the types of other conditions",
-    "TopicLevels": "a topic filter with several #",
+_KIND_NAMES: Final[Mapping[type, str]] = {
+    ExpressionTest: "other conditions",
+    PatternTest: "LIKE",
+    NullTest: "IS NOT NULL",
+    NotVoid: "the types of other conditions",
+    OneOf: "NOT IN",
+    Test: "ranges or <>",
+    LevelsTest: "a topic filter with several #",
 }

@@ -11,13 +11,22 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from selectroute.clauses.access import LARGE_FLOAT, LARGE_LONG, equalities, prefixed, scan_reason
 from selectroute.clauses.normal_form import clauses_of, conjunction
-from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Simple, Test
+from selectroute.clauses.predicate import (
+    Clause,
+    ClauseLiteral,
+    ExpressionTest,
+    NullTest,
+    OneOf,
+    PatternTest,
+    Simple,
+    Test,
+)
 from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import SelectRouteError
@@ -32,15 +41,7 @@ from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, NUMBER, STRING
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span, excerpt, place
-from selectroute.selector.values.values import (
-    TYPE_NAMES,
-    UNSUPPORTED,
-    Double,
-    Int,
-    Number,
-    Unsupported,
-    Value,
-)
+from selectroute.selector.values import TYPE_NAMES, UNSUPPORTED, Double, Int, Number, Unsupported, Value
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
 
@@ -85,12 +86,7 @@ class SelectorWarning:
         """Return plain data; `text` is the selector's, in which offset and length count code points, line and
         column start at 1.
         """
-        return {
-            "kind": self.kind,
-            "message": self.sentence,
-            **place(text, self.span),
-            "reason": self.reason,
-        }
+        return {"kind": self.kind, "message": self.sentence, **place(text, self.span), "reason": self.reason}
 
     def __str__(self) -> str:
         code = "" if self.reason is None else f" (reason {self.reason})"
@@ -102,14 +98,14 @@ class Access:
     """Access path of clauses in a snapshot: the values or prefixes of these attributes, or a scan."""
 
     attributes: tuple[str, ...]
+    by_prefix: bool
+    """True if the clauses are found by a prefix of the value, for LIKE, not by the value."""
+
     reason: str | None
     """Reason why the clauses are judged for every message; None if they are not."""
 
     clauses: int
     """Number of clauses with this access path."""
-
-    by_prefix: bool = False
-    """True if the clauses are found by a prefix of the value, for LIKE, not by the value."""
 
     def __str__(self) -> str:
         way = ", ".join(self.attributes) if self.reason is None else f"every message: {self.reason}"
@@ -140,15 +136,7 @@ class Analysis:
             "dialect": self.dialect,
             "canonical": self.canonical,
             "identifiers": list(self.identifiers),
-            "access": [
-                {
-                    "attributes": list(one.attributes),
-                    "by_prefix": one.by_prefix,
-                    "reason": one.reason,
-                    "clauses": one.clauses,
-                }
-                for one in self.access
-            ],
+            "access": [asdict(access) | {"attributes": list(access.attributes)} for access in self.access],
             "warnings": [warning.to_dict(self.text) for warning in self.warnings],
         }
 
@@ -156,8 +144,8 @@ class Analysis:
         canonical = printable(self.canonical, SHOWN)
         yield f"canonical  {canonical}" if canonical else "no selector: every message matches"
         yield f"reads      {printable(', '.join(self.identifiers), SHOWN) or 'no property'}"
-        for one in self.access:
-            yield f"found by   {printable(str(one), SHOWN)}"
+        for access in self.access:
+            yield f"found by   {printable(str(access), SHOWN)}"
         for warning in self.warnings:
             yield f"warning    {warning}"
             if warning.span != (0, len(self.text)):
@@ -178,14 +166,9 @@ def check(text: str, dialect: str = "jms") -> Analysis:
 def analyse(selector: Selector) -> Analysis:
     """Return the analysis of a selector. O(size of the selector and of its clauses)."""
     warnings, possible = _warnings(selector)
-    return Analysis(
-        selector.text,
-        selector.dialect,
-        selector.canonical,
-        selector.identifiers,
-        _access(possible),
-        warnings,
-    )
+    text, dialect = selector.text, selector.dialect
+    access = _access(possible)
+    return Analysis(text, dialect, selector.canonical, selector.identifiers, access, warnings)
 
 
 def registered_warnings(
@@ -203,15 +186,12 @@ def registered_warnings(
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:
-    counts: Counter[tuple[tuple[str, ...], str | None, bool]] = Counter()
+    counts: Counter[tuple[tuple[str, ...], bool, str | None]] = Counter()
     for clause in clauses:
         keys = sorted(equalities(clause).keys)
         attributes = tuple(map(identifier_of, keys or prefixed(clause.literals)))
-        counts[attributes, None if attributes else scan_reason(clause), bool(attributes and not keys)] += 1
-    return tuple(
-        Access(attributes, reason, count, by_prefix)
-        for (attributes, reason, by_prefix), count in counts.items()
-    )
+        counts[attributes, bool(attributes and not keys), None if attributes else scan_reason(clause)] += 1
+    return tuple(Access(*path, count) for path, count in counts.items())
 
 
 def _warnings(selector: Selector) -> tuple[tuple[SelectorWarning, ...], list[Clause]]:
@@ -243,8 +223,9 @@ def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarni
     reasons: dict[str, Span] = {}
     for clause in clauses:
         if not equalities(clause).keys and not prefixed(clause.literals):
-            judged = [one.predicate.expr for one in clause.literals if isinstance(one.predicate, Condition)]
-            reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
+            predicates = (literal.predicate for literal in clause.literals)
+            spans = (test.expr.span for test in predicates if isinstance(test, ExpressionTest))
+            reasons.setdefault(scan_reason(clause), next(spans, whole))
     for reason, span in reasons.items():
         part = "the selector" if len(clauses) == 1 else "a part of the selector"
         yield SelectorWarning(NOT_INDEXABLE, f"{part} is judged for every message: {reason}", span)
@@ -297,7 +278,7 @@ def _contradictions(expr: Expr, dialect: Dialect) -> Iterator[SelectorWarning]:
     """
     waiting = [expr]
     while waiting:
-        together: dict[str, list[tuple[Expr, list[Literal]]]] = {}
+        together: dict[str, list[tuple[Expr, list[ClauseLiteral]]]] = {}
         parts = [waiting.pop()]
         while parts:
             part = parts.pop()
@@ -331,15 +312,15 @@ def _is_contradictory(clause: Clause) -> bool:
     return not equalities(clause).satisfiable or any(_contradict(*group) for group in groups)
 
 
-def _by_attribute(literals: Iterable[Literal]) -> dict[str, list[Literal]]:
-    groups: dict[str, list[Literal]] = {}
+def _by_attribute(literals: Iterable[ClauseLiteral]) -> dict[str, list[ClauseLiteral]]:
+    groups: dict[str, list[ClauseLiteral]] = {}
     for literal in literals:
         if isinstance(literal.predicate, Simple):
             groups.setdefault(literal.predicate.name, []).append(literal)
     return groups
 
 
-def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
+def _contradict(attribute: str, literals: Sequence[ClauseLiteral]) -> bool:
     """Return whether it is certain that no value of an attribute satisfies all these literals on it.
 
     Types and bounds are compared; where an equality or a header leaves few values, they are tried.
@@ -349,7 +330,7 @@ def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     if header is None and len(literals) == 1 and isinstance(literals[0].predicate, Test):
         return False  # most literals: some value of a property compares so
     predicates = [literal.predicate for literal in literals if literal.wanted]
-    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | Matches)}
+    kinds = {p.kind for p in predicates if isinstance(p, Test | OneOf | PatternTest)}
     if kinds and header is not None:
         kinds.add(header.kind)
     if len(kinds) > 1 or _is_empty(p for p in predicates if isinstance(p, Test)):
@@ -365,18 +346,18 @@ def _contradict(attribute: str, literals: Sequence[Literal]) -> bool:
     )
 
 
-def _hold(literals: Iterable[Literal], value: _Value) -> bool:
+def _hold(literals: Iterable[ClauseLiteral], value: _Value) -> bool:
     return all(literal.holds(lambda _: value) for literal in literals)
 
 
-def _equal_values(literal: Literal) -> tuple[_Value, ...] | None:
+def _equal_values(literal: ClauseLiteral) -> tuple[_Value, ...] | None:
     """Return values that represent all on which an equality holds; None for any other literal.
 
     Numbers of several types equal a constant. Below 2^24 all of them compare alike with every other constant;
     the float 16777216, but not the double, equals 16777217.
     """
     match literal.predicate:
-        case Missing() if literal.wanted:
+        case NullTest() if literal.wanted:
             return (None,)
         case OneOf(values=values, negated=False) if literal.wanted:
             return values

@@ -2,8 +2,8 @@
 
 Three passes, each linear and without recursion. `_Reducer` turns the expression into a tree of a few
 connectives over predicates. ``_measure`` estimates how many clauses and literals each node expands to, and
-makes a node *opaque* that would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds
-the clauses.
+makes a node *opaque* that would exceed the bound: it stays whole, as one ``ExpressionTest``. ``_expand``
+builds the clauses.
 
 Contribution of a node that must be TRUE (·T) or FALSE (·F), in Kleene's logic:
 
@@ -32,12 +32,12 @@ from enum import Enum
 
 from selectroute.clauses.predicate import (
     Clause,
-    Condition,
-    Literal,
-    Matches,
-    Missing,
+    ClauseLiteral,
+    ExpressionTest,
     NotVoid,
+    NullTest,
     OneOf,
+    PatternTest,
     Predicate,
     Test,
     comparisons_of,
@@ -49,7 +49,7 @@ from selectroute.selector.evaluate import condition as condition_of
 from selectroute.selector.fields import NO_ID
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
-from selectroute.selector.values.truth import VOID, Truth
+from selectroute.selector.values import VOID, Truth
 
 MAX_CLAUSES = 1_024
 """Maximum number of clauses; beyond it, parts of the selector stay whole. An OR of 1,000 branches fits."""
@@ -69,7 +69,7 @@ NOT_ONE_PROPERTY = "it does not compare one property with a constant"
 _CONDITIONAL = ast.CONDITIONS
 _POLARITIES = (True, False)
 
-_Conjunction = tuple[Literal, ...]
+_Conjunction = tuple[ClauseLiteral, ...]
 
 
 class _Kind(Enum):
@@ -124,7 +124,7 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
 def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     if isinstance(expr, ast.MatchId):
         field = dialect.id_fields[expr.identifier.name]
-        return [() if expr.id == NO_ID else (Literal(Test(field, "=", expr.id, dialect), True),)]
+        return [() if expr.id == NO_ID else (ClauseLiteral(Test(field, "=", expr.id, dialect), True),)]
     literals = conjunction(expr, dialect)
     if literals is not None and len(literals) <= MAX_LITERALS:  # most selectors: nothing to expand
         return [tuple(literals)]
@@ -140,7 +140,7 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
         return conjunctions
     guard = _type_guard(expr, dialect)
     return [
-        literals if _implied(guard, literals) else (*literals, Literal(guard, True))
+        literals if _implied(guard, literals) else (*literals, ClauseLiteral(guard, True))
         for literals in conjunctions
     ]
 
@@ -164,9 +164,9 @@ class _Reducer:
     def nodes(self, expr: Expr) -> list[_Node] | None:
         """Return the nodes, the root last; ``None`` if a constant makes the whole selector false."""
         for node in ast.postorder(expr):
-            found = self._node(node)
-            if found is not None:
-                self._nodes[id(node)] = found
+            reduced = self._node(node)
+            if reduced is not None:
+                self._nodes[id(node)] = reduced
         self._condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
         return None if self._is_void else self._order
 
@@ -185,9 +185,9 @@ class _Reducer:
             case ast.Comparison():
                 return self._comparison(node)
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node, self._dialect)
-                assert found is not None
-                return self._simple(node, *found)
+                simple = simple_predicate(node, self._dialect)
+                assert simple is not None
+                return self._simple(node, *simple)
             case _:
                 return None
 
@@ -195,13 +195,13 @@ class _Reducer:
         """Return the node of an operand of AND, OR or NOT, possibly a bare identifier or TRUE / FALSE."""
         if isinstance(node, ast.Literal):
             return self._add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        found = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
-        return self._simple(node, *found) if found is not None else self._nodes[id(node)]
+        simple = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
+        return self._simple(node, *simple) if simple is not None else self._nodes[id(node)]
 
     def _comparison(self, node: ast.Comparison) -> _Node:
-        found = simple_predicate(node, self._dialect)
-        if found is not None:
-            return self._simple(node, *found)
+        simple = simple_predicate(node, self._dialect)
+        if simple is not None:
+            return self._simple(node, *simple)
         if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
             return self._either(node)
         return self._whole(node)
@@ -214,9 +214,9 @@ class _Reducer:
         if null_decides:
             assert isinstance(node.operand, ast.Identifier)
             null = ast.IsNull(node.operand, not node.negated, span=node.span)
-            found = simple_predicate(null, self._dialect)
-            assert found is not None
-            parts.append(self._simple(null, *found))
+            simple = simple_predicate(null, self._dialect)
+            assert simple is not None
+            parts.append(self._simple(null, *simple))
         return self._add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
 
     def _either(self, node: ast.Comparison) -> _Node:
@@ -240,7 +240,7 @@ class _Reducer:
     def _whole(self, node: ast.Comparison | ast.Between) -> _Node:
         """Return a condition on several properties, on arithmetic, or on constants alone."""
         if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
-            return self._leaf(node, Condition(node, NOT_ONE_PROPERTY, self._dialect))
+            return self._leaf(node, ExpressionTest(node, NOT_ONE_PROPERTY, self._dialect))
         truth = condition_of(node, lambda name: None, self._dialect)
         if truth is VOID:
             self._is_void = True
@@ -260,58 +260,47 @@ class _Reducer:
 
     def _merge_equalities(self, children: list[_Node]) -> list[_Node]:
         """Merge ``c = 'a' OR c = 'b'`` to ``c IN ('a', 'b')`` (seed 004): one literal with two keys."""
-        groups: dict[str, list[_Node]] = {}
-        for child in children:
-            name = _string_equality(child)
-            if name is not None:
-                groups.setdefault(name, []).append(child)
-        merged = {id(child): name for name, group in groups.items() if len(group) > 1 for child in group}
+        equalities = [_string_equality(child) for child in children]
+        groups: dict[str, list[tuple[str, ...]]] = {}
+        for name, values in filter(None, equalities):
+            groups.setdefault(name, []).append(values)
         result: dict[str | int, _Node] = {}
-        for child in children:
-            name = merged.get(id(child))
-            if name is None:
+        for child, equality in zip(children, equalities, strict=True):
+            if equality is None or len(groups[equality[0]]) == 1:
                 result[id(child)] = child
-            elif name not in result:
-                values = {value for other in groups[name] for value in _strings(other)}
-                equal = OneOf(name, tuple(sorted(values)), False, self._dialect)
+            elif equality[0] not in result:
+                name, strings = equality[0], set().union(*groups[equality[0]])
+                equal = OneOf(name, tuple(sorted(strings)), False, self._dialect)
                 result[name] = self._leaf(child.source, equal)
         return list(result.values())
 
 
-def conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
+def conjunction(expr: Expr, dialect: Dialect) -> list[ClauseLiteral] | None:
     """Return the literals of a plain AND of predicates, their negations and BETWEEN; else ``None``."""
-    literals: list[Literal] = []
+    literals: list[ClauseLiteral] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
         negated = isinstance(node, ast.Not)
         part = node.operand if isinstance(node, ast.Not) else node
         if isinstance(part, ast.Between) and not part.negated and not negated:
-            found = [simple_predicate(comparison, dialect) for comparison in comparisons_of(part)]
+            predicates = [simple_predicate(comparison, dialect) for comparison in comparisons_of(part)]
         else:
-            found = [simple_predicate(part, dialect)]
-        for one in found:
-            if one is None:
+            predicates = [simple_predicate(part, dialect)]
+        for simple in predicates:
+            if simple is None:
                 return None
-            predicate, holds = one
-            literals.append(Literal(predicate, holds is not negated))
+            predicate, holds = simple
+            literals.append(ClauseLiteral(predicate, holds is not negated))
     return literals
 
 
-def _string_equality(node: _Node) -> str | None:
+def _string_equality(node: _Node) -> tuple[str, tuple[str, ...]] | None:
+    """Return the name and the strings of an equality or IN; None for any other node."""
     match node.predicate:
-        case Test(name=name, op="=", constant=str()) | OneOf(name=name, negated=False):
-            return name
-        case _:
-            return None
-
-
-def _strings(node: _Node) -> tuple[str, ...]:
-    match node.predicate:
-        case OneOf(values=values):
-            return values
-        case Test(constant=str() as value):
-            return (value,)
-        case _:  # pragma: no cover - only string equalities are merged
-            raise AssertionError(node)
+        case Test(name=name, op="=", constant=str() as value):
+            return name, (value,)
+        case OneOf(name=name, values=values, negated=False):
+            return name, values
+    return None
 
 
 # ---- 2. the size of each node
@@ -381,11 +370,11 @@ def _build(
     node: _Node, wanted: bool, built: dict[tuple[int, bool], list[_Conjunction]], dialect: Dialect
 ) -> list[_Conjunction]:
     if node.predicate is not None:
-        return [(Literal(node.predicate, wanted),)]
+        return [(ClauseLiteral(node.predicate, wanted),)]
     if node.kind is _Kind.FIXED:
         return [()] if node.fixed is Truth.of(wanted) else []
     if wanted in node.opaque:
-        return [(Literal(Condition(node.source, TOO_LARGE, dialect), wanted),)]
+        return [(ClauseLiteral(ExpressionTest(node.source, TOO_LARGE, dialect), wanted),)]
     result: dict[_Conjunction, None] = {}
     for factors in node.alternatives(wanted):
         if not all(built[id(child), polarity] for child, polarity in factors):
@@ -410,14 +399,14 @@ def _type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
         if isinstance(node, ast.And | ast.Or | ast.Not):
             waiting += reversed(ast.children(node))
             continue
-        found = [simple_predicate(part, dialect) for part in _parts(node)]
-        for one in found:
-            if one is None:
+        predicates = [simple_predicate(part, dialect) for part in _parts(node)]
+        for simple in predicates:
+            if simple is None:
                 if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
                     conditions[node] = None  # a constant that is VOID has no clauses
-            elif not isinstance(one[0], Missing):
-                kind = frozenset({one[0].kind})
-                types[one[0].name] = types.get(one[0].name, kind) & kind
+            elif not isinstance(simple[0], NullTest):
+                kind = frozenset({simple[0].kind})
+                types[simple[0].name] = types.get(simple[0].name, kind) & kind
     return NotVoid(tuple(types.items()), tuple(conditions), dialect)
 
 
@@ -430,18 +419,17 @@ def _parts(node: Expr) -> Sequence[Expr]:
     return (node,)
 
 
-def _implied(guard: NotVoid, literals: Sequence[Literal]) -> bool:
+def _implied(guard: NotVoid, literals: Sequence[ClauseLiteral]) -> bool:
     """Return whether the literals, if they hold, imply the guard."""
-    judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
-    kinds = {}
-    for predicate in (literal.predicate for literal in literals):
-        if isinstance(predicate, Test | OneOf | Matches):
-            kinds[predicate.name] = predicate.kind
-    absent = {
-        literal.predicate.name
-        for literal in literals
-        if isinstance(literal.predicate, Missing) and literal.wanted
-    }
+    judged, kinds, absent = set(), {}, set()
+    for literal in literals:
+        match literal.predicate:
+            case ExpressionTest(expr=expr):
+                judged.add(id(expr))
+            case Test(name=name) | OneOf(name=name) | PatternTest(name=name) as predicate:
+                kinds[name] = predicate.kind
+            case NullTest(name=name) if literal.wanted:
+                absent.add(name)
     return judged.issuperset(map(id, guard.conditions)) and all(
         name in absent or kinds.get(name) in allowed for name, allowed in guard.types
     )

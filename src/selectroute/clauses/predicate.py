@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.evaluate import condition
+from selectroute.selector.evaluate import Lookup, condition
 from selectroute.selector.like import compile_like, like
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import Unsupported, Value, compare
-
-Lookup = Callable[[str], Value | Unsupported | None]
-"""Function from an attribute to its value on a message: ``None`` for NULL, UNSUPPORTED for a value of a type
-that no property has. An attribute is an identifier, or the derived field that it reads in its dialect.
-"""
+from selectroute.selector.values import VOID, Truth, Unsupported, Value, Void, compare
 
 
 def kind_of(value: Value | Unsupported) -> str:
@@ -77,7 +70,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class PatternTest:
     """``name [NOT] LIKE pattern [ESCAPE escape]``."""
 
     name: str
@@ -98,7 +91,7 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class NullTest:
     """``name IS NULL``, two-valued. IS NOT NULL is a literal that wants it FALSE."""
 
     name: str
@@ -109,7 +102,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ExpressionTest:
     """Other condition, judged as a whole: arithmetic, two identifiers, or a part too large to expand.
 
     ``reason`` says why it is not one of the predicates above.
@@ -147,7 +140,7 @@ class NotVoid:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as in `Condition`
+        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as in `ExpressionTest`
 
     def __hash__(self) -> int:
         return self._hash
@@ -162,7 +155,7 @@ class NotVoid:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLevels:
+class LevelsTest:
     """Topic string matches these levels: ``+`` is any one level, ``#`` any number of levels, also none.
 
     Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
@@ -181,11 +174,11 @@ class TopicLevels:
         return Truth.of(match_levels(value.split("/"), self.pattern))
 
 
-Predicate = Test | OneOf | Matches | Missing | Condition | NotVoid | TopicLevels
+Predicate = Test | OneOf | PatternTest | NullTest | ExpressionTest | NotVoid | LevelsTest
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ClauseLiteral:
     """Predicate with the truth value that it must have. UNKNOWN and VOID satisfy neither polarity."""
 
     predicate: Predicate
@@ -203,7 +196,7 @@ class Clause:
     `valid_names`: the message must also not break the rules on property names.
     """
 
-    literals: tuple[Literal, ...]
+    literals: tuple[ClauseLiteral, ...]
     valid_names: bool = False
 
     def holds(self, lookup: Lookup) -> bool:
@@ -235,9 +228,10 @@ def match_levels(levels: list[str], pattern: tuple[str, ...]) -> bool:
     return all(level == "#" for level in pattern[want:])
 
 
-Simple = Test | OneOf | Matches | Missing
+Simple = Test | OneOf | PatternTest | NullTest
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Operator of a comparison whose operands are swapped."""
 
 
 def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None:
@@ -249,15 +243,15 @@ def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None
         case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
             return Test(field_of(name), op, value, dialect), True
         case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
-            return Test(field_of(name), _MIRRORED[op], value, dialect), True
+            return Test(field_of(name), MIRRORED[op], value, dialect), True
         case ast.Identifier(name):
             return Test(field_of(name), "=", True, dialect), True
         case ast.In(ast.Identifier(name), values, negated):
             return OneOf(field_of(name), tuple(sorted(set(values))), negated, dialect), True
         case ast.Like(ast.Identifier(name), pattern, escape, negated):
-            return Matches(field_of(name), pattern, escape, negated, dialect), True
+            return PatternTest(field_of(name), pattern, escape, negated, dialect), True
         case ast.IsNull(ast.Identifier(name), negated):
-            return Missing(field_of(name)), not negated
+            return NullTest(field_of(name)), not negated
         case _:
             return None
 
@@ -273,9 +267,7 @@ def of_one_property(node: ast.Between) -> bool:
 
 def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
     """Return the two comparisons to which [NOT] BETWEEN is equivalent (seed 004)."""
-    ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
-    lower, upper = ops
     return (
-        ast.Comparison(lower, node.operand, node.low, span=node.span),
-        ast.Comparison(upper, node.operand, node.high, span=node.span),
+        ast.Comparison("<" if node.negated else ">=", node.operand, node.low, span=node.span),
+        ast.Comparison(">" if node.negated else "<=", node.operand, node.high, span=node.span),
     )

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
 from selectroute.selector.fields import PREFIX
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import TYPE_NAMES
+from selectroute.selector.values import TYPE_NAMES, VOID, Truth, Void
 
 NONE: Final = "–"
 

@@ -16,7 +16,7 @@ import httpx
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS, refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
-from selectroute.index.matches import Matches
+from selectroute.index.matches import MatchedSubscriptions
 from selectroute.index.specification import SubscriptionSpec, check_id
 from selectroute.registry.changes import (
     Applied,
@@ -250,12 +250,12 @@ class RemoteRegistry:
         """Return the registry itself: a service matches with its published snapshot."""
         return self
 
-    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
+    def match(self, message: Message, limit: int, near: bool = False) -> MatchedSubscriptions:
         """Return the subscriptions that get a message, at most `limit` of them by name, and with ``near``
         those for which only one condition fails.
         """
         body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
-        return self.read(Matches, self.ask("POST", "/v1/messages:match", body=body))
+        return self.read(MatchedSubscriptions, self.ask("POST", "/v1/messages:match", body=body))
 
     # ---- changes
 

@@ -11,14 +11,14 @@ exact.
 
 **Freeze.** ``compile`` makes the arrays of a segment (``arrays.tables`` draws them): the entries of one key
 together, in groups of one shape, sorted by the bound of their first range so that ``weight > ?`` is a binary
-search; the rest of a clause is a small program. Selectors of one shape are parsed once. ``folder`` writes
-the arrays to files that are mapped into memory unchanged, checked by SHA-256. ``invariants`` has what holds
-of them.
+search; the rest of a clause is a small program. Selectors of one shape are parsed once. ``snapshot_files``
+writes the arrays to files that are mapped into memory unchanged, checked by SHA-256. ``invariants`` has what
+holds of them.
 
 **Change.** A snapshot is immutable. ``changes`` makes another one that shares its arrays and adds a small
 segment, with tombstones for removed subscriptions, and merges segments when there are many, or many
 tombstones. ``publisher`` does both in a folder, where each revision is a manifest that names the files of
-its segments, and ``folder.retention`` removes files that no revision and no reader needs.
+its segments, and ``retention`` removes files that no revision and no reader needs.
 
 **Read.** ``specification`` is what a subscription in JSON may say, whoever sends it; ``jsonl`` reads many of
 them, a line each. ``match_report`` says of one message who gets it, who nearly does (``near_misses``), and
@@ -27,6 +27,6 @@ why.
 ::
 
     subscription ─keys─→ access key          jsonl ─┐
-                                                    ├─compile─→ snapshot ←─folder─→ files
+                                                    ├─compile─→ snapshot ←──────→ files
     subscriptions ─shapes─→ templates ──────────────┘               └─changes─→ snapshot
 """

@@ -42,8 +42,8 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
 from selectroute.index.compile.build import SEGMENT_ROWS, built, freeze, paused_collector, rebuilt
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.folder.format import open_snapshot, write_segment
-from selectroute.index.subscription import COLUMNS, KEEP, Keep, Subscription, prepare
+from selectroute.index.snapshot_files import open_snapshot, write_segment
+from selectroute.index.specification import COLUMNS, KEEP, IndexedSubscription, Keep, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -123,15 +123,15 @@ class Delta:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self.limits = limits
         ids = [change.id for change in self._changes]
-        found = snapshot.find(ids).tolist()
-        self._ordinals = {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}
+        ordinals = snapshot.find(ids).tolist()
+        self._ordinals = {id: ordinal for id, ordinal in zip(ids, ordinals, strict=True) if ordinal >= 0}
         self.is_plain = len(set(ids)) == len(ids) and not any(map(_is_parsed, self._changes))
 
     @cached_property
     def rows(self) -> pa.Table:
         """Subscriptions as they are after the changes, in the columns of `Snapshot.subscriptions` with the
-        given seltype; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those of
-        selectors.
+        seltypes of the changes; only if `is_plain`. Raises the errors of ``Snapshot.changed``, but for those
+        of selectors.
         """
         rows: list[tuple[str | None, ...]] = []
         for change in self._changes:
@@ -163,8 +163,8 @@ class Delta:
             raise error.cause from None
 
     def _indexed(self) -> SnapshotState:
-        """Return the same as `_built`, made one change after the other."""
-        prepared: dict[str, Subscription] = {}
+        """Return the snapshot of the changed subscriptions, applied one change after the other."""
+        prepared: dict[str, IndexedSubscription] = {}
         destinations: dict[str, str | None] = {}
         ordinals = dict(self._ordinals)
         with paused_collector():
@@ -189,16 +189,6 @@ class Delta:
         return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
 
 
-def changed(
-    snapshot: SnapshotState,
-    changes: Iterable[Change],
-    revision: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> SnapshotState:
-    """Apply changes: see `Snapshot.changed`."""
-    return Delta(snapshot, changes, limits).applied(revision)
-
-
 def _check(change: Change, exists: bool) -> None:
     """Raise an error for a new subscription that exists, or a change of one that does not."""
     if isinstance(change, Put | Drop):
@@ -216,13 +206,13 @@ def _is_parsed(change: Change) -> bool:
 
 
 def _kept(
-    snapshot: SnapshotState, column: str, given: str | Keep | None, before: int | None, earlier: str | None
+    snapshot: SnapshotState, column: str, text: str | Keep | None, before: int | None, earlier: str | None
 ) -> str | None:
     """Return the topic filter or destination after a change; a kept one is that of the snapshot, or of an
     earlier change.
     """
-    if not isinstance(given, Keep):
-        return given
+    if not isinstance(text, Keep):
+        return text
     return earlier if before is None else snapshot.subscriptions[column][before].as_py()
 
 

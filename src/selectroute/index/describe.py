@@ -59,13 +59,13 @@ def statistics(snapshot: SnapshotState) -> SnapshotStatistics:
     """Return the statistics of a snapshot. O(leaves)."""
     tuples: dict[tuple[str, ...], AccessTuple] = {}
     for segment in snapshot.segments:
-        for one in _tuples(segment):
-            before = tuples.get(one.attributes, AccessTuple(one.attributes, 0, 0, 0))
-            tuples[one.attributes] = AccessTuple(
-                attributes=one.attributes,
-                keys=before.keys + one.keys,
-                entries=before.entries + one.entries,
-                largest=max(before.largest, one.largest),
+        for path in _tuples(segment):
+            before = tuples.get(path.attributes, AccessTuple(path.attributes, 0, 0, 0))
+            tuples[path.attributes] = AccessTuple(
+                attributes=path.attributes,
+                keys=before.keys + path.keys,
+                entries=before.entries + path.entries,
+                largest=max(before.largest, path.largest),
             )
     entries = sum(len(segment.tables.entry_bound) for segment in snapshot.segments)
     places = sum(len(segment.tables.entry_ordinal) for segment in snapshot.segments)

@@ -85,7 +85,7 @@ class RegistrationError(SelectRouteError):
 
 
 class RegistryError(SelectRouteError):
-    """Base of the errors of a registry and of what is registered. Nothing was stored."""
+    """Base of the errors of a registry and its subscriptions. Nothing was stored."""
 
 
 class InvalidSpecError(RegistryError):
@@ -120,7 +120,7 @@ class InvalidLinesError(RegistrationError):
     def __init__(self, problems: Sequence[LineProblem], count: int) -> None:
         self.problems = tuple(problems)
         self.count = count
-        super().__init__("\n".join(f"line {one.line:,}: {one.sentence}" for one in self.problems))
+        super().__init__("\n".join(f"line {problem.line:,}: {problem.sentence}" for problem in self.problems))
 
 
 class InvariantError(SnapshotError):

@@ -8,26 +8,129 @@ from itertools import product
 from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
-from selectroute.clauses.predicate import Literal, Lookup, NotVoid
+from selectroute.clauses.predicate import ClauseLiteral, NotVoid
 from selectroute.index.compile.build import freeze, paused_collector
-from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
+from selectroute.index.compile.keys import SCAN, Attributes, FiledClause, KeyPlan, KeyStatistics, file_clause
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
+from selectroute.index.specification import KEEP, IndexedSubscription, Keep, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import EXTENDED
+from selectroute.selector.evaluate import Lookup
+from selectroute.selector.explain import Explanation
 from selectroute.selector.extended import provider_matches
+from selectroute.selector.fields import identifier_of
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.values.values import Value
+from selectroute.selector.sentences import counted
+from selectroute.selector.values import Truth, Value, Void
 from selectroute.topics.filter import TOPIC, TopicFilter, level_value
 
 
+@dataclass(frozen=True, slots=True)
+class AccessStep:
+    """Clause with its access path: its attributes and keys, and the keys of the message.
+
+    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the number of
+    clauses in the bucket of these keys if this clause is in it, otherwise 0. ``reason`` says why a clause is
+    on the scan list. ``residual`` are the literals that the keys do not decide, with their truth on the
+    message. ``refused``: the clause requires valid property names, which the message does not have.
+    """
+
+    attributes: tuple[str, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    probe: tuple[Key | None, ...]
+    candidates: int
+    reason: str | None
+    residual: tuple[tuple[ClauseLiteral, Truth | Void], ...]
+    refused: bool = False
+
+    @property
+    def reached(self) -> bool:
+        """True if the message's keys lead to this clause."""
+        return all(key in keys for key, keys in zip(self.probe, self.keys, strict=True))
+
+    @property
+    def holds(self) -> bool:
+        """True if the clause is satisfied."""
+        return (
+            self.reached
+            and not self.refused
+            and all(truth is Truth.of(literal.wanted) for literal, truth in self.residual)
+        )
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            place = f"scan list ({self.reason})"
+        else:
+            parts = (
+                f"{identifier_of(name)} = {' | '.join(map(_shown, keys))}"
+                for name, keys in zip(self.attributes, self.keys, strict=True)
+            )
+            place = f"key {', '.join(parts)}"
+        if not self.reached:
+            return f"{place}: the message has {', '.join(map(_shown, self.probe))}"
+        if self.refused:
+            return f"{place}: a property name of the message breaks a rule, so the clause does not hold"
+        return (
+            f"{place}: {counted(self.candidates, 'candidate')}, "
+            f"clause {'holds' if self.holds else 'does not hold'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MatchExplanation:
+    """Verdict on one subscription and message, with its causes. ``str()`` renders a text."""
+
+    subscription: str
+    matched: bool
+    topic: str | None
+    topic_matches: bool
+    steps: tuple[AccessStep, ...]
+    selector: Explanation
+    seltype: str
+    provider: bool | None
+    """Extended selection provider's verdict on an EXTENDED selector; None if it gave none."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]
+        if self.topic is not None:
+            lines.append(
+                f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}"
+            )
+        lines += [f"  {step}" for step in self.steps] or ["  no message satisfies any of its clauses"]
+        if self.seltype == EXTENDED:
+            lines.append(f"  {_PROVIDER[self.provider]}")
+        else:
+            lines += [f"  {line}" for line in str(self.selector).splitlines()]
+        return "\n".join(lines)
+
+
+_PROVIDER = {
+    True: "the extended selection provider matches it",
+    False: "the extended selection provider does not match it",
+    None: "no extended selection provider could judge its EXTENDED selector (reason 2551)",
+}
+
+
+def _shown(key: Key | None) -> str:
+    match key:
+        case None:
+            return "NaN"
+        case str():
+            return repr(key)
+        case bytes():
+            return f'"0x{key.hex().upper()}"'
+        case tuple():
+            return " ".join(str(part) for part in key).upper() if len(key) == 1 else f"{key[1]!r}F"
+        case _:
+            return f"{key:g}"
+
+
 @dataclass(slots=True)
-class Counters:
+class MatchCounts:
     """Cost of matching one message, and the EXTENDED subscriptions without a verdict (2551)."""
 
     probes: int = 0
@@ -52,12 +155,12 @@ class Index:
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self._limits = limits
-        self.last_match = Counters()
+        self.last_match = MatchCounts()
         """Cost of the latest `match`."""
-        self.statistics = Statistics()
+        self.statistics = KeyStatistics()
         """Number of clauses of each key of each attribute."""
-        self._plan = Plan(self.statistics)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._plan = KeyPlan(self.statistics)
+        self._subscriptions: dict[str, IndexedSubscription] = {}
         self._filed: dict[str, tuple[FiledClause, ...]] = {}
         self._extended: set[str] = set()
         self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[FiledClause, None]]] = {}
@@ -71,11 +174,11 @@ class Index:
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[IndexedSubscription]:
         """Return the subscriptions in the order of their addition, which is that of a snapshot's ordinals."""
         return iter(self._subscriptions.values())
 
-    def __getitem__(self, subscription: str) -> Subscription:
+    def __getitem__(self, subscription: str) -> IndexedSubscription:
         """Return a subscription. Raises `UnknownSubscriptionError`. O(1)."""
         check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         try:
@@ -160,7 +263,7 @@ class Index:
         lookup = _lookup(message)
         matched: dict[str, None] = {}
         guards: dict[int, bool] = {}  # the clauses of a selector share one guard
-        counters = Counters()
+        counters = MatchCounts()
         for attributes, buckets in self._buckets.items():
             counters.probes += 1
             bucket = buckets.get(_probe(attributes, lookup))  # type: ignore[arg-type]  # a key with None is in no bucket
@@ -189,7 +292,7 @@ class Index:
                 refused.append(name)
         return tuple(sorted(refused))
 
-    def explain(self, subscription: str, message: Message) -> Explanation:
+    def explain(self, subscription: str, message: Message) -> MatchExplanation:
         """Return why a subscription matches or not: access paths, candidates, the truth of each part.
 
         Raises `UnknownSubscriptionError`. O(size of the selector).
@@ -200,8 +303,8 @@ class Index:
         steps = []
         for filed in self._filed[subscription]:
             probe = _probe(filed.attributes, lookup)
-            found = all(key in keys for key, keys in zip(probe, filed.keys, strict=True))
-            bucket = self._buckets[filed.attributes].get(probe) if found else None  # type: ignore[arg-type]
+            is_reached = all(key in keys for key, keys in zip(probe, filed.keys, strict=True))
+            bucket = self._buckets[filed.attributes].get(probe) if is_reached else None  # type: ignore[arg-type]
             steps.append(
                 AccessStep(
                     attributes=filed.attributes,
@@ -217,7 +320,7 @@ class Index:
         selector = Selector("" if is_extended else known.selector, known.dialect, limits=UNLIMITED)
         verdict = provider_matches(known.selector, message) if is_extended else selector.matches(message)
         topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
-        return Explanation(
+        return MatchExplanation(
             subscription=subscription,
             matched=topic_matches and verdict is True and not any(step.refused for step in steps),
             seltype=known.seltype,
@@ -238,17 +341,17 @@ class Index:
         )
         return Snapshot.of(freeze(self, revision))
 
-    def _file(self, subscription: Subscription) -> None:
+    def _file(self, subscription: IndexedSubscription) -> None:
         filed = []
         for clause in subscription.clauses:
-            found = equalities(clause)
-            if not found.satisfiable:
+            equal = equalities(clause)
+            if not equal.satisfiable:
                 continue
-            self.statistics.add(found)
-            attributes = self._plan.path(found, len(subscription.clauses))
+            self.statistics.add(equal)
+            attributes = self._plan.path(equal, len(subscription.clauses))
             if len(attributes) == 2:
                 self._plan.pairs[attributes] += 1
-            entry = file_clause(subscription.id, clause, found, attributes)
+            entry = file_clause(subscription.id, clause, equal, attributes)
             buckets = self._buckets.setdefault(attributes, {})
             for keys in product(*entry.keys):
                 buckets.setdefault(keys, {})[entry] = None
@@ -275,7 +378,7 @@ class Index:
                     del self._plan.pairs[entry.attributes]
 
 
-def _holds(literal: Literal, lookup: Lookup, guards: dict[int, bool]) -> bool:
+def _holds(literal: ClauseLiteral, lookup: Lookup, guards: dict[int, bool]) -> bool:
     if not isinstance(literal.predicate, NotVoid):
         return literal.holds(lookup)
     known = guards.get(id(literal.predicate))

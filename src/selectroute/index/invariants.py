@@ -25,7 +25,7 @@ from selectroute.index.compile.keys import Prefixes, prefix_key
 from selectroute.index.compile.layout import code_hash, level_slices
 from selectroute.index.compile.residuals import stack_effect
 from selectroute.index.errors import require
-from selectroute.index.subscription import COLUMNS
+from selectroute.index.specification import COLUMNS
 from selectroute.selector.dialect import DIALECTS, EXTENDED, NONE, STANDARD
 from selectroute.selector.fields import DERIVED, PREFIX
 from selectroute.topics.filter import TOPIC, derivation
@@ -124,7 +124,7 @@ def _check_forms(segment: Segment) -> None:
 
 
 def _check_sharing(tables: t.Tables) -> None:
-    """Check who shares the entries."""
+    """Check the lists of subscriptions that share an entry."""
     entries, firsts = len(tables.entry_bound), tables.ordinal_first
     if not len(firsts):
         require(len(tables.entry_ordinal) == entries, "an entry that is not shared has one subscription")
@@ -191,8 +191,8 @@ def _check_programs(segment: Segment) -> None:
     def items_of(*operations: int) -> t.Array:
         asked = np.zeros(items, np.bool_)
         asked[argument[_are(operation, operations)]] = True
-        found: t.Array = tables.item[np.repeat(asked, sizes)]
-        return found
+        chosen: t.Array = tables.item[np.repeat(asked, sizes)]
+        return chosen
 
     characters = items_of(t.LIKE, t.NOT_LIKE)
     require(np.all((characters >= t.ANY_MANY) & (characters <= 0x10FFFF)), "a LIKE pattern is of code points")
@@ -229,11 +229,11 @@ def _check_access_paths(segment: Segment) -> None:
     used = tables.slot >= 0
     of_slots = tables.slot[used] >> 32
     codes = tables.code_leaf[tables.code_leaf >= 0]
-    found = np.zeros(leaves, np.int64)
+    paths = np.zeros(leaves, np.int64)
     for filed in (codes, of_slots, tables.prefix_leaf):
         require(_within(filed, leaves), "a key leads to a known leaf")
-        found += np.bincount(filed, minlength=leaves)
-    require(found[0] == 0 and np.all(found[1:] == 1), "every other leaf has one key")
+        paths += np.bincount(filed, minlength=leaves)
+    require(paths[0] == 0 and np.all(paths[1:] == 1), "every other leaf has one key")
 
     _check_probing(tables.slot_first, ~used, "posting", empty=False)
     strings = tables.string_slot_first
@@ -280,7 +280,7 @@ def _check_attributes(segment: Segment) -> None:
         used = np.zeros(count, np.bool_)
         for part in parts:
             used[part[part >= 0]] = True
-        has = np.array([getattr(one, read) for one in segment.attributes], np.bool_)
+        has = np.array([getattr(attribute, read) for attribute in segment.attributes], np.bool_)
         require(np.all(has[used]), f"an attribute has {read} if they are used")
 
 
@@ -299,9 +299,9 @@ def _within(numbers: t.Array, count: int) -> bool:
 def _are(operation: t.Array, *kinds: tuple[int, ...]) -> t.Array:
     """Return which steps have these operations, by a lookup table, which is faster than ``np.isin``."""
     table = np.zeros(_OPERATIONS, np.bool_)
-    table[[one for kind in kinds for one in kind]] = True
-    found: t.Array = table[operation]
-    return found
+    table[[each for kind in kinds for each in kind]] = True
+    belongs: t.Array = table[operation]
+    return belongs
 
 
 SAFETY: Final = (
@@ -326,7 +326,7 @@ def _ascends(values: t.Array, firsts: t.Array) -> bool:
 
 
 def _check_order(segment: Segment) -> None:
-    """Check the order of what is searched, and of who shares an entry."""
+    """Check the order of searched arrays, and of the subscriptions that share an entry."""
     tables = segment.tables
     require(_ascends(tables.number, tables.number_first), "number ascends within an attribute")
     require(_ascends(tables.large_float, tables.large_float_first), "large_float ascends within an attribute")
@@ -397,7 +397,7 @@ def _check_prefixes(segment: Segment) -> None:
     require(tables.prefix_key.tolist() == [prefix_key(text) for text in texts], "a prefix has its key")
     for first, last in pairwise(tables.prefix_first.tolist()):
         own = texts[first:last]
-        require(all(one < other for one, other in pairwise(own)), "the prefixes of an attribute ascend")
+        require(all(prefix < other for prefix, other in pairwise(own)), "the prefixes of an attribute ascend")
         parents = Prefixes({0: own}).arrays(1)["prefix_parent"]
         moved = np.where(parents < 0, -1, parents + first)
         require(np.array_equal(tables.prefix_parent[first:last], moved), "a parent is the longest prefix")

@@ -28,14 +28,14 @@ from selectroute.index.errors import (
 )
 from selectroute.index.snapshot import Snapshot, build_snapshot
 from selectroute.index.specification import (
+    COLUMNS,
     MAX_NAME,
-    Status,
     SubscriptionSpec,
+    SubscriptionStatus,
     check_fields,
-    given_of,
     parse_line,
+    parsed_subscription,
 )
-from selectroute.index.subscription import COLUMNS
 from selectroute.selector.dialect import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -118,17 +118,17 @@ def build_from_lines(
     """
     reading = Reading(revision)
     reading.read(lines, progress)
-    found = reading.subscriptions()
+    checked = reading.subscriptions()
     problems, count = reading.problems, reading.wrong
     try:
-        snapshot = build_snapshot(found.table, revision, limits=limits)
+        snapshot = build_snapshot(checked.table, revision, limits=limits)
     except BuildError as error:
         for row, cause in error.causes.items():
-            named = found.table["id"][row].as_py() if isinstance(cause, InvalidSelectorError) else None
-            problems.append(LineProblem(int(found.lines[row]), cause, named))
+            named = checked.table["id"][row].as_py() if isinstance(cause, InvalidSelectorError) else None
+            problems.append(LineProblem(int(checked.lines[row]), cause, named))
         count += error.count
     if problems:
-        raise InvalidLinesError(sorted(problems, key=lambda one: one.line)[:MAX_REPORTED], count)
+        raise InvalidLinesError(sorted(problems, key=lambda problem: problem.line)[:MAX_REPORTED], count)
     return snapshot
 
 
@@ -147,12 +147,12 @@ class Reading:
         first = 1
         for block in _blocks(lines):
             kept = [number for number, line in enumerate(block, start=first) if not line.isspace()]
-            given = block if len(kept) == len(block) else [block[number - first] for number in kept]
+            texts = block if len(kept) == len(block) else [block[number - first] for number in kept]
             first += len(block)
-            if given:
-                table = _read_block(given)
+            if texts:
+                table = _read_block(texts)
                 if table is None:
-                    table, kept = self._one_by_one(kept, given)
+                    table, kept = self._one_by_one(kept, texts)
                 valid = _valid(table, self._revision)
                 self._tables.append(table.filter(valid))
                 self._numbers.append(np.array(kept, np.int64)[valid.to_numpy(zero_copy_only=False)])
@@ -184,13 +184,13 @@ def _row(line: str) -> tuple[Any, ...]:
     """Return the values of a line in the order of `_SCHEMA`. Raises `InvalidSpecError`."""
     data = parse_line(line)
     validity = [data.pop(name, None) for name in ("from", "to")] if isinstance(data, dict) else []
-    given = given_of(data)
-    if given.id is None:
+    parsed = parsed_subscription(data)
+    if parsed.id is None:
         raise InvalidSpecError("/id", "a line needs an id, a string")
     for name, number in zip(("from", "to"), validity, strict=True):
         if number is not None and not (type(number) is int and number.bit_length() < 64):
             raise InvalidSpecError(f"/{name}", "must be a revision, an integer of 64 bits")
-    return (*map(data.get, _STRINGS), given.spec.destination.text, *validity)
+    return (*map(data.get, _STRINGS), parsed.spec.destination.text, *validity)
 
 
 def _read_block(lines: list[str]) -> pa.Table | None:
@@ -213,7 +213,10 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     kind, name = table["destination"].combine_chunks().flatten()
     holds = (
         pc.or_(pc.equal(seltype, EXTENDED), pc.equal(seltype, derived)),
-        pc.or_(pc.is_null(table["status"]), pc.is_in(table["status"], pa.array([*Status], pa.string()))),
+        pc.or_(
+            pc.is_null(table["status"]),
+            pc.is_in(table["status"], pa.array([*SubscriptionStatus], pa.string())),
+        ),
         pc.match_substring_regex(table["name"], _NAME),
         pc.invert(pc.match_substring(table["topic"], "\0")),
         pc.invert(pc.and_(pc.equal(pc.fill_null(kind, NOWHERE), NOWHERE), pc.is_valid(name))),
@@ -244,7 +247,7 @@ def _with_destinations(table: pa.Table) -> pa.Table:
 def _valid(table: pa.Table, revision: int | None) -> pa.ChunkedArray:
     """Return whether each row is valid at a revision, or still is, and not paused."""
     start, end = table["from"], table["to"]
-    runs = pc.fill_null(pc.not_equal(table["status"], Status.PAUSED.value), True)
+    runs = pc.fill_null(pc.not_equal(table["status"], SubscriptionStatus.PAUSED.value), True)
     if revision is None:
         return pc.and_(end.is_null(), runs)
     begun = pc.fill_null(pc.less_equal(start, revision), True)

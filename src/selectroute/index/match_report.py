@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from selectroute.index import near_misses
 from selectroute.index.errors import UnknownSubscriptionError
-from selectroute.index.explain import AccessStep
-from selectroute.index.index import Index
-from selectroute.index.matches import Matches, NearMiss
-from selectroute.index.near_misses import near
+from selectroute.index.index import AccessStep, Index
+from selectroute.index.matches import MatchedSubscriptions
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
@@ -36,22 +34,8 @@ class Verdict:
 
 def judged(snapshot: Snapshot, message: Message) -> Verdict:
     """Match one message as a stream does."""
-    found = snapshot.match_one(message)
-    return Verdict(np.sort(found.ordinals), np.sort(found.refused))
-
-
-def nearby(
-    snapshot: Snapshot,
-    message: Message,
-    verdict: Verdict,
-    limit: int,
-    sees: Callable[[str | None], bool] = lambda _: True,
-) -> tuple[list[NearMiss], bool]:
-    """Return the subscriptions that miss a message by one condition, and whether these are all; see
-    ``index.near``. Only subscriptions whose topic filter passes `sees` are included.
-    """
-    found = near(snapshot, message, limit, verdict.matched, sees)
-    return [one.shown() for one in found.found], found.complete
+    matches = snapshot.match_one(message)
+    return Verdict(np.sort(matches.ordinals), np.sort(matches.refused))
 
 
 def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdict) -> dict[str, Any]:
@@ -77,8 +61,8 @@ def index_of_one(id: str, selector: str, topic: str | None, dialect: str, seltyp
     """Return an index of one subscription that was accepted before, without limits."""
     index = Index()
     extended = seltype == EXTENDED
-    given = selector if extended else Selector(selector, dialect, limits=UNLIMITED)
-    index.add(id, given, topic, dialect=dialect, extended=extended)
+    valid = selector if extended else Selector(selector, dialect, limits=UNLIMITED)
+    index.add(id, valid, topic, dialect=dialect, extended=extended)
     return index
 
 
@@ -102,7 +86,7 @@ def _reason(why: Any, matched: bool) -> str:
 def _step(step: AccessStep) -> dict[str, Any]:
     return {
         "attributes": [identifier_of(name) for name in step.attributes],
-        "found": step.found,
+        "found": step.reached,
         "holds": step.holds,
         "scanned": step.reason,
         "text": str(step),
@@ -127,7 +111,7 @@ class SnapshotMatcher:
         self._revision = revision
         self._judged: tuple[Message, Verdict] | None = None
 
-    def match(self, message: Message, limit: int, near: bool = False) -> Matches:
+    def match(self, message: Message, limit: int, near: bool = False) -> MatchedSubscriptions:
         """Return the subscriptions that get a message, at most `limit` each of ``ids`` and ``refused``. With
         `near` also those that miss it by one condition.
         """
@@ -136,18 +120,18 @@ class SnapshotMatcher:
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
             for ordinals in (verdict.matched, verdict.refused)
         )
-        found = Matches(self._revision, len(verdict.matched), named, refused)
+        matches = MatchedSubscriptions(self._revision, len(verdict.matched), named, refused)
         if near:
-            misses, is_complete = nearby(self._snapshot, message, verdict, limit)
-            found = replace(found, near=misses, near_complete=is_complete)
-        return found
+            misses, is_complete = near_misses.near(self._snapshot, message, limit, verdict.matched)
+            matches = replace(matches, near=misses, near_complete=is_complete)
+        return matches
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
         """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does, with the
         ``revision``. Raises `UnknownSubscriptionError`.
         """
-        found = explained(self._snapshot, self._ordinal(id), message, self._verdict(message))
-        return {"revision": self._revision, **found}
+        report = explained(self._snapshot, self._ordinal(id), message, self._verdict(message))
+        return {"revision": self._revision, **report}
 
     def get(self, id: str) -> SnapshotRow:
         """Return a subscription. Raises `UnknownSubscriptionError`."""

@@ -28,7 +28,7 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class MatchedSubscriptions:
     """Subscriptions that get a message at a revision, `total` of them; `refused` were not evaluated.
 
     `near` and `near_complete` are present on request: the subscriptions that fail only one condition, and

@@ -13,7 +13,7 @@ operands that cannot hold is not near. The others are judged by the reference ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,16 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.ids import string_hashes
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.compile.shapes import MAX_SLOTS, Shape, literals, sample_of, selector_shapes, spelled
+from selectroute.clauses.predicate import MIRRORED
+from selectroute.index.compile.shapes import (
+    MAX_SLOTS,
+    Shape,
+    literals,
+    literals_of,
+    sample_of,
+    selector_shapes,
+    spelled,
+)
 from selectroute.index.matches import Condition, NearMiss
 from selectroute.selector.dialect import EXTENDED, Dialect
 from selectroute.selector.dialect import dialect as dialect_named
@@ -40,8 +49,7 @@ from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.sentences import printable, value_text
 from selectroute.selector.syntax import ast
-from selectroute.selector.values.truth import VOID, Truth
-from selectroute.selector.values.values import Double, Float, Long, Unsupported, Value
+from selectroute.selector.values import VOID, Double, Float, Long, Truth, Unsupported, Value
 from selectroute.topics.filter import TopicFilter
 
 MOST_JUDGED: Final = 10_000
@@ -57,24 +65,10 @@ _LEVELS: Final = 16
 """Maximum levels of a topic that exclude filters; the reference judges all levels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """Subscription near a message, and the conditions that each alone prevent the match."""
-
-    id: str
-    topic: str | None
-    selector: str
-    conditions: tuple[Explanation, ...]
-
-    def shown(self) -> NearMiss:
-        """Return the subscription with its conditions as texts."""
-        return NearMiss(self.id, self.topic, self.selector, [*map(_condition, self.conditions)])
-
-
 class Nearby(NamedTuple):
     """Subscriptions near a message; ``complete`` if these are all."""
 
-    found: list[Near]
+    subscriptions: list[NearMiss]
     complete: bool
 
 
@@ -92,22 +86,23 @@ def near(
     O(subscriptions), column-wise, and at most `MOST_JUDGED` selectors parsed and judged. Once for each
     segment also O(bytes of its selectors).
     """
-    found: list[Near] = []
+    subscriptions: list[NearMiss] = []
     rows = snapshot.subscriptions
     candidates = _candidates(snapshot, message, matched)
     for count, ordinal in enumerate(candidates.tolist()):
         if count == MOST_JUDGED:
-            return Nearby(found, False)
+            return Nearby(subscriptions, False)
         row = rows.slice(ordinal, 1).to_pylist()[0]
         topic = row["topic"]
         if not sees(topic) or not (topic is None or TopicFilter.parse(topic).matches(message.topic)):
             continue
         selector = Selector(row["selector"], row["dialect"], limits=UNLIMITED)
         if conditions := deciding(selector, message):
-            if len(found) == limit:
-                return Nearby(found, False)
-            found.append(Near(row["id"], topic, selector.text, conditions))
-    return Nearby(found, True)
+            if len(subscriptions) == limit:
+                return Nearby(subscriptions, False)
+            shown = [*map(_condition, conditions)]
+            subscriptions.append(NearMiss(row["id"], topic, selector.text, shown))
+    return Nearby(subscriptions, True)
 
 
 def deciding(selector: Selector, message: Message) -> tuple[Explanation, ...]:
@@ -118,10 +113,10 @@ def deciding(selector: Selector, message: Message) -> tuple[Explanation, ...]:
     root = selector.explain(message)
     if root.truth is Truth.TRUE:
         return ()
-    unsound = [one for one in _leaves(root) if one.result is VOID or one.truth is VOID]
+    unsound = [leaf for leaf in _leaves(root) if leaf.result is VOID or leaf.truth is VOID]
     if len(unsound) > 1:
         return ()  # each of them makes the whole selector false
-    found: list[Explanation] = []
+    conditions: list[Explanation] = []
     waiting = [(root, Truth.TRUE)]
     while waiting:
         part, wanted = waiting.pop()  # invariant: the truth of the part is not the wanted one
@@ -136,12 +131,12 @@ def deciding(selector: Selector, message: Message) -> tuple[Explanation, ...]:
                 elif not within:  # one child must have it, and none has
                     waiting += [(child, wanted) for child in reversed(others)]
                 elif len(others) < len(part.children):  # one child has it, which counts if nothing is VOID
-                    found += unsound
+                    conditions += unsound
                 else:
                     waiting.append((within[0], wanted))
             case _:
-                found.append(part)
-    return tuple(found)
+                conditions.append(part)
+    return tuple(conditions)
 
 
 def _leaves(root: Explanation) -> Iterator[Explanation]:
@@ -158,10 +153,10 @@ def _condition(part: Explanation) -> Condition:
     saw: dict[str, None] = {}
     waiting = [part]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one.expression, ast.Identifier):
-            saw[f"{printable(one.text)} is {value_text(one.result)}"] = None
-        waiting += reversed(one.children)
+        inner = waiting.pop()
+        if isinstance(inner.expression, ast.Identifier):
+            saw[f"{printable(inner.text)} is {value_text(inner.result)}"] = None
+        waiting += reversed(inner.children)
     truth: Any = "void" if part.result is VOID else part.truth.value  # type: ignore[union-attr]
     return Condition(part.text, truth, [*saw])
 
@@ -171,10 +166,10 @@ def _condition(part: Explanation) -> Condition:
 
 def _candidates(snapshot: SnapshotState, message: Message, matched: t.Array) -> t.Array:
     """Return the ordinals that may be near, int64; first those with more operands that may hold."""
-    found = [np.zeros(0, np.int16)]
+    parts = [np.zeros(0, np.int16)]
     for segment, first in zip(snapshot.segments, snapshot.firsts[:-1], strict=True):
-        found.append(_columns_of(segment, snapshot.subscriptions, int(first)).holding(message))
-    holding = np.concatenate(found)
+        parts.append(_columns_of(segment, snapshot.subscriptions, int(first)).holding(message))
+    holding = np.concatenate(parts)
     holding[matched] = _EXCLUDED
     if snapshot.dead is not None:
         holding[snapshot.dead] = _EXCLUDED
@@ -209,7 +204,7 @@ class _Columns:
         groups: list[_Selectors] = []
         for first in range(0, table.num_rows, _BLOCK):
             groups += _selectors(table.slice(first, _BLOCK), first)
-        topics = _one(table["topic"].cast(pa.large_string())).dictionary_encode()
+        topics = table["topic"].cast(pa.large_string()).combine_chunks().dictionary_encode()
         codes = pc.fill_null(topics.indices, -1).to_numpy(zero_copy_only=False)
         return cls(groups, codes.astype(np.int32), topics.dictionary)
 
@@ -217,24 +212,24 @@ class _Columns:
         """Return the number of operands that may hold for each row, int16[rows], `_EXCLUDED` for one that is
         not near.
         """
-        found = np.full(len(self.topics), _EXCLUDED, np.int16)
+        counts = np.full(len(self.topics), _EXCLUDED, np.int16)
         for group in self.groups:
             if group.plan is None:
-                found[group.rows] = 0
+                counts[group.rows] = 0
                 continue
             failing, holding = np.zeros((2, len(group.rows)), np.int16)
             for operand in group.plan.operands:
                 may = operand.may_hold(group.literals, message, group.plan.dialect)
                 failing += np.logical_not(may)
                 holding += may
-            found[group.rows] = np.where(failing <= 1, holding, _EXCLUDED)
+            counts[group.rows] = np.where(failing <= 1, holding, _EXCLUDED)
         reached = np.zeros(len(self.filters) + 1, np.bool_)  # the last one is that of all topics
         reached[-1] = True
         if message.topic is not None and len(self.filters):
             reached[:-1] = pc.match_substring_regex(self.filters, _filters_of(message.topic))
         if not reached.all():
-            found[~reached[self.topics]] = _EXCLUDED
-        return found
+            counts[~reached[self.topics]] = _EXCLUDED
+        return counts
 
 
 _EXCLUDED: Final = -1
@@ -247,10 +242,10 @@ _reading: Final = Lock()
 def _columns_of(segment: Segment, subscriptions: pa.Table, first: int) -> _Columns:
     """Return the columns of a segment, made once for all snapshots that have it: a second for a million."""
     with _reading:
-        found = _columns.get(segment)
-        if found is None:
-            found = _columns[segment] = _Columns.of(subscriptions.slice(first, segment.rows).select(_READ))
-        return found
+        columns = _columns.get(segment)
+        if columns is None:
+            columns = _columns[segment] = _Columns.of(subscriptions.slice(first, segment.rows).select(_READ))
+        return columns
 
 
 def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
@@ -261,7 +256,7 @@ def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
     extended = pc.equal(pc.fill_null(table["seltype"], ""), EXTENDED)
     wanted = np.flatnonzero(np.asarray(pc.and_not(selects, extended)))
     some = table.take(pa.array(wanted))
-    texts, dialects = (_one(some[name].cast(pa.string())) for name in ("selector", "dialect"))
+    texts, dialects = (some[name].cast(pa.string()).combine_chunks() for name in ("selector", "dialect"))
     rows = (first + wanted).astype(np.int32)
     others = [np.zeros(0, np.int32)]
     shapes = selector_shapes(texts)
@@ -278,10 +273,6 @@ def _selectors(table: pa.Table, first: int) -> Iterator[_Selectors]:
     yield _Selectors(None, np.concatenate(others), ())
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
-
-
 def _filters_of(topic: str) -> str:
     """Return a regular expression of all filters that match a topic, and of others: anything may follow #."""
     levels = topic.split("/")
@@ -294,14 +285,14 @@ def _filters_of(topic: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "".join(one if one.isalnum() else f"\\x{{{ord(one):x}}}" for one in text)
+    return "".join(char if char.isalnum() else f"\\x{{{ord(char):x}}}" for char in text)
 
 
 def _groups(shapes: pa.Array, dialects: pa.Array) -> Iterator[t.Array]:
     """Yield the rows of each shape and dialect, the most first."""
     if not len(shapes):
         return
-    codes = [one.dictionary_encode().indices.to_numpy().astype(np.int64) for one in (shapes, dialects)]
+    codes = [column.dictionary_encode().indices.to_numpy().astype(np.int64) for column in (shapes, dialects)]
     both = codes[0] * (codes[1].max() + 1) + codes[1]
     order = np.argsort(both, kind="stable")
     yield from sorted(np.split(order, np.flatnonzero(np.diff(both[order])) + 1), key=len, reverse=True)
@@ -323,16 +314,15 @@ class _Operand:
                 value = message.value(dialect.field_of(name))
                 if not isinstance(value, str):
                     return False
-                found = [
-                    _equal(columns[self.slots[one]], value) if one in self.slots else one == value
-                    for one in values
+                matches = [
+                    _equal(columns[self.slots[text]], value) if text in self.slots else text == value
+                    for text in values
                 ]
-                return np.logical_or.reduce(np.broadcast_arrays(*found))
+                return np.logical_or.reduce(np.broadcast_arrays(*matches))
             case ast.Comparison(op, ast.Identifier(name), ast.Literal(constant)):
                 return self._compared(op, name, constant, columns, message, dialect)
             case ast.Comparison(op, ast.Literal(constant), ast.Identifier(name)):
-                turned = op.translate({ord("<"): ">", ord(">"): "<"}) if op != "<>" else op
-                return self._compared(turned, name, constant, columns, message, dialect)
+                return self._compared(MIRRORED[op], name, constant, columns, message, dialect)
         return True
 
     def _compared(
@@ -385,17 +375,17 @@ class _Plan:
         if len(shape.kinds) > MAX_SLOTS:
             return None
         samples = [sample_of(kind, number) for number, kind in enumerate(shape.kinds)]
-        texts = [spelled(kind, one) for kind, one in zip(shape.kinds, samples, strict=True)]
+        texts = [spelled(kind, sample) for kind, sample in zip(shape.kinds, samples, strict=True)]
         try:
             root = Selector(shape.filled(texts), dialect_name, limits=UNLIMITED).expression
         except InvalidSelectorError:
             return None
-        slots = {_key(one): number for number, one in enumerate(samples)}
-        if root is None or sum(_key(one) in slots for one in _constants(root)) != len(samples):
+        slots = {_key(sample): number for number, sample in enumerate(samples)}
+        if root is None or sum(_key(constant) in slots for constant in literals_of(root)) != len(samples):
             return None  # a literal left in the shape equals a sample
         operands = (
-            _Operand(one, {key: slots[key] for key in map(_key, _constants(one)) if key in slots})
-            for one in _operands(root)
+            _Operand(operand, {key: slots[key] for key in map(_key, literals_of(operand)) if key in slots})
+            for operand in _operands(root)
         )
         return cls(shape, dialect_named(dialect_name), tuple(operands))
 
@@ -404,10 +394,11 @@ class _Plan:
         slots = self.shape.slots(texts)
         if slots is None:
             return None
-        columns = (literals(kind, one) for kind, one in zip(self.shape.kinds, slots, strict=True))
+        columns = (literals(kind, column) for kind, column in zip(self.shape.kinds, slots, strict=True))
         with np.errstate(over="ignore"):
             return [
-                string_hashes(one) if isinstance(one, pa.Array) else one.astype(np.float32) for one in columns
+                string_hashes(column) if isinstance(column, pa.Array) else column.astype(np.float32)
+                for column in columns
             ]
 
 
@@ -419,19 +410,6 @@ def _operands(root: ast.Expr) -> Iterator[ast.Expr]:
             waiting += reversed(node.operands)
         else:
             yield node
-
-
-def _constants(root: ast.Expr) -> Iterable[Value]:
-    for node in ast.postorder(root):
-        match node:
-            case ast.Literal(value=value):
-                yield value
-            case ast.In(values=values):
-                yield from values
-            case ast.Like(pattern=pattern, escape=escape):
-                yield pattern
-                if escape is not None:
-                    yield escape
 
 
 def _key(value: Value) -> object:

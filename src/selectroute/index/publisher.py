@@ -35,10 +35,16 @@ from selectroute.index.changes import (
 )
 from selectroute.index.compile.build import Row, build, check_unknown, together
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import latest_revision, published, read_segment, write_segment
-from selectroute.index.folder.manifest import Source, revisions
 from selectroute.index.index import Index
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import (
+    Source,
+    latest_revision,
+    published,
+    read_segment,
+    revisions,
+    write_segment,
+)
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.storage import Location

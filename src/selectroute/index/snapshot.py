@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.changes import Change, changed
+from selectroute.index.changes import Change, Delta
 from selectroute.index.compile.build import Row, build
-from selectroute.index.folder.format import open_snapshot
+from selectroute.index.snapshot_files import open_snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import Message
@@ -110,7 +110,7 @@ class Snapshot(SnapshotState):
         changed selectors); the first change of a segment also hashes its ids. Raises the errors of
         ``Index.add``, ``replace`` and ``remove``.
         """
-        return Snapshot.of(changed(self, changes, revision, limits))
+        return Snapshot.of(Delta(self, changes, limits).applied(revision))
 
 
 _ENGINE: Final = ("attributes", "checks_names", "dead_entries", "deaths", "firsts", "no_bytes", "readers")

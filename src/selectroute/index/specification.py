@@ -1,17 +1,22 @@
-"""Subscription as its owner specifies it in JSON: its fields, their types and values, from any source.
+"""Subscriptions: the fields that an owner specifies in JSON, and the checked subscription with its clauses.
 
-Of the selector, the topic filter and the dialect only the types are checked here.
+`SubscriptionSpec` is the JSON, from any source. `check_fields` checks everything in it except for selector,
+topic filter and dialect; `prepare` checks these three and returns the clauses that the index files.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from types import NoneType
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.predicate import Clause
+from selectroute.index.compile.shapes import clauses_by_shape, seen_template
 from selectroute.index.destination import (
     GROUPING_REFUSED,
     KAFKA,
@@ -21,11 +26,119 @@ from selectroute.index.destination import (
     QUEUE_NAME_RULE,
     destination_text,
 )
-from selectroute.index.errors import InvalidSpecError
-from selectroute.index.subscription import ID
-from selectroute.selector.dialect import EXTENDED, NONE, STANDARD, Seltype
-from selectroute.selector.errors import unknown_field
+from selectroute.index.errors import InvalidIdError, InvalidSpecError
+from selectroute.selector.arguments import check_argument
+from selectroute.selector.dialect import EXTENDED, NONE, STANDARD, Dialect, Seltype
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, unknown_field
+from selectroute.selector.extended import check_extended, provider_reads
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.selector import Selector
 from selectroute.selector.strict_json import JsonError, parse_json
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.topics.filter import TopicFilter
+
+ID: Final = "[A-Za-z0-9._-]{1,128}"
+"""Regular expression of an id, for Python and Arrow."""
+
+_ID = re.compile(ID)
+
+COLUMNS: Final = ("id", "destination", "topic", "selector", "dialect", "seltype")
+"""Columns of a table of subscriptions, all strings: of ``Snapshot.subscriptions``, too."""
+
+
+class Keep:
+    """Type of `KEEP`."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = Keep()
+"""Default of ``Index.replace``: keep the topic filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSubscription:
+    """Registered subscription. ``selector`` is a text, empty for none; ``topic`` a filter, None for all."""
+
+    id: str
+    selector: str
+    dialect: str
+    topic: str | None
+    clauses: tuple[Clause, ...] = field(repr=False)
+    seltype: str
+    """NONE, STANDARD or EXTENDED, as in IBM MQ's DISPLAY SUB."""
+
+
+def literal_count(clauses: Iterable[Clause]) -> int:
+    """Return the number of literals of clauses, which determines the time and memory of an index."""
+    return sum(len(clause.literals) for clause in clauses)
+
+
+def check(
+    selector: str, topic: str | None, dialect_name: str, is_extended: bool, limits: Limits = DEFAULT_LIMITS
+) -> tuple[str, int]:
+    """Return the type of a subscription's selector, and the number of literals of its clauses. Raises the
+    errors of `prepare`. O(size of the selector).
+    """
+    if selector and topic is None and not is_extended and limits.include(DEFAULT_LIMITS):
+        seen = seen_template(selector, dialect_named(dialect_name).name)
+        if seen is not None:
+            return STANDARD, literal_count(seen[0].clauses)
+    made = prepare("x", selector, topic, dialect_name, is_extended, limits)
+    return made.seltype, literal_count(made.clauses)
+
+
+def prepare(
+    subscription: str,
+    selector: Selector | str | None,
+    topic: str | None,
+    dialect_name: str,
+    is_extended: bool,
+    limits: Limits = DEFAULT_LIMITS,
+) -> IndexedSubscription:
+    """Return a checked subscription. Raises the errors of `Index.add`; `limits` apply to a selector given as
+    text. O(size of the selector).
+    """
+    check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
+    check_argument(
+        selector, (str, Selector, NoneType), "selector", "a text, a Selector, or None for all messages"
+    )
+    check_argument(topic, (str, NoneType), "topic", "a topic filter such as 'cars/+', or None for all topics")
+    name = selector.dialect if isinstance(selector, Selector) else dialect_name
+    if not _ID.fullmatch(subscription):
+        raise InvalidIdError(subscription)
+    rules = dialect_named(name)
+    clauses: tuple[Clause, ...] | None = None
+    text = selector.text if isinstance(selector, Selector) else selector or ""
+    if is_extended:
+        check_extended(text, rules, limits)
+    elif isinstance(selector, Selector):
+        clauses = clauses_of(selector.expression, rules)
+    else:
+        clauses = _clauses(text, rules, limits)
+    seltype = EXTENDED if clauses is None else STANDARD if text else NONE
+    if clauses is None:
+        clauses = (Clause((), rules.name_rules),)
+    if topic is not None:
+        on_topic = TopicFilter.parse(topic).literals()
+        clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
+    return IndexedSubscription(subscription, text, name, topic, clauses, seltype)
+
+
+def _clauses(text: str, rules: Dialect, limits: Limits) -> tuple[Clause, ...] | None:
+    """Return the clauses of a selector; None for one that is left to the extended selection provider."""
+    clauses = clauses_by_shape(text, rules.name) if limits.include(DEFAULT_LIMITS) else None
+    if clauses is not None:
+        return clauses
+    try:
+        return clauses_of(Selector(text, rules.name, limits=limits).expression, rules)
+    except InvalidSelectorError as error:
+        if not rules.extended or error.kind in LIMIT_KINDS or provider_reads(text) is None:
+            raise
+        return None
+
 
 READ_ONLY: Final = frozenset(
     {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}
@@ -43,21 +156,19 @@ MAX_LABEL_NAME: Final = 63
 MAX_LABEL: Final = 255
 MAX_NAME: Final = 255
 
-_ID: Final = re.compile(ID)
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _KAFKA_NAME: Final = re.compile(KAFKA_NAME)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-class Status(StrEnum):
+class SubscriptionStatus(StrEnum):
     """Status of a subscription: an active one gets messages."""
 
     ACTIVE = "active"
     PAUSED = "paused"
 
 
-_STATUSES: Final = [*Status]  # a list: the compared value may be unhashable
+_STATUSES: Final = [*SubscriptionStatus]  # a list: the compared value may be unhashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +209,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """Specification of a subscription, given by a client; checked by `registry.specification.checked`."""
+    """Specification of a subscription by a client; checked by `registry.specification.checked`."""
 
     selector: str = ""
     """Text of the selector; an empty text matches every message."""
@@ -117,7 +228,7 @@ class SubscriptionSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the given fields as plain data."""
+        """Return the fields that are not None as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         data["destination"] = self.destination.to_json()
         data["labels"] = dict(self.labels)
@@ -131,25 +242,22 @@ class SubscriptionSpec:
         """
         if type(data) is not dict and not isinstance(data, Mapping):
             raise InvalidSpecError("", "a subscription must be an object")
-        given: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, value in data.items():
-            if name in _TEXTS:
-                if value is not None:
-                    if not isinstance(value, str):
-                        raise InvalidSpecError(_pointer(name), f"{name} must be a string")
-                    given[name] = value
-            elif name in READ_ONLY:
+            if name in READ_ONLY or (value is None and name in FIELDS):
                 continue
+            if name in _TEXTS:
+                if not isinstance(value, str):
+                    raise InvalidSpecError(_pointer(name), f"{name} must be a string")
+                members[name] = value
             elif name == "destination":
-                if value is not None:
-                    given[name] = Destination.from_json(value)
+                members[name] = Destination.from_json(value)
             elif name == "labels":
-                if value is not None:
-                    given[name] = labels_of(value)
+                members[name] = labels_of(value)
             else:
                 known = (*FIELDS, *sorted(READ_ONLY))
                 raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
-        return cls(**given)
+        return cls(**members)
 
 
 def check_fields(spec: SubscriptionSpec) -> None:
@@ -159,7 +267,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
     own = STANDARD if spec.selector else NONE
     if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
         raise InvalidSpecError("/seltype", wrong_seltype(own))
-    if spec.seltype == EXTENDED and _SURROGATE.search(spec.selector):
+    if spec.seltype == EXTENDED and SURROGATE.search(spec.selector):
         raise InvalidSpecError("/selector", "a lone surrogate is not a character")  # not parsed here
     if spec.topic is not None and "\x00" in spec.topic:
         raise InvalidSpecError("/topic", "a topic filter must not have a NUL character")
@@ -195,7 +303,7 @@ def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
     for name, value in labels:
-        pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
+        pointer = _pointer("labels", name[:80])
         if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
             raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")
         if len(value) > MAX_LABEL:
@@ -220,17 +328,19 @@ def check_id(id: str) -> str:
     return id
 
 
-def wrong_seltype(found: str) -> str:
+def wrong_seltype(seltype: str) -> str:
     """Return the error text of a seltype that does not fit the selector."""
-    return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
+    return (
+        f"the seltype is {seltype}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
+    )
 
 
-class Given(NamedTuple):
+class ParsedSubscription(NamedTuple):
     """Subscription of a line: its id and status, None where the line has none."""
 
     id: str | None
     spec: SubscriptionSpec
-    status: Status | None
+    status: SubscriptionStatus | None
 
 
 def parse_line(line: str | bytes) -> Any:
@@ -241,7 +351,7 @@ def parse_line(line: str | bytes) -> Any:
         raise InvalidSpecError("", str(error)) from error
 
 
-def given_of(data: Any) -> Given:
+def parsed_subscription(data: Any) -> ParsedSubscription:
     """Return the subscription of a line's JSON, checked but for its id. Raises `InvalidSpecError`."""
     spec = SubscriptionSpec.from_json(data)
     check_fields(spec)
@@ -250,7 +360,7 @@ def given_of(data: Any) -> Given:
         raise InvalidSpecError("/id", "an id must be a string")
     if status is not None and status not in _STATUSES:
         raise InvalidSpecError("/status", "a status must be active or paused")
-    return Given(id, spec, None if status is None else Status(status))
+    return ParsedSubscription(id, spec, None if status is None else SubscriptionStatus(status))
 
 
 def labels_of(value: object) -> dict[str, str]:

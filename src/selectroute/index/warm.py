@@ -12,7 +12,7 @@ from selectroute.arrays.segment import CROWDED
 from selectroute.index.changes import Replace
 from selectroute.index.index import Index
 from selectroute.match.compiled import cache_folder, compilations
-from selectroute.match.encoding.like_cache import FEWEST_ROWS
+from selectroute.match.encoding.lanes import FEWEST_ROWS
 from selectroute.match.match import match
 from selectroute.match.single import match_one
 from selectroute.selector.message import Message
@@ -63,6 +63,6 @@ def warm_up() -> None:
     # for this many rows and patterns.
     rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
     message = Message(properties={"name": "value", "number": 1})
-    for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
-        match(one, rows)
-        match_one(one, message)
+    for state in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
+        match(state, rows)
+        match_one(state, message)

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from selectroute.selector.errors import SelectRouteError, did_you_mean, unknown_field
 from selectroute.selector.message import HEADER_TYPES
-from selectroute.selector.values.values import TYPE_NAMES
+from selectroute.selector.values import TYPE_NAMES
 from selectroute.topics.filter import TOPIC
 
 TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "bytes")

@@ -31,7 +31,7 @@ from selectroute.kafka.schemas.framing import HEADER
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
-from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
+from selectroute.selector.values import Double, Float, Int, Long, Number, Value
 from selectroute.topics.filter import TOPIC
 
 SUBSCRIPTION: Final = "selectroute-subscription"

@@ -14,9 +14,9 @@ from decimal import Context, Decimal
 from typing import Any, Final, Literal
 
 from selectroute.selector.message import DELIVERY_MODES, octets_of
+from selectroute.selector.syntax.numbers import decimal_float32
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.values.numbers import decimal_float32
-from selectroute.selector.values.values import FLOATS, INTEGERS, Value
+from selectroute.selector.values import FLOATS, INTEGERS, Value
 
 NOT_UTF_8: Final = "not-utf-8"
 NOT_OF_TYPE: Final = "not-of-its-type"

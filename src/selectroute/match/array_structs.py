@@ -210,11 +210,11 @@ class Description:
 
 
 def _flat(arrays: tuple[Any, ...]) -> Iterator[t.Array]:
-    for one in arrays:
-        if isinstance(one, tuple):
-            yield from _flat(one)
+    for member in arrays:
+        if isinstance(member, tuple):
+            yield from _flat(member)
         else:
-            yield one
+            yield member
 
 
 _SEGMENT = ArrayStruct(SegmentArrays)

@@ -1,7 +1,7 @@
 """EXTENDED subscriptions in a batch: the kernel finds them by their topic filters, a provider judges them.
 
 Pairs of message and EXTENDED subscription are few, and judged one by one. Those that the provider cannot
-judge become `Refused`; all other matches are not affected.
+judge become `RefusedDeliveries`; all other matches are not affected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.state import SnapshotState
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.fields import Rows
 from selectroute.selector.extended import provider_matches, provider_reads, usable_provider
@@ -20,7 +20,7 @@ from selectroute.selector.message import Message, MessageError
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDeliveries:
     """Refused deliveries: EXTENDED subscriptions without a verdict, MQRC_SELECTION_NOT_AVAILABLE (2551).
 
     ``rows`` int64[n], ascending, are the messages and ``ordinals`` int32[n] the subscriptions.
@@ -33,12 +33,12 @@ class Refused:
         return len(self.rows)
 
 
-NOTHING_REFUSED = Refused(np.zeros(0, np.int64), np.zeros(0, np.int32))
+NOTHING_REFUSED = RefusedDeliveries(np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
 def judge_extended(
-    snapshot: SnapshotState, batch: Batch, offsets: t.Array, ordinals: t.Array
-) -> tuple[t.Array, t.Array, Refused]:
+    snapshot: SnapshotState, batch: MessageBatch, offsets: t.Array, ordinals: t.Array
+) -> tuple[t.Array, t.Array, RefusedDeliveries]:
     """Return the offsets and ordinals of the matches, and the refused deliveries. O(matches)."""
     extended = snapshot.extended
     if extended is None:
@@ -61,7 +61,7 @@ def judge_extended(
         keep[place] = verdict is True
         refused[place] = verdict is None
     kept = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[offsets]
-    return kept, ordinals[keep], Refused(rows[refused], ordinals[refused])
+    return kept, ordinals[keep], RefusedDeliveries(rows[refused], ordinals[refused])
 
 
 def judge_extended_message(

@@ -14,7 +14,7 @@ from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import COLUMNS, Description, address_of_segment, stack_of
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import ColumnTypeError, check_column, is_bytes
 from selectroute.match.columns.from_messages import BODY
 from selectroute.match.columns.missing import (
@@ -28,7 +28,7 @@ from selectroute.match.columns.missing import (
 )
 from selectroute.match.compiled import compiling_alone
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes, SomeLanes
-from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
+from selectroute.match.extended import NOTHING_REFUSED, RefusedDeliveries, judge_extended
 from selectroute.match.kernel.kernel import collect, emit
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
@@ -40,7 +40,7 @@ class Counters(NamedTuple):
     """Cost of matching a batch: keys looked up, keys found, and residuals judged."""
 
     probes: int
-    found: int
+    hits: int
     judged: int
 
 
@@ -56,7 +56,7 @@ class Matches:
     offsets: t.Array
     ordinals: t.Array
     counters: Counters
-    refused: Refused = NOTHING_REFUSED
+    refused: RefusedDeliveries = NOTHING_REFUSED
     subscriptions: Ids | None = field(default=None, repr=False)
     """Ids of the snapshot's ordinals."""
 
@@ -119,7 +119,7 @@ def match(
         return _joined([match(snapshot, batch, missing, unlike) for batch in batches])
     if not isinstance(messages, pa.RecordBatch):
         check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
-    batch = Batch(messages)
+    batch = MessageBatch(messages)
     if missing != "ignore":
         _report_missing(snapshot, batch, missing)
     if unlike != "ignore":
@@ -140,9 +140,9 @@ def match_lanes(
     invalid = messages.invalid_names if snapshot.checks_names else np.zeros(rows, np.bool_)
     with compiling_alone():
         lanes = Lanes(snapshot, messages)
-        found = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
-        offsets, ordinals = _emitted(snapshot, found)
-    return offsets, ordinals, Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
+        runs = [_runs(segment, lanes, invalid) for segment in snapshot.segments]
+        offsets, ordinals = _emitted(snapshot, runs)
+    return offsets, ordinals, Counters(*(sum(int(counters[i]) for _, _, counters in runs) for i in range(3)))
 
 
 _MESSAGES = (
@@ -159,7 +159,7 @@ _CHECKED = "_checked_schema"
 """Attribute of a snapshot: the newest schema whose types were checked."""
 
 
-def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:
+def _report_missing(snapshot: SnapshotState, batch: MessageBatch, missing: Missing) -> None:
     """Report the columns that the batch lacks, once for a snapshot. The same columns are checked once."""
     known = snapshot.__dict__.get(_COMPLETE)
     if missing == "warn" and known is _REPORTED:
@@ -168,12 +168,12 @@ def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> 
     if names == known:
         return
     check_choice(missing)
-    found = missing_columns(snapshot.reads, names)
-    report_missing(found, names, "the batch", missing)
-    snapshot.__dict__[_COMPLETE] = _REPORTED if found else frozenset(names)
+    absent = missing_columns(snapshot.reads, names)
+    report_missing(absent, names, "the batch", missing)
+    snapshot.__dict__[_COMPLETE] = _REPORTED if absent else frozenset(names)
 
 
-def _report_unlike(snapshot: SnapshotState, batch: Batch, schema: pa.Schema, unlike: Missing) -> None:
+def _report_unlike(snapshot: SnapshotState, batch: MessageBatch, schema: pa.Schema, unlike: Missing) -> None:
     """Report columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
     if schema == snapshot.__dict__.get(_CHECKED):
         return
@@ -211,17 +211,17 @@ def _runs(segment: Segment, lanes: Lanes, invalid: t.Array) -> tuple[t.Array, t.
 
 
 def _emitted(
-    snapshot: SnapshotState, found: list[tuple[t.Array, t.Array, t.Array]]
+    snapshot: SnapshotState, parts: list[tuple[t.Array, t.Array, t.Array]]
 ) -> tuple[t.Array, t.Array]:
     """Return the matches of each row in all segments, as ordinals of the snapshot, without dead ones."""
-    if len(found) == 1:  # tombstones come with later segments
-        runs, offsets, _ = found[0]
+    if len(parts) == 1:  # tombstones come with later segments
+        runs, offsets, _ = parts[0]
         return offsets, emit(runs, offsets, snapshot.segments[0].tables.entry_ordinal)
-    matches = empty_matches(len(found[0][1]) - 1)
-    for number in reversed(range(len(found))):
+    matches = empty_matches(len(parts[0][1]) - 1)
+    for number in reversed(range(len(parts))):
         ordinals = snapshot.segments[number].tables.entry_ordinal
         first, dead = int(snapshot.firsts[number]), snapshot.dead_entries[number]
-        matches = merge_segments(*found[number][:2], ordinals, first, dead, matches)
+        matches = merge_segments(*parts[number][:2], ordinals, first, dead, matches)
     return matches
 
 
@@ -231,17 +231,12 @@ def _joined(parts: list[Matches]) -> Matches:
         return parts[0]
     before = np.cumsum([0] + [len(part.ordinals) for part in parts])
     rows = np.cumsum([0] + [len(part) for part in parts])
+    offsets = [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
+    refused = [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]
     return Matches(
-        np.concatenate(
-            [np.zeros(1, np.int64)] + [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
-        ),
-        np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
-        Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters._fields)),
-        Refused(
-            np.concatenate(
-                [NOTHING_REFUSED.rows] + [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]
-            ),
-            np.concatenate([NOTHING_REFUSED.ordinals] + [part.refused.ordinals for part in parts]),
-        ),
+        np.concatenate([np.zeros(1, np.int64), *offsets]),
+        np.concatenate([part.ordinals for part in parts]),
+        Counters(*map(sum, zip(*(part.counters for part in parts), strict=True))),
+        RefusedDeliveries(np.concatenate(refused), np.concatenate([part.refused.ordinals for part in parts])),
         parts[0].subscriptions,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.match.array_pool import take_array
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.memory import take_array
 
 Found = tuple[t.Array, t.Array]
 """Offsets int64[rows + 1] and ordinals int32[total]."""
@@ -53,7 +53,7 @@ def _copy_rows(runs, offsets, source, first, dead, side_offsets, side, joined, t
     each entry is tested.
     """
     # Unsigned indexes: for a signed one numba tests each time whether it counts from the end.
-    one, six, none = np.uint64(1), np.uint64(6), np.uint64(0)
+    unit, six, none = np.uint64(1), np.uint64(6), np.uint64(0)
     shift = np.int32(first)
     at = none
     number = 0
@@ -68,21 +68,21 @@ def _copy_rows(runs, offsets, source, first, dead, side_offsets, side, joined, t
                 start = end
             while start < end:
                 index = start >> six
-                stop = min(end, (index + one) << six)
+                stop = min(end, (index + unit) << six)
                 word = dead[index]
                 if word == none:
                     pass
-                elif word & (word - one) == none:
+                elif word & (word - unit) == none:
                     entry = (index << six) + _PLACES[(word * _MULTIPLIER) >> _TOP]
                     if start <= entry < stop:
                         at = _copy(source, begin, entry, shift, target, at)
-                        begin = entry + one
+                        begin = entry + unit
                 else:
                     at = _copy(source, begin, start, shift, target, at)
                     for entry in range(start, stop):
                         # Always written, and kept if live: a branch would be mispredicted too often.
                         target[at] = source[entry] + shift
-                        at += one - (word >> (entry & np.uint64(63)) & one)
+                        at += unit - (word >> (entry & np.uint64(63)) & unit)
                     begin = stop
                 start = stop
             at = _copy(source, begin, end, shift, target, at)

@@ -28,7 +28,7 @@ from selectroute.match.array_structs import (
 from selectroute.match.compiled import compiled
 from selectroute.match.encoding.blocks import WORDS
 from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
-from selectroute.match.encoding.like_cache import no_verdicts
+from selectroute.match.encoding.lanes import no_verdicts
 from selectroute.match.kernel.kernel import collect
 
 _ORDINALS = 256
@@ -104,13 +104,13 @@ def _match(segment, address, count, first, mark):
             columns.tags[number, 0], columns.codes[number, 0] = t.NULL, t.CODE_NULL
     if offsets[1] > len(row.ordinals):
         return -offsets[1]
-    found, shift = 0, np.int32(first)
+    matched, shift = 0, np.int32(first)
     for run in range(len(runs)):
         for entry in range(runs[run, 0], runs[run, 1]):
             if len(row.dead) == 0 or not row.dead[entry >> 6] >> np.uint64(entry & 63) & np.uint64(1):
-                row.ordinals[found] = tables.entry_ordinal[entry] + shift
-                found += 1
-    return found
+                row.ordinals[matched] = tables.entry_ordinal[entry] + shift
+                matched += 1
+    return matched
 
 
 class Prepared:
@@ -128,8 +128,8 @@ class Prepared:
             columns=new_columns(segment, 1, text, bad, no_verdicts(segment)),
             values=values,
             data=text,
-            places=np.array([numbers.get(one.name, -1) for one in snapshot.attributes], np.int32),
-            coded=np.array([one.codes for one in segment.attributes], np.bool_),
+            places=np.array([numbers.get(attribute.name, -1) for attribute in snapshot.attributes], np.int32),
+            coded=np.array([attribute.codes for attribute in segment.attributes], np.bool_),
             null_keyed=np.flatnonzero(keyed & (tables.code_low == t.CODE_NULL)),
             prefixing=segment.prefixing,
             anchors=np.zeros(count, np.int64),
@@ -150,10 +150,10 @@ class Prepared:
         """Return the ordinals of the matches of `count` values, int32."""
         while True:
             self._mark += 1
-            found = _match(*self._addresses, count, self._first, self._mark)
-            if found >= 0:
-                return self._ordinals[:found].copy()
-            self._ordinals = np.empty(-2 * found, np.int32)
+            matched = _match(*self._addresses, count, self._first, self._mark)
+            if matched >= 0:
+                return self._ordinals[:matched].copy()
+            self._ordinals = np.empty(-2 * matched, np.int32)
             self._row.place("ordinals", self._ordinals)
 
     def place_text(self, text: t.Array) -> None:

@@ -27,7 +27,7 @@ from selectroute.selector.fields import PREFIX
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.sentences import counted
-from selectroute.selector.values.values import Float, Unsupported
+from selectroute.selector.values import Float, Unsupported
 from selectroute.topics.filter import TOPIC, level_value
 
 _TEXT: Final = 1 << 12
@@ -58,8 +58,8 @@ class MessageMatches:
 
     def ids(self) -> list[str]:
         """Return the ids of the subscriptions. O(matches)."""
-        found: list[str] = self.subscriptions.take(pa.array(self.ordinals)).to_pylist()
-        return found
+        ids: list[str] = self.subscriptions.take(pa.array(self.ordinals)).to_pylist()
+        return ids
 
 
 _NONE: Final = np.zeros(0, np.int32)

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.selector.dialect import EXTENDED, Seltype
 from selectroute.selector.message import Message
 
@@ -37,7 +37,7 @@ class Subscription:
     dialect: str
     seltype: Seltype
     destination: Destination
-    status: Status
+    status: SubscriptionStatus
     labels: Mapping[str, str]
     revision: int
     created: datetime

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, tuple_
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Status
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.log.change_log import LogPosition, cursor_of, read_cursor
 from selectroute.registry.log.rows import subscription_of, subscriptions_with_state, topic_key
 from selectroute.registry.log.tables import change, label, subscription
@@ -100,7 +100,7 @@ def _filtered(statement: Select[Any], filters: Filters, order: Order) -> Select[
             column: ColumnElement[Any] = subscription.c["topic_key" if name == "topic" else name]
             # SQLite has no statistics for its choice of an index: hide all columns but the best one. Where it
             # would have to sort most of the subscriptions, it reads them in their order instead.
-            is_most = order != "id" and (name == "dialect" or value == Status.ACTIVE)
+            is_most = order != "id" and (name == "dialect" or value == SubscriptionStatus.ACTIVE)
             compared = column if first and not is_most else func.coalesce(column, "")
             statement = statement.where(compared == (topic_key(value) if name == "topic" else value))
         first = False

@@ -23,13 +23,12 @@ from typing import Final
 from selectroute.index.changes import Change, Drop, Put
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import published
-from selectroute.index.folder.manifest import Source, revisions, source_of
-from selectroute.index.folder.retention import collect
 from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.publisher import Publisher
+from selectroute.index.retention import collect
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.specification import Status
+from selectroute.index.snapshot_files import Source, published, revisions, source_of
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.log.change_log import Latest
 from selectroute.registry.model import Subscription
@@ -194,7 +193,7 @@ class RegistryPublisher:
 
     def _publish_all(self, revision: int | None) -> None:
         """Publish the whole table."""
-        with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
+        with self._registry.bodies(SubscriptionStatus.ACTIVE) as (newest, bodies):
             table = stored_subscriptions(bodies)
         source = self._source(self._registry.digest_at(newest))
         published(rebuilt(table, newest if revision is None else revision), self.folder, source)
@@ -273,7 +272,7 @@ class RegistryPublisher:
 
 def _change(id: str, state: Subscription | None) -> Change:
     """Return the change that brings a subscription of the snapshot to its last state."""
-    if state is None or state.status is Status.PAUSED:
+    if state is None or state.status is SubscriptionStatus.PAUSED:
         return Drop(id)
     extended = state.seltype == EXTENDED
     return Put(id, state.selector, state.topic, state.dialect, extended, state.destination.text)

@@ -25,7 +25,7 @@ from selectroute.index.errors import InvalidSpecError
 from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.match_report import SnapshotMatcher, explained, index_of_one, judged
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.specification import Status, SubscriptionSpec, is_id
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus, is_id
 from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.bulk import transfer
 from selectroute.registry.changes import (
@@ -549,7 +549,7 @@ class Registry:
         kernel, on the current subscription. Raises `NotFoundError`.
         """
         one = self.get(id)
-        if one.status is Status.PAUSED:
+        if one.status is SubscriptionStatus.PAUSED:
             return {"revision": one.revision, "id": one.id, "matched": False, "reason": "it is paused"}
         snapshot = index_of_one(one.id, one.selector, one.topic, one.dialect, one.seltype).freeze()
         return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
@@ -560,7 +560,7 @@ class Registry:
         Args:
             progress: called regularly with the count of subscriptions read.
         """
-        with self.bodies(Status.ACTIVE) as (revision, bodies):
+        with self.bodies(SubscriptionStatus.ACTIVE) as (revision, bodies):
             table = stored_subscriptions(bodies, progress)
         return SnapshotMatcher(Snapshot.of(rebuilt(table)), revision)
 

@@ -10,8 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import FIELDS, READ_ONLY, SubscriptionSpec, check_fields, wrong_seltype
-from selectroute.index.subscription import check
+from selectroute.index.specification import (
+    FIELDS,
+    READ_ONLY,
+    SubscriptionSpec,
+    check,
+    check_fields,
+    wrong_seltype,
+)
 from selectroute.registry.errors import TooCostlyError
 from selectroute.registry.model import Subscription
 from selectroute.selector.dialect import EXTENDED, UnknownDialectError

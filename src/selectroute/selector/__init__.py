@@ -16,7 +16,7 @@ raise anything else.
 
 `evaluate` is the meaning. It reads like the standard, rule by rule, and is slow; every faster engine of
 this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
-binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's (`truth`), and
+binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's, and
 NULL is the value of a missing property. Where a dialect says that "the complete selector is always false",
 the operation is VOID, and so is every expression around it. `like` matches patterns without regular
 expressions. `fields` holds the fields that have several names. `explain` shows the same evaluation as a tree
@@ -44,18 +44,7 @@ from selectroute.selector.syntax.ast import Expr, children, postorder
 from selectroute.selector.syntax.parser import parse
 from selectroute.selector.syntax.printer import to_text
 from selectroute.selector.syntax.source import Span
-from selectroute.selector.values.truth import Truth
-from selectroute.selector.values.values import (
-    Byte,
-    Double,
-    Float,
-    Int,
-    Long,
-    Short,
-    Value,
-    coerce,
-    type_name,
-)
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Truth, Value, coerce, type_name
 
 __all__ = [
     "DIALECTS",

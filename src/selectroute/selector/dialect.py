@@ -22,8 +22,7 @@ from selectroute.selector.fields import (
     PREFIX,
     SYNONYMS,
 )
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import Double, Float
+from selectroute.selector.values import VOID, Double, Float, Truth, Void
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 
@@ -141,9 +140,7 @@ class Dialect:
         return self.fields.get(name, name)
 
 
-KEYWORDS = frozenset(
-    {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},
-)
+KEYWORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
 """Reserved words of seeds 003 and 004."""
 
 JMS = Dialect(
@@ -170,7 +167,7 @@ JMS = Dialect(
     dotted_names=False,
     # "Message header field references are restricted to …"
     headers=frozenset(
-        {"JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType"},
+        {"JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType"}
     ),
     # "Any name that does not begin with 'JMS' is an application-specific property name."
     reserved_prefix="JMS",
@@ -216,10 +213,7 @@ IBM_JMS = replace(
     reserved=JMS.reserved - {"ESCAPE"},
     # "… use the MatchOption MQMO_MATCH_MSG_ID to get the message with the specified message identifier."
     id_fields=MappingProxyType(
-        {
-            "JMSMessageID": f"{PREFIX}{MESSAGE_ID}",
-            "JMSCorrelationID": f"{PREFIX}{CORRELATION_ID}",
-        }
+        {"JMSMessageID": f"{PREFIX}{MESSAGE_ID}", "JMSCorrelationID": f"{PREFIX}{CORRELATION_ID}"}
     ),
     # "If there is an attempt to compare different types, the selector is always false": not invalid.
     unlike_literals=True,
@@ -326,7 +320,7 @@ MQE = replace(
 
 DEFAULT_DIALECT = JMS.name
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({one.name: one for one in (JMS, IBM_JMS, IBM_MQ, MQE)})
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in (JMS, IBM_JMS, IBM_MQ, MQE)})
 """Every dialect by its name."""
 
 

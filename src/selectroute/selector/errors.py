@@ -30,7 +30,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     """
     if not isinstance(name, str):
         return None
-    spelling = {one.casefold(): one for one in known}
+    spelling = {name.casefold(): name for name in known}
     near = get_close_matches(name[:LONGEST_COMPARED].casefold(), spelling, n=1)
     return spelling[near[0]] if near else None
 
@@ -69,7 +69,7 @@ def unknown_field(thing: str, name: object, known: Collection[str]) -> str:
 def shown(name: object) -> str:
     """Return a name as an error shows it: shortened, and safe to print."""
     text = str(name)
-    cut = "".join(one if one.isprintable() else "�" for one in text[:_SHOWN])
+    cut = "".join(character if character.isprintable() else "�" for character in text[:_SHOWN])
     return f"{cut}…" if len(text) > _SHOWN else cut
 
 
@@ -156,9 +156,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             dialect="mqe",
         ),
         "malformed-number": ErrorKind(
-            "this is not a number",
-            "a = 1_",
-            "put a space after a number, and _ only between two digits",
+            "this is not a number", "a = 1_", "put a space after a number, and _ only between two digits"
         ),
         "malformed-octal": ErrorKind(
             "a leading zero makes a number octal, and 8 and 9 are not octal digits",
@@ -219,9 +217,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         ),
         # types
         "not-a-condition": ErrorKind(
-            "this is a value, not true or false",
-            "weight + 1",
-            "compare it with something",
+            "this is a value, not true or false", "weight + 1", "compare it with something"
         ),
         "not-a-number": ErrorKind(
             "this is not a number and cannot be an operand here",
@@ -287,7 +283,7 @@ class Fix(NamedTuple):
 
 
 @dataclass(eq=False)
-class Fault(Exception):
+class SelectorFault(Exception):
     """Internal error of the parser: kind, span, expected tokens, a hint better than the kind's.
 
     `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that gives a
@@ -356,7 +352,7 @@ class InvalidSelectorError(SelectRouteError):
             f"  {carets}",
         ]
         if self.expected:
-            lines.append(f"expected: {_either(self.expected)}")
+            lines.append(f"expected: {either(self.expected)}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
         suggestion = self.suggestion
@@ -388,5 +384,6 @@ class InvalidSelectorError(SelectRouteError):
         return type(self), (self.kind, self.text, self.span, self.expected), state
 
 
-def _either(names: tuple[str, ...]) -> str:
+def either(names: tuple[str, ...]) -> str:
+    """Return a choice of names in words: ``AND, OR or ')'``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

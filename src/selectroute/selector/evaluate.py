@@ -8,7 +8,7 @@ message. Quotations are from seed 004 unless another is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from selectroute.selector.dialect import Dialect
@@ -33,15 +33,20 @@ from selectroute.selector.syntax.ast import (
     children,
     postorder,
 )
-from selectroute.selector.values.truth import VOID, Truth, Void, all_of, any_of, not_
-from selectroute.selector.values.values import (
+from selectroute.selector.values import (
     MISMATCH,
+    VOID,
     Operand,
+    Truth,
     Unsupported,
     Value,
+    Void,
+    all_of,
+    any_of,
     arithmetic,
     compare,
     negate,
+    not_,
     plus,
     positive_zero,
 )
@@ -180,7 +185,7 @@ def _arithmetic(node: Unary | Arithmetic, operands: list[Operand], dialect: Dial
 
 
 def _connected(
-    connective: Callable[[Iterable[Truth]], Truth], truths: Sequence[Truth | Void]
+    connective: Callable[[Sequence[Truth]], Truth], truths: Sequence[Truth | Void]
 ) -> Truth | Void:
     """Return AND or OR of the truths, unless one of them makes the whole selector false."""
     return VOID if VOID in truths else connective(cast("Sequence[Truth]", truths))

@@ -12,7 +12,7 @@ from selectroute.selector.evaluate import Result, as_truth, evaluate, trace
 from selectroute.selector.message import Message, to_wire
 from selectroute.selector.sentences import (
     SHOWN,
-    Part,
+    Phrase,
     about,
     about_condition,
     about_names,
@@ -20,8 +20,7 @@ from selectroute.selector.sentences import (
     value_text,
 )
 from selectroute.selector.syntax.ast import CONDITIONS, And, Expr, Identifier, Literal, Not, Or
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import MISMATCH, UNSUPPORTED, type_name
+from selectroute.selector.values import MISMATCH, UNSUPPORTED, VOID, Truth, Void, type_name
 
 DEEPEST_SHOWN: Final = 40
 """Deepest indentation; deeper parts are not indented further."""
@@ -193,9 +192,9 @@ def _as_condition(part: Explanation, dialect: Dialect) -> Explanation:
     return replace(part, truth=as_truth(part.result, dialect), unlike=said.unlike, sentence=sentence)
 
 
-def _part(part: Explanation) -> Part:
+def _part(part: Explanation) -> Phrase:
     assert part.expression is not None
-    return Part(part.expression, _cut(part.source, part.expression), part.result)
+    return Phrase(part.expression, _cut(part.source, part.expression), part.result)
 
 
 def _cut(source: str, node: Expr) -> str:

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, cast
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, InvalidSelectorError, SelectRouteError
+from selectroute.selector.errors import InvalidSelectorError, SelectorFault, SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits, check_length
 from selectroute.selector.message import Message
 from selectroute.selector.syntax.tokens import check_characters
@@ -68,25 +68,25 @@ class Installed(NamedTuple):
 @cache
 def installed() -> Installed:
     """Look for the provider, once in a process."""
-    found: list[EntryPoint] = list(entry_points(group=GROUP))
-    if len(found) > 1:
-        names = ", ".join(sorted(f"{one.name} = {one.value}" for one in found))
+    entries: list[EntryPoint] = list(entry_points(group=GROUP))
+    if len(entries) > 1:
+        names = ", ".join(sorted(f"{entry.name} = {entry.value}" for entry in entries))
         return Installed(None, f"several extended selection providers are installed, keep one: {names}")
-    if not found:
+    if not entries:
         return Installed(None)
     try:
-        return Installed(cast(ExtendedSelection, found[0].load()()))
+        return Installed(cast(ExtendedSelection, entries[0].load()()))
     except Exception as error:
-        name = found[0].value
+        name = entries[0].value
         return Installed(None, f"the extended selection provider {name} cannot be loaded: {error}")
 
 
 def provider() -> ExtendedSelection | None:
     """Return the installed provider, None if there is none. Raises `ExtendedSelectionError`."""
-    found = installed()
-    if found.problem is not None:
-        raise ExtendedSelectionError(found.problem)
-    return found.provider
+    extension = installed()
+    if extension.problem is not None:
+        raise ExtendedSelectionError(extension.problem)
+    return extension.provider
 
 
 def usable_provider() -> ExtendedSelection | None:
@@ -94,12 +94,12 @@ def usable_provider() -> ExtendedSelection | None:
 
     Messages are judged in the middle of a stream, where one EXTENDED subscription must not stop the others.
     """
-    found = installed()
-    if found.problem is not None:
+    extension = installed()
+    if extension.problem is not None:
         warnings.warn(
-            f"{found.problem}; EXTENDED subscriptions receive nothing", RuntimeWarning, stacklevel=2
+            f"{extension.problem}; EXTENDED subscriptions receive nothing", RuntimeWarning, stacklevel=2
         )
-    return found.provider
+    return extension.provider
 
 
 def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -114,7 +114,7 @@ def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIM
     try:
         check_length(selector, limits)
         check_characters(selector)
-    except Fault as fault:
+    except SelectorFault as fault:
         raise InvalidSelectorError(
             fault.kind, selector, fault.span, hint=fault.hint, dialect=dialect.name
         ) from None

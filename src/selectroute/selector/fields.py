@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.values.values import Byte, Int, Long, Short, Value
+from selectroute.selector.values import Byte, Int, Long, Short, Value
 
 PREFIX: Final = "@"
 """Prefix of a derived field, before the name that selectors use."""
@@ -36,7 +36,7 @@ Convert = Callable[..., Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FieldSource:
     """Other names of a field that together give its value."""
 
     names: tuple[str, ...]
@@ -50,8 +50,8 @@ def id_to_text(value: Value | None) -> str | None:
 
 def id_from_text(value: Value | None) -> bytes | None:
     """Return the 24 bytes of ``ID:`` and 48 hexadecimal digits in either case; None of anything else."""
-    found = _ID.fullmatch(value) if isinstance(value, str) else None
-    return bytes.fromhex(found[1]) if found else None
+    digits = _ID.fullmatch(value) if isinstance(value, str) else None
+    return bytes.fromhex(digits[1]) if digits else None
 
 
 def octets_of_text(text: str) -> bytes:
@@ -134,8 +134,8 @@ def _positive(value: Value | None) -> bool | None:
 
 
 # Expiry counts down in tenths of a second, JMSExpiration is a time: without a clock only "never" is both.
-def _never(given: int, meant: Int | Long) -> Convert:
-    return lambda value: meant if _integer(value) == given else None
+def _never(number: int, meant: Int | Long) -> Convert:
+    return lambda value: meant if _integer(value) == number else None
 
 
 def _date(value: Value | None) -> str | None:
@@ -171,13 +171,13 @@ def _timestamp(date: Value | None, time: Value | None) -> Long | None:
 
 
 def _queue(value: Value | None) -> str | None:
-    found = _QUEUE_URI.match(value) if isinstance(value, str) else None
-    return found["queue"] or None if found else None
+    uri = _QUEUE_URI.match(value) if isinstance(value, str) else None
+    return uri["queue"] or None if uri else None
 
 
 def _queue_manager(value: Value | None) -> str | None:
-    found = _QUEUE_URI.match(value) if isinstance(value, str) else None
-    return found["manager"] or None if found else None
+    uri = _QUEUE_URI.match(value) if isinstance(value, str) else None
+    return uri["manager"] or None if uri else None
 
 
 def _queue_uri(queue: Value | None, manager: Value | None) -> str | None:
@@ -192,12 +192,12 @@ def _message_type(part: str) -> Convert:
     def convert(value: Value | None) -> str | None:
         if not isinstance(value, str):
             return None
-        found = _MCD_URI.fullmatch(value)
-        if found is None:
+        matched = _MCD_URI.fullmatch(value)
+        if matched is None:
             return value if part == "type" else None
         if part == "format":
-            found = _FORMAT.search(found["query"] or "")
-        return found[part] or None if found else None
+            matched = _FORMAT.search(matched["query"] or "")
+        return matched[part] or None if matched else None
 
     return convert
 
@@ -212,19 +212,19 @@ _DATE, _TIME = re.compile("[0-9]{8}"), re.compile("[0-9]{8}")
 _QUEUE_URI = re.compile("queue://(?P<manager>[^/?]*)/(?P<queue>[^?]*)")
 
 
-def _same(convert: Convert, *names: str) -> dict[str, tuple[Source, ...]]:
+def _same(convert: Convert, *names: str) -> dict[str, tuple[FieldSource, ...]]:
     """Return the sources of names that have one type."""
-    return {name: tuple(Source((other,), convert) for other in names if other != name) for name in names}
+    return {name: tuple(FieldSource((other,), convert) for other in names if other != name) for name in names}
 
 
 def _id(
     text: str, octets: str, from_text: Convert, *, alias: str | None = None
-) -> dict[str, tuple[Source, ...]]:
+) -> dict[str, tuple[FieldSource, ...]]:
     """Return the sources of an id: a string, perhaps by two names, and 24 bytes."""
     texts = [text] if alias is None else [text, alias]
-    fields = {octets: tuple(Source((name,), from_text) for name in texts)}
+    fields = {octets: tuple(FieldSource((name,), from_text) for name in texts)}
     for name, sources in _same(_text, *texts).items():
-        fields[name] = (*sources, Source((octets,), id_to_text))
+        fields[name] = (*sources, FieldSource((octets,), id_to_text))
     return fields
 
 
@@ -237,13 +237,15 @@ _DLV_OF_PERSISTENCE = {persistence: dlv for dlv, persistence in _PERSISTENT.valu
 _PERSISTENCE_OF_DLV = {dlv: persistence for dlv, persistence in _PERSISTENT.values()}
 
 
-def _sources(*pairs: tuple[str | tuple[str, ...], Convert]) -> tuple[Source, ...]:
-    return tuple(Source((names,) if isinstance(names, str) else names, convert) for names, convert in pairs)
+def _sources(*pairs: tuple[str | tuple[str, ...], Convert]) -> tuple[FieldSource, ...]:
+    return tuple(
+        FieldSource((names,) if isinstance(names, str) else names, convert) for names, convert in pairs
+    )
 
 
 _REPLY_TO = ("Root.MQMD.ReplyToQ", "Root.MQMD.ReplyToQMgr")
 
-SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
+SYNONYMS: Final[Mapping[str, tuple[FieldSource, ...]]] = MappingProxyType(
     {
         **_id("JMSMessageID", "Root.MQMD.MsgId", id_from_text),
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
@@ -297,7 +299,7 @@ CORRELATION_ID: Final = "JMSCorrelationID:id"
 its 24 bytes. No message has these names themselves.
 """
 
-DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
+DERIVED: Final[Mapping[str, tuple[FieldSource, ...]]] = MappingProxyType(
     {
         **SYNONYMS,
         DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),

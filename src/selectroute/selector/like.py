@@ -56,10 +56,10 @@ def like(text: str, operations: tuple[str | LikeOp, ...]) -> bool:
     if at > stop or not _stands_at(0, head, text) or not _stands_at(stop, tail, text):
         return False
     for segment in middle:
-        found = _find(segment, text, at, stop)
-        if found < 0:
+        position = _find(segment, text, at, stop)
+        if position < 0:
             return False
-        at = found + len(segment)
+        at = position + len(segment)
     return True
 
 

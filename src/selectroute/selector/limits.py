@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from selectroute.selector.errors import Fault
+from selectroute.selector.errors import SelectorFault
 from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import BYTES, NAME, NUMBER, STRING, Token
 
@@ -47,14 +47,14 @@ UNLIMITED: Final = Limits(length=2**63, nesting=2**63, items=2**63)
 
 
 def check_length(text: str, limits: Limits) -> None:
-    """Raise a Fault for a text that is too long. O(1)."""
+    """Raise a SelectorFault for a text that is too long. O(1)."""
     if len(text) > limits.length:
         hint = f"it has {len(text):,} characters, the limit is {limits.length:,}"
-        raise Fault("too-long", Span(limits.length, len(text)), hint=hint)
+        raise SelectorFault("too-long", Span(limits.length, len(text)), hint=hint)
 
 
 def check_size(tokens: list[Token], limits: Limits) -> None:
-    """Raise a Fault for tokens that nest too deeply or list too many items. O(tokens), O(1) if few."""
+    """Raise a SelectorFault for tokens that nest too deeply or list too many items. O(tokens)."""
     if len(tokens) <= min(limits.nesting, limits.items):
         return
     groups: list[int] = []  # the levels outside each open parenthesis
@@ -77,6 +77,8 @@ def check_size(tokens: list[Token], limits: Limits) -> None:
                 items = 0
         after_operand = kind in _OPERANDS
         if prefixes > limits.nesting:
-            raise Fault("too-deep", Span(start, end), hint=f"the limit is {limits.nesting:,} levels")
+            raise SelectorFault("too-deep", Span(start, end), hint=f"the limit is {limits.nesting:,} levels")
         if items > limits.items:
-            raise Fault("too-many-items", Span(start, end), hint=f"the limit is {limits.items:,} items")
+            raise SelectorFault(
+                "too-many-items", Span(start, end), hint=f"the limit is {limits.items:,} items"
+            )

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.errors import SelectRouteError, did_you_mean, nearest, unknown_field
+from selectroute.selector.errors import SelectRouteError, did_you_mean, either, nearest, unknown_field
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.values.values import (
+from selectroute.selector.values import (
     FLOATS,
     INTEGERS,
     UNSUPPORTED,
@@ -189,8 +189,8 @@ class Message:
         if isinstance(body, Mapping):
             body = _bytes("body", body)
         return cls(
-            headers=_read("headers", data.get("headers")),
-            properties=_read("properties", data.get("properties")),
+            headers=_converted("headers", data.get("headers"), _read, "an object"),
+            properties=_converted("properties", data.get("properties"), _read, "an object"),
             topic=data.get("topic"),
             body=body,
             name_length=name_length,
@@ -252,9 +252,7 @@ def to_wire(value: Value | None) -> Any:
     if isinstance(number, float) and not math.isfinite(number):
         number_text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
         return {"type": type_name(value), "value": number_text}
-    if isinstance(value, Long | Double):
-        return number
-    return {"type": type_name(value), "value": number}
+    return number if isinstance(value, Long | Double) else {"type": type_name(value), "value": number}
 
 
 def from_wire(place: str, data: object) -> Value | None:
@@ -306,41 +304,37 @@ def _typed(name: str, plain: Any) -> Value:
     return plain
 
 
-def _read(place: str, data: object) -> dict[str, Value | None]:
-    if data is None:
-        return {}
-    if not isinstance(data, Mapping):
-        raise MessageError(place, f"expected an object, not {_described(data)}")
-    return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
-
-
-def checked_headers(given: Mapping[str, object] | None) -> dict[str, Value | None]:
+def checked_headers(headers: Mapping[str, object] | None) -> dict[str, Value | None]:
     """Return headers as values of the types in `HEADER_TYPES`. Raises MessageError."""
-    return _checked("headers", given, _header)
+    return _converted("headers", headers, _header)
 
 
 def checked_properties(
-    given: Mapping[str, object] | None, name_length: int = MAX_NAME_LENGTH
+    properties: Mapping[str, object] | None, name_length: int = MAX_NAME_LENGTH
 ) -> dict[str, Value | None]:
     """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES` and for a
     name of more than `name_length` characters.
     """
-    found = _checked("properties", given, _property)
-    if any(len(name) > name_length for name in found):
+    checked = _converted("properties", properties, _property)
+    if any(len(name) > name_length for name in checked):
         raise MessageError("properties", f"a name is longer than {name_length:,} characters")
-    if len(found) > MAX_PROPERTIES:
+    if len(checked) > MAX_PROPERTIES:
         raise MessageError("properties", f"more than {MAX_PROPERTIES:,} properties")
-    return found
+    return checked
 
 
-def _checked(
-    place: str, given: Mapping[str, object] | None, check: Callable[[str, str, object], Value | None]
+def _converted(
+    place: str, values: object, convert: Callable[[str, str, object], Value | None], wanted: str = "a mapping"
 ) -> dict[str, Value | None]:
-    if given is None:
+    if values is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise MessageError(place, f"expected a mapping, not {_described(given)}")
-    return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in given.items()}
+    if not isinstance(values, Mapping):
+        raise MessageError(place, f"expected {wanted}, not {_described(values)}")
+    return {name: convert(f"{place}.{_shown(name)}", name, value) for name, value in values.items()}
+
+
+def _read(place: str, _: str, data: object) -> Value | None:
+    return from_wire(place, data)
 
 
 def _header(place: str, name: str, thing: object) -> Value | None:
@@ -362,7 +356,7 @@ def _header(place: str, name: str, thing: object) -> Value | None:
     if name == "JMSPriority" and not 0 <= value.value <= 9:  # type: ignore[union-attr]
         raise MessageError(place, f"a priority is 0 to 9, not {value.value}")  # type: ignore[union-attr]
     if name == "JMSDeliveryMode" and value not in DELIVERY_MODES:
-        raise MessageError(place, f"{_either(DELIVERY_MODES)}, not {_described(value)}")
+        raise MessageError(place, f"it is {either(DELIVERY_MODES)}, not {_described(value)}")
     return value
 
 
@@ -423,7 +417,3 @@ def _shown(name: object) -> str:
 
 def _article(kind: type) -> str:
     return {str: "a string", bool: "a boolean", Int: "an int", Long: "a long"}[kind]
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return f"it is {', '.join(names[:-1])} or {names[-1]}"

@@ -170,9 +170,7 @@ def check_property_names(names: Iterable[str]) -> None:
 
 
 MIXED_CONTENT: Final = Rule(
-    5,
-    "a property of the message would be both a value and a group of others",
-    MQRC_MIXED_CONTENT_NOT_ALLOWED,
+    5, "a property of the message would be both a value and a group of others", MQRC_MIXED_CONTENT_NOT_ALLOWED
 )
 
 
@@ -192,9 +190,9 @@ def message_breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
     of a message are properties.
     """
     present = list(names)
-    found = breaches(present)
-    alone = {broken[0] for broken in found if len(broken) == 1}
-    return found + [(name,) for name in present if name not in alone and spelling(name) is not None]
+    breaking = breaches(present)
+    alone = {names[0] for names in breaking if len(names) == 1}
+    return breaking + [(name,) for name in present if name not in alone and spelling(name) is not None]
 
 
 def mixed_content(names: Iterable[str]) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.syntax.ast import Expr, Identifier, postorder
 from selectroute.selector.syntax.parser import parse
 from selectroute.selector.syntax.printer import to_text
-from selectroute.selector.values.truth import Truth
+from selectroute.selector.values import Truth
 
 
 class Selector:

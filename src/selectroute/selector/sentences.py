@@ -7,8 +7,7 @@ division by zero, NaN, a field read by another of its names, ids matched as byte
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Final, NamedTuple
 
@@ -31,15 +30,18 @@ from selectroute.selector.syntax.ast import (
     Unary,
 )
 from selectroute.selector.syntax.printer import literal_text
-from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import (
+from selectroute.selector.values import (
+    EXACT_OPERATIONS,
     MISMATCH,
     UNSUPPORTED,
+    VOID,
     Double,
     Float,
     Int,
     Long,
     Number,
+    Truth,
+    Void,
     compare,
     to_float32,
     type_name,
@@ -49,7 +51,7 @@ SHOWN: Final = 80
 """Maximum characters shown of a text or string."""
 
 
-class Part(NamedTuple):
+class Phrase(NamedTuple):
     """Operand: its node, its text as shown to users, and its result."""
 
     node: Expr
@@ -68,7 +70,7 @@ NOTHING: Final = Said()
 
 
 def about(
-    node: Expr, text: str, parts: Sequence[Part], result: Result, message: Message, dialect: Dialect
+    node: Expr, text: str, parts: Sequence[Phrase], result: Result, message: Message, dialect: Dialect
 ) -> Said:
     """Return the sentence about `node`, whose operands are `parts`. O(shown text)."""
     if any(part.result is VOID for part in parts):
@@ -92,7 +94,7 @@ def about(
             return NOTHING
 
 
-def about_condition(part: Part, dialect: Dialect) -> Said:
+def about_condition(part: Phrase, dialect: Dialect) -> Said:
     """Return the sentence about a name or a literal that is used as a condition."""
     if part.result is None:
         return Said(f"`{part.text}` is NULL: UNKNOWN")
@@ -155,9 +157,9 @@ def _origin(name: str, message: Message, dialect: Dialect) -> str | None:
         return None
     unfit = None
     for source in DERIVED[field]:
-        given = {other: message.value(other) for other in source.names}
-        value = source.convert(*given.values())
-        others = [f"{other}, the {value_text(seen)}" for other, seen in given.items() if seen is not None]
+        values = {other: message.value(other) for other in source.names}
+        value = source.convert(*values.values())
+        others = [f"{other}, the {value_text(seen)}" for other, seen in values.items() if seen is not None]
         if value is not None:
             return f"`{name}` is read from {' and '.join(others)}: it is the {value_text(value)}"
         if others:
@@ -166,7 +168,7 @@ def _origin(name: str, message: Message, dialect: Dialect) -> str | None:
 
 
 def _arithmetic(
-    node: Unary | Arithmetic, text: str, parts: Sequence[Part], result: Result, dialect: Dialect
+    node: Unary | Arithmetic, text: str, parts: Sequence[Phrase], result: Result, dialect: Dialect
 ) -> Said:
     null = next((part for part in parts if part.result is None), None)
     if null and dialect.arithmetic_on_null is not None:
@@ -191,28 +193,21 @@ def _arithmetic(
     return NOTHING
 
 
-def _exactly(node: Unary | Arithmetic, values: Sequence[Result]) -> int | float | None:
+def _exactly(node: Unary | Arithmetic, values: Sequence[Result]) -> int | None:
     """Return the unbounded result of an operation on integers."""
-    numbers = [value.value for value in values if isinstance(value, Number)]
+    numbers = [int(value.value) for value in values if isinstance(value, Number)]
     if isinstance(node, Unary):
         return -numbers[0] if node.op == "-" else numbers[0]
-    exact = _EXACT.get(node.op)
+    exact = EXACT_OPERATIONS.get(node.op)
     if exact is None:  # a quotient is beyond the range only where the divisor is -1
         return -numbers[0] if numbers[1] == -1 else None
     return exact(*numbers)
 
 
-_EXACT: Final[dict[str, Callable[[float, float], float]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
-
-
 # --- Conditions
 
 
-def _comparison(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> Said:
+def _comparison(op: ComparisonOp, left: Phrase, right: Phrase, dialect: Dialect) -> Said:
     values = as_operand(left.result), as_operand(right.result)
     if MISMATCH in values:
         return Said(None, True)  # the arithmetic has the sentence
@@ -226,7 +221,7 @@ def _comparison(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> 
     return Said(_surprise(op, left, right, dialect))
 
 
-def _not_comparable(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> str:
+def _not_comparable(op: ComparisonOp, left: Phrase, right: Phrase, dialect: Dialect) -> str:
     """Return the sentence about a comparison of unlike types, or an order of a type that has none."""
     first, second = (right, left) if isinstance(left.node, Literal) else (left, right)
     kind, other = _kind(first.result), _kind(second.result)
@@ -241,7 +236,7 @@ def _not_comparable(op: ComparisonOp, left: Part, right: Part, dialect: Dialect)
     return sentence
 
 
-def _surprise(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> str | None:
+def _surprise(op: ComparisonOp, left: Phrase, right: Phrase, dialect: Dialect) -> str | None:
     """Return the sentence about a comparison of numbers with a surprising result."""
     for part, other in ((left, right), (right, left)):
         value, against = part.result, other.result
@@ -260,7 +255,7 @@ def _surprise(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> st
     return None
 
 
-def _between(node: Between, parts: Sequence[Part], dialect: Dialect) -> Said:
+def _between(node: Between, parts: Sequence[Phrase], dialect: Dialect) -> Said:
     word = "NOT BETWEEN" if node.negated else "BETWEEN"
     null = next((part for part in parts if part.result is None), None)
     if null and dialect.between_on_null is not None:
@@ -273,7 +268,7 @@ def _between(node: Between, parts: Sequence[Part], dialect: Dialect) -> Said:
     return Said("; ".join(sentences) or None, any(said.unlike for said in both))
 
 
-def _string_wanted(word: str, part: Part, dialect: Dialect) -> Said:
+def _string_wanted(word: str, part: Phrase, dialect: Dialect) -> Said:
     if part.result is None:
         return Said(f"`{part.text}` is NULL: {word} is UNKNOWN")
     if isinstance(part.result, str):
@@ -307,7 +302,7 @@ def _whole(dialect: Dialect, verb: str = "") -> str:
     return f"the whole selector {verb}{' ' if verb else ''}false in {dialect.name}"
 
 
-def _subject(part: Part) -> str:
+def _subject(part: Phrase) -> str:
     return f"`{part.text}` is {_the(part.result)}"
 
 
@@ -316,7 +311,7 @@ def _the(result: Result) -> str:
     return value_text(value) if value is None or value is UNSUPPORTED else f"the {value_text(value)}"
 
 
-def _described(part: Part, kind: str) -> str:
+def _described(part: Phrase, kind: str) -> str:
     """Return the kind of a literal, whose value the text shows; the text and value of any other part."""
     return kind if isinstance(part.node, Literal) else f"`{part.text}`, {_the(part.result)}"
 

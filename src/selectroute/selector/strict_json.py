@@ -1,4 +1,4 @@
-"""JSON of others, read strictly: messages and subscriptions, wherever they come from.
+"""Strict reader of JSON from outside: messages and subscriptions.
 
 Python reads more than RFC 8259 allows, and takes the last of two members with one name, where another reader
 takes the first. This reader accepts what I-JSON (RFC 7493) does: no duplicate members, no half of a surrogate
@@ -84,10 +84,10 @@ class _NotStrictError(ValueError):
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) != len(members):
+    parsed = dict(members)
+    if len(parsed) != len(members):
         raise _NotStrictError
-    return found
+    return parsed
 
 
 def _double(digits: str) -> float:
@@ -125,7 +125,9 @@ def _checked(text: str) -> Any:
 
 
 def _wrong(token: re.Match[str], members: list[set[str]]) -> str | None:
-    """Return what is not strict in a token. ``members`` are the names in each open object or array so far."""
+    """Return the fault of a token; None if it is strict. ``members`` are the names so far in each open object
+    or array.
+    """
     if token["string"]:
         string = json.loads(token["string"])
         if SURROGATE.search(string):
@@ -144,7 +146,7 @@ def _wrong(token: re.Match[str], members: list[set[str]]) -> str | None:
 
 
 def _wrong_number(text: str) -> str | None:
-    """Return what is wrong with a number; None if it is right, or a word of JSON."""
+    """Return the fault of a number; None if it is valid, or a word of JSON."""
     digits = text.removeprefix("-")
     if digits.isdecimal():
         try:

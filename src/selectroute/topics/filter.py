@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from selectroute.clauses.predicate import Literal, Missing, Test, TopicLevels, match_levels
+from selectroute.clauses.predicate import ClauseLiteral, LevelsTest, NullTest, Test, match_levels
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.values.values import Long, Value
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.selector.values import Long, Value
 
 TOPIC = "@topic"
 LEVELS = "@topic.levels"
@@ -43,8 +44,8 @@ def derivation(name: str) -> Derivation | None:
     """Return the derivation of a property; ``None`` if it is not derived (``@topic``, an identifier)."""
     if name == LEVELS:
         return Derivation(None)
-    found = _LEVEL.fullmatch(name)
-    return Derivation(int(found[1])) if found else None
+    level = _LEVEL.fullmatch(name)
+    return Derivation(int(level[1])) if level else None
 
 
 def level_value(name: str, topic: str | None) -> Value | None:
@@ -98,7 +99,7 @@ class TopicFilter:
             raise InvalidTopicFilterError(
                 f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}"
             )
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if SURROGATE.search(text):
             raise InvalidTopicFilterError(
                 "a topic filter has half of a surrogate pair, which is not a character"
             )
@@ -130,16 +131,16 @@ class TopicFilter:
         """
         return _covers(self.levels, other.levels)
 
-    def literals(self) -> tuple[Literal, ...]:
+    def literals(self) -> tuple[ClauseLiteral, ...]:
         """Return the literals that together hold exactly for the topics that match."""
         return _literals(self.levels)
 
 
 @lru_cache(maxsize=65_536)
-def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
+def _literals(levels: tuple[str, ...]) -> tuple[ClauseLiteral, ...]:
     wildcards = [position for position, level in enumerate(levels) if level == "#"]
     if not wildcards:
-        depth = Literal(Test(LEVELS, "=", Long(len(levels)), JMS), True)
+        depth = ClauseLiteral(Test(LEVELS, "=", Long(len(levels)), JMS), True)
         return (
             *_equal_levels(levels[:INDEXED_LEVELS], 0),
             depth,
@@ -151,19 +152,19 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
     if len(wildcards) > 1 or max(len(front), len(back)) > INDEXED_LEVELS:
         return (*literals, *_whole(levels, True))
     if not front and not back:
-        return (Literal(Missing(TOPIC), False),)
+        return (ClauseLiteral(NullTest(TOPIC), False),)
     if not back and front[-1] != "+":
         return literals  # the last level of the front exists, so the topic is long enough
-    return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
+    return (*literals, ClauseLiteral(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
 
 
-def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
-    return (Literal(TopicLevels(TOPIC, levels), True),) if needed else ()
+def _whole(levels: tuple[str, ...], needed: bool) -> tuple[ClauseLiteral, ...]:
+    return (ClauseLiteral(LevelsTest(TOPIC, levels), True),) if needed else ()
 
 
-def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
+def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[ClauseLiteral, ...]:
     return tuple(
-        Literal(Test(level_name(first + i), "=", level, JMS), True)
+        ClauseLiteral(Test(level_name(first + i), "=", level, JMS), True)
         for i, level in enumerate(levels)
         if level != "+"
     )

@@ -10,8 +10,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import revisions
-from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.index.snapshot_files import revisions
+from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry import publisher as publish
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
@@ -118,7 +118,7 @@ def test_random_changes_are_published(registry, folder, monkeypatch):
                 if id not in there:
                     operations.append(Operation("add", id, spec))
                     continue
-                other = "resume" if there[id].status is Status.PAUSED else "pause"
+                other = "resume" if there[id].status is SubscriptionStatus.PAUSED else "pause"
                 operations.append(Operation(chance.choice(["replace", "remove", other]), id, spec))
             registry.apply(operations)
             if chance.random() < 0.7:
@@ -325,7 +325,7 @@ def test_the_folder_is_a_setting(registry, tmp_path):
 
 
 def test_old_revisions_are_collected(registry, folder, monkeypatch):
-    from selectroute.index.folder.retention import collect
+    from selectroute.index.retention import collect
 
     monkeypatch.setattr(publish, "COLLECT_SECONDS", 0.0)
     monkeypatch.setattr(publish, "collect", lambda folder: collect(folder, grace_seconds=0))

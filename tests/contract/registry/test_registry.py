@@ -10,7 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry.errors import IdTakenError, NameTakenError, NotFoundError, StaleRevisionError
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import InvalidUrlError
@@ -33,7 +33,7 @@ def test_what_is_registered_is_got_back_whole(registry):
     )
     made = registry.register(spec)
     assert registry.get(made.id) == made == registry.get_by_name("my cars")
-    assert (made.revision, made.status, made.seltype) == (1, Status.ACTIVE, "STANDARD")
+    assert (made.revision, made.status, made.seltype) == (1, SubscriptionStatus.ACTIVE, "STANDARD")
     assert (made.selector, made.topic, made.dialect) == (spec.selector, spec.topic, spec.dialect)
     assert (made.destination, made.labels) == (spec.destination, spec.labels)
     assert made.created == made.modified
@@ -103,7 +103,7 @@ def test_replacing_gives_another_specification_and_keeps_the_rest(registry):
     registry.pause("car")
     new = registry.replace("car", SubscriptionSpec("color = 'blue'", labels={"a": "1"}))
     assert (new.selector, new.topic, new.labels) == ("color = 'blue'", None, {"a": "1"})
-    assert (new.status, new.created, new.revision) == (Status.PAUSED, old.created, 3)
+    assert (new.status, new.created, new.revision) == (SubscriptionStatus.PAUSED, old.created, 3)
     assert registry.get("car") == new
 
 
@@ -184,10 +184,10 @@ def test_a_removed_subscription_is_gone_and_its_id_is_free(registry):
 def test_pausing_twice_and_resuming_twice_change_nothing(registry):
     registry.register(CAR, id="car")
     paused = registry.pause("car")
-    assert paused.status is Status.PAUSED
+    assert paused.status is SubscriptionStatus.PAUSED
     assert registry.pause("car") == paused
     resumed = registry.resume("car").subscription
-    assert resumed.status is Status.ACTIVE
+    assert resumed.status is SubscriptionStatus.ACTIVE
     assert registry.resume("car").subscription == resumed
     assert registry.revision == 3
 

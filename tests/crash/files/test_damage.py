@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
-from selectroute.index.folder import format as file_format
+from selectroute.index import snapshot_files as file_format
 from tests.crash.programs.files import damage, hostile
 from tests.support.components import after_first
 from tests.unit.index.published import small

@@ -23,7 +23,7 @@ import selectroute as sr
 from selectroute.index.changes import Add, Change, Remove, Replace, merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.invariants import verify_snapshot
-from selectroute.index.subscription import KEEP
+from selectroute.index.specification import KEEP
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.retention import collect
+from selectroute.index.retention import collect
 from selectroute.spark import BindingError, OutputError, deliveries, route
 from selectroute.spark.frames.following import current, pinned
 from selectroute.storage import Location

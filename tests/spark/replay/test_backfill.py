@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from selectroute.index.folder.manifest import revisions
-from selectroute.index.folder.retention import collect
+from selectroute.index.retention import collect
+from selectroute.index.snapshot_files import revisions
 from selectroute.spark.batch import pins as revisions_of_stream
 from selectroute.spark.batch.pins import PinError
 from selectroute.spark.replay.backfill import BackfillError

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from selectroute.kafka.texts import Temporal, TextError, value_of_json
 from selectroute.match.columns.columns import lane
 from selectroute.match.columns.fields import values_of_rows
-from selectroute.selector.values.values import UNSUPPORTED, Double, Int, Long
+from selectroute.selector.values import UNSUPPORTED, Double, Int, Long
 from selectroute.spark import Binding, BindingError, Cast, Job, JobError, KafkaCluster, KafkaInput
 from selectroute.spark.batch.router import Router
 from selectroute.spark.sources.files.bound_columns import cast_array, casts_of

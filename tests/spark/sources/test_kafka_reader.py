@@ -14,7 +14,7 @@ from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
-from selectroute.selector.values.values import UNSUPPORTED
+from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader, rows_of
 from selectroute.spark.task.task import judge

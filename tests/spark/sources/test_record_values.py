@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from selectroute.kafka.binding import TYPES
 from selectroute.kafka.texts import TextError, value_of
 from selectroute.match.columns.from_messages import ARROW_TYPES
-from selectroute.selector.values.values import Double, Float
+from selectroute.selector.values import Double, Float
 from selectroute.spark.sources.kafka.columns import column_of_texts
 
 PIECES = [

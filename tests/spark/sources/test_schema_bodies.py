@@ -25,7 +25,7 @@ from selectroute.kafka import KafkaBinding, Record, RecordError, SchemaRegistry
 from selectroute.kafka.record import message_id, message_of
 from selectroute.kafka.schemas import cache
 from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
-from selectroute.selector.values.values import UNSUPPORTED
+from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import Unrouted
 from selectroute.spark.sources.files.reader import DeadLetterBatch

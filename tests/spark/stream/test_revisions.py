@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 
 import selectroute as sr
-from selectroute.index.folder import format as file_format
-from selectroute.index.folder.format import revisions
-from selectroute.index.folder.manifest import locked
-from selectroute.index.folder.retention import collect
+from selectroute.index import snapshot_files as file_format
 from selectroute.index.publisher import Publisher
+from selectroute.index.retention import collect
+from selectroute.index.snapshot_files import locked, revisions
 from selectroute.spark.batch.pins import pin
 from selectroute.spark.columns import snapshot_ref
 from selectroute.storage import Location

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.clauses.access import NULL, equalities, literal_keys, message_key
-from selectroute.clauses.predicate import Clause, Literal, Missing, OneOf, Test
+from selectroute.clauses.predicate import Clause, ClauseLiteral, NullTest, OneOf, Test
 from selectroute.selector import Byte, Double, Float, Int, Long, Short, Truth
 from selectroute.selector.dialect import JMS
 from tests.support.strategies import FLOATS, INTEGERS, values
@@ -29,7 +29,7 @@ CONSTANTS = [number for number in NUMBERS if isinstance(number, Long | Double | 
 
 
 def check(value, constant):
-    literal = Literal(Test("x", "=", constant, JMS), True)
+    literal = ClauseLiteral(Test("x", "=", constant, JMS), True)
     keys = literal_keys(literal)
     if keys is None:
         return
@@ -53,24 +53,24 @@ def test_equal_values_share_a_key(value, constant):
 
 
 def test_a_large_float_constant_is_no_key_because_it_equals_many_longs():
-    assert literal_keys(Literal(Test("x", "=", Float(2.0**24), JMS), True)) is None
-    assert literal_keys(Literal(Test("x", "=", Float(5.0), JMS), True)) is not None
+    assert literal_keys(ClauseLiteral(Test("x", "=", Float(2.0**24), JMS), True)) is None
+    assert literal_keys(ClauseLiteral(Test("x", "=", Float(5.0), JMS), True)) is not None
 
 
 def test_only_what_must_be_equal_is_a_key():
-    assert literal_keys(Literal(Test("x", "=", "a", JMS), False)) is None
-    assert literal_keys(Literal(Test("x", "<>", "a", JMS), True)) is None
-    assert literal_keys(Literal(Missing("x"), False)) is None
-    assert literal_keys(Literal(OneOf("x", ("a",), True, JMS), True)) is None
-    assert literal_keys(Literal(Missing("x"), True)).keys == {NULL}
+    assert literal_keys(ClauseLiteral(Test("x", "=", "a", JMS), False)) is None
+    assert literal_keys(ClauseLiteral(Test("x", "<>", "a", JMS), True)) is None
+    assert literal_keys(ClauseLiteral(NullTest("x"), False)) is None
+    assert literal_keys(ClauseLiteral(OneOf("x", ("a",), True, JMS), True)) is None
+    assert literal_keys(ClauseLiteral(NullTest("x"), True)).keys == {NULL}
 
 
 def test_equalities_of_one_attribute_are_intersected():
     clause = Clause(
         (
-            Literal(OneOf("x", ("a", "b"), False, JMS), True),
-            Literal(Test("x", "=", "a", JMS), True),
-            Literal(Test("y", ">", Long(3), JMS), True),
+            ClauseLiteral(OneOf("x", ("a", "b"), False, JMS), True),
+            ClauseLiteral(Test("x", "=", "a", JMS), True),
+            ClauseLiteral(Test("y", ">", Long(3), JMS), True),
         )
     )
     found = equalities(clause)
@@ -81,13 +81,13 @@ def test_equalities_of_one_attribute_are_intersected():
 @given(st.sampled_from(["a", 5.0]), st.booleans())
 def test_contradictions_are_unsatisfiable(key, order):
     constants = ["a", Long(1)] if order else [Long(1), "a"]
-    clause = Clause(tuple(Literal(Test("x", "=", constant, JMS), True) for constant in constants))
+    clause = Clause(tuple(ClauseLiteral(Test("x", "=", constant, JMS), True) for constant in constants))
     assert not equalities(clause).satisfiable
 
 
 def test_a_float_that_equals_two_longs_satisfies_both():
     """16777216F equals 16777216 and 16777217: this is no contradiction."""
-    clause = Clause(tuple(Literal(Test("x", "=", Long(2**24 + step), JMS), True) for step in (0, 1)))
+    clause = Clause(tuple(ClauseLiteral(Test("x", "=", Long(2**24 + step), JMS), True) for step in (0, 1)))
     found = equalities(clause)
     assert found.satisfiable
     assert message_key(Float(2.0**24)) in found.keys["x"]

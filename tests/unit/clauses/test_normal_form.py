@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from selectroute.clauses.normal_form import MAX_CLAUSES, MAX_EXPANDED, MAX_LITERALS, TOO_LARGE, clauses_of
-from selectroute.clauses.predicate import Condition, Literal, OneOf, Test
+from selectroute.clauses.predicate import ClauseLiteral, ExpressionTest, OneOf, Test
 from selectroute.selector import Long, Message, Selector
 from selectroute.selector.dialect import IBM_JMS, JMS
 from selectroute.selector.limits import UNLIMITED
@@ -21,7 +21,7 @@ def clauses(text, rules=JMS):
 def reasons(found):
     """Why parts of these clauses stay whole."""
     predicates = [literal.predicate for clause in found for literal in clause.literals]
-    return {predicate.reason for predicate in predicates if isinstance(predicate, Condition)}
+    return {predicate.reason for predicate in predicates if isinstance(predicate, ExpressionTest)}
 
 
 def test_no_selector_is_one_clause_that_always_holds():
@@ -30,26 +30,26 @@ def test_no_selector_is_one_clause_that_always_holds():
 
 def test_operators_are_never_flipped():
     [clause] = clauses("NOT (a < 5)")
-    assert clause.literals == (Literal(Test("a", "<", Long(5), JMS), False),)
+    assert clause.literals == (ClauseLiteral(Test("a", "<", Long(5), JMS), False),)
 
 
 def test_between_is_two_comparisons():
     [clause] = clauses("a BETWEEN 1 AND 5")
     assert clause.literals == (
-        Literal(Test("a", ">=", Long(1), JMS), True),
-        Literal(Test("a", "<=", Long(5), JMS), True),
+        ClauseLiteral(Test("a", ">=", Long(1), JMS), True),
+        ClauseLiteral(Test("a", "<=", Long(5), JMS), True),
     )
     assert len(clauses("a NOT BETWEEN 1 AND 5")) == 2
 
 
 def test_a_literal_on_the_left_is_mirrored():
     [clause] = clauses("5 < a")
-    assert clause.literals == (Literal(Test("a", ">", Long(5), JMS), True),)
+    assert clause.literals == (ClauseLiteral(Test("a", ">", Long(5), JMS), True),)
 
 
 def test_equalities_of_one_property_become_one_in_list():
     [clause] = clauses("c = 'b' OR c IN ('a', 'c') OR c = 'b'")
-    assert clause.literals == (Literal(OneOf("c", ("a", "b", "c"), False, JMS), True),)
+    assert clause.literals == (ClauseLiteral(OneOf("c", ("a", "b", "c"), False, JMS), True),)
 
 
 def test_a_selector_that_is_never_true_has_no_clause():
@@ -79,7 +79,7 @@ def test_what_would_explode_stays_whole_beside_its_equalities():
     found = clauses(f"JMSType = 'car' AND {product}")
     assert len(found) <= MAX_CLAUSES
     assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
-    assert all(Literal(Test("JMSType", "=", "car", JMS), True) in clause.literals for clause in found)
+    assert all(ClauseLiteral(Test("JMSType", "=", "car", JMS), True) in clause.literals for clause in found)
     assert reasons(found) == {TOO_LARGE}
 
 
@@ -115,7 +115,7 @@ def test_a_short_selector_does_not_become_thousands_of_literals():
     found = clauses(f"{pairs} AND {rest}")
     assert sum(len(clause.literals) for clause in found) <= MAX_EXPANDED
     assert reasons(found) == {TOO_LARGE}
-    assert all(Literal(Test("c0", "=", Long(1), JMS), True) in clause.literals for clause in found)
+    assert all(ClauseLiteral(Test("c0", "=", Long(1), JMS), True) in clause.literals for clause in found)
 
 
 def test_what_is_nearly_as_long_as_it_is_written_is_expanded():

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from selectroute.index.folder.format import publish
 from selectroute.index.jsonl import build_from_lines
+from selectroute.index.snapshot_files import publish
 from selectroute.registry.registry import Registry
 from tests.support.servers.serving import served
 

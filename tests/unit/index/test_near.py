@@ -13,7 +13,7 @@ from selectroute.index.near_misses import near
 from selectroute.selector.dialect import dialect
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.syntax import ast
-from selectroute.selector.values.truth import Truth
+from selectroute.selector.values import Truth
 from selectroute.topics import TopicFilter
 from tests.support.strategies import checked_selectors, messages
 
@@ -42,36 +42,36 @@ def conditions(node):
 
 
 def expected(selector, topic, message):
-    """The spans of the conditions that alone keep the selector from being TRUE, one after the other tried."""
+    """The conditions that alone keep the selector from being TRUE, one after the other tried."""
     root = selector.expression
     if root is None or selector.matches(message):
-        return set()
+        return []
     if topic is not None and not TopicFilter.parse(topic).matches(message.topic):
-        return set()
-    return {
-        one.span
+        return []
+    return sorted(
+        selector.text[slice(*one.span)]
         for one in conditions(root)
         if any(
             evaluate(with_another_truth(root, one, truth), message.value, dialect(selector.dialect))
             is Truth.TRUE
             for truth in (True, False)
         )
-    }
+    )
 
 
 def found_by(selectors, message, limit=1_000):
-    """The ids near a message, with the spans of their conditions."""
+    """The ids near a message, with the texts of their conditions."""
     index = sr.Index()
     for number, (selector, topic) in enumerate(selectors):
         index.add(f"s{number}", selector, topic)
     nearby = near(index.freeze(), message, limit, NOBODY)
     assert nearby.complete
-    return {one.id: {part.expression.span for part in one.conditions} for one in nearby.found}
+    return {one.id: sorted(part.text for part in one.conditions) for one in nearby.subscriptions}
 
 
 def brute(selectors, message):
     found = {f"s{number}": expected(*one, message) for number, one in enumerate(selectors)}
-    return {id: spans for id, spans in found.items() if spans}
+    return {id: texts for id, texts in found.items() if texts}
 
 
 # What shapes take out: literals of selectors that are one AND, at the edges of the types of numbers.
@@ -146,8 +146,8 @@ def snapshot_of(*texts):
 
 def test_the_condition_is_named_with_what_it_saw():
     snapshot = snapshot_of("JMSType = 'car' AND weight > 5000", "JMSType = 'bus' AND weight > 5000")
-    (one,) = near(snapshot, CAR, 10, NOBODY).found
-    assert asdict(one.shown()) == {
+    (one,) = near(snapshot, CAR, 10, NOBODY).subscriptions
+    assert asdict(one) == {
         "id": "s0",
         "topic": None,
         "selector": "JMSType = 'car' AND weight > 5000",
@@ -157,17 +157,17 @@ def test_the_condition_is_named_with_what_it_saw():
 
 def test_either_operand_of_an_or_would_do_and_what_is_negated_must_be_false():
     snapshot = snapshot_of("color = 'red' OR weight > 5000", "NOT color = 'blue'")
-    either, negated = near(snapshot, CAR, 10, NOBODY).found
+    either, negated = near(snapshot, CAR, 10, NOBODY).subscriptions
     assert [part.text for part in either.conditions] == ["color = 'red'", "weight > 5000"]
-    assert [(part.text, part.truth) for part in negated.conditions] == [("color = 'blue'", Truth.TRUE)]
+    assert [(part.text, part.truth) for part in negated.conditions] == [("color = 'blue'", "true")]
 
 
 def test_an_operation_that_makes_the_whole_selector_false_is_one_condition():
     index = sr.Index()
     index.add("one", "weight = 'x' OR weight > 1000", dialect="ibm-mq")
     index.add("two", "weight = 'x' OR color > 5", dialect="ibm-mq")
-    (one,) = near(index.freeze(), CAR, 10, NOBODY).found
-    assert asdict(one.shown())["conditions"] == [
+    (one,) = near(index.freeze(), CAR, 10, NOBODY).subscriptions
+    assert asdict(one)["conditions"] == [
         {"text": "weight = 'x'", "truth": "void", "saw": ["weight is int 3000"]}
     ]
 
@@ -179,16 +179,16 @@ def test_what_is_removed_matched_or_extended_is_not_near():
     index.add("extended", "color = 'red'", dialect="ibm-mq", extended=True)
     index.add("all")
     changed = index.freeze().changed([sr.Remove("gone"), sr.Add("new", "weight > 5000")])
-    assert {one.id for one in near(changed, CAR, 10, NOBODY).found} == {"stays", "new"}
+    assert {one.id for one in near(changed, CAR, 10, NOBODY).subscriptions} == {"stays", "new"}
     matched = changed.find(["stays"]).astype(np.int32)
-    assert [one.id for one in near(changed, CAR, 10, matched).found] == ["new"]
-    assert near(changed, CAR, 10, NOBODY, lambda topic: False).found == []
+    assert [one.id for one in near(changed, CAR, 10, matched).subscriptions] == ["new"]
+    assert near(changed, CAR, 10, NOBODY, lambda topic: False).subscriptions == []
 
 
 def test_of_many_the_first_are_those_of_which_more_holds_and_there_are_no_more_than_asked_for():
     snapshot = snapshot_of("color = 'red'", "JMSType = 'car' AND weight > 1 AND color = 'red'")
     nearby = near(snapshot, CAR, 1, NOBODY)
-    assert [one.id for one in nearby.found] == ["s1"] and not nearby.complete
+    assert [one.id for one in nearby.subscriptions] == ["s1"] and not nearby.complete
     assert near(snapshot, CAR, 2, NOBODY).complete
 
 
@@ -196,13 +196,13 @@ def test_what_it_costs_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "MOST_JUDGED", 3)
     snapshot = snapshot_of(*(f"color = 'blue' AND weight + {n} < 0 AND NOT (weight > 0)" for n in range(9)))
     nearby = near(snapshot, CAR, 10, NOBODY)
-    assert nearby.found == [] and not nearby.complete
+    assert nearby.subscriptions == [] and not nearby.complete
 
 
 def test_many_shapes_are_judged_all_the_same(monkeypatch):
     monkeypatch.setattr(module, "_MOST_SHAPES", 0)
     snapshot = snapshot_of("color = 'red' AND weight > 1", "color = 'red' AND weight > 5000")
-    assert [one.id for one in near(snapshot, CAR, 10, NOBODY).found] == ["s0"]
+    assert [one.id for one in near(snapshot, CAR, 10, NOBODY).subscriptions] == ["s0"]
 
 
 def test_a_topic_of_many_levels_and_odd_characters():
@@ -212,7 +212,7 @@ def test_a_topic_of_many_levels_and_odd_characters():
     index.add("other", "a = 1", topic[:-1] + "y")
     index.add("wild", "a = 1", "+/c(/#")
     index.add("dot", "a = 1", "axb/#")
-    found = near(index.freeze(), sr.Message(topic=topic), 10, NOBODY).found
+    found = near(index.freeze(), sr.Message(topic=topic), 10, NOBODY).subscriptions
     assert {one.id for one in found} == {"same", "wild"}
 
 
@@ -225,8 +225,8 @@ def test_selectors_are_read_once_for_all_revisions_and_block_by_block(monkeypatc
     snapshot = snapshot_of(*texts, "weight = 5.5 OR color = 'x'")
     by_hand = {f"s{n}" for n in range(12) if n % 4 != 1} | {"s12"}
     for _ in range(2):
-        assert {one.id for one in near(snapshot, CAR, 20, NOBODY).found} == by_hand
+        assert {one.id for one in near(snapshot, CAR, 20, NOBODY).subscriptions} == by_hand
     assert read == [4, 4, 4, 1]
     changed = snapshot.changed([sr.Remove("s0"), sr.Add("new", "color = 'red'")])
-    assert {one.id for one in near(changed, CAR, 20, NOBODY).found} == by_hand - {"s0"} | {"new"}
+    assert {one.id for one in near(changed, CAR, 20, NOBODY).subscriptions} == by_hand - {"s0"} | {"new"}
     assert read == [4, 4, 4, 1, 1], "the change alone"

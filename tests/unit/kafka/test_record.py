@@ -5,7 +5,7 @@ import pytest
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
 from selectroute.selector.message import Message
-from selectroute.selector.values.values import UNSUPPORTED, Int, Long
+from selectroute.selector.values import UNSUPPORTED, Int, Long
 
 BINDING = KafkaBinding.of(["weight:int", "kind=type", "price:double=$.price", "JMSTimestamp=@timestamp"], ".")
 

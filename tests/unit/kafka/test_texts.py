@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.kafka.texts import TextError, value_of, value_of_json
-from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from selectroute.match.match import _joined
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.selector import Selector
-from selectroute.selector.values.values import UNSUPPORTED
+from selectroute.selector.values import UNSUPPORTED
 
 
 def matched(selector, column, name="x"):
@@ -349,7 +349,7 @@ def test_counters_tell_what_was_judged():
     index.add("a", "JMSType = 'x' AND s LIKE 'a%'")
     index.add("b", "JMSType = 'y' AND s LIKE 'a%'")
     counters = index.freeze().match(pa.record_batch({"JMSType": ["x", "z"], "s": ["a", "a"]})).counters
-    assert (counters.found, counters.judged) == (1, 1)
+    assert (counters.hits, counters.judged) == (1, 1)
 
 
 def test_a_table_too_large_for_one_batch_is_matched_whole():

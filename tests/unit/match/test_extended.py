@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.folder.format import publish
+from selectroute.index.snapshot_files import publish
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.selector import extended
 from selectroute.selector.extended import ExtendedSelectionError

@@ -6,11 +6,10 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.from_messages import from_messages
-from selectroute.match.encoding import like_cache
-from selectroute.match.encoding.lanes import AttributeLanes, Lanes
-from selectroute.match.encoding.like_cache import FEWEST_ROWS
+from selectroute.match.encoding import lanes
+from selectroute.match.encoding.lanes import FEWEST_ROWS, AttributeLanes, Lanes
 from selectroute.match.kernel.kernel import BLOCK
 
 PATTERNS = [f"s LIKE '%{a}%{b}'" for a in "abcé" for b in "abc_"] + [
@@ -133,7 +132,7 @@ def test_strings_that_come_again_have_the_same_verdicts_in_every_kind_of_column(
 
 def asked(snapshot, values):
     """The cells for the verdicts on a column, and how many patterns have some."""
-    batch = Batch(pa.record_batch({"s": values}))
+    batch = MessageBatch(pa.record_batch({"s": values}))
     [segment] = snapshot.segments
     columns = Lanes(snapshot, AttributeLanes(batch)).columns(segment, [False] * batch.rows)
     return columns.verdicts.cells, int(columns.verdicts.patterns[:, 2].sum())
@@ -146,7 +145,7 @@ def test_verdicts_are_kept_where_strings_come_again_and_in_bounded_memory(monkey
     assert (len(cells), patterns) == (100 * 50 // 4, 100)
     assert asked(snapshot, [f"v{k}" for k in range(1_000)])[1] == 0
     assert asked(snapshot, again[: FEWEST_ROWS - 1])[1] == 0
-    monkeypatch.setattr(like_cache, "MOST_CELLS", 1_030)
+    monkeypatch.setattr(lanes, "MOST_CELLS", 1_030)
     cells, patterns = asked(snapshot, again)
     assert (len(cells), patterns) == (250, 20)
     found = snapshot.match(pa.record_batch({"s": again}))

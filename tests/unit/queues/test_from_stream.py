@@ -9,7 +9,7 @@ import pytest
 from selectroute.queues.message.from_stream import routed_of, with_delivery
 from selectroute.queues.message.record import expiry_at
 from selectroute.selector.message import Message
-from selectroute.selector.values.values import Double, Int
+from selectroute.selector.values import Double, Int
 from tests.support.queue_calls import reason_of
 
 

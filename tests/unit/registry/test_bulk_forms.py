@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.index.specification import Destination, Status
+from selectroute.index.specification import Destination, SubscriptionStatus
 from selectroute.registry.bulk import checking, transfer
 from selectroute.registry.log.rows import ViewRow, added_values, body_of, from_body, view_row
 from selectroute.registry.log.transaction import LoggedRow, LogRow, chained_adds, chained_row
@@ -29,7 +29,7 @@ _SUBSCRIPTIONS = st.builds(
     dialect=_TEXT,
     seltype=st.sampled_from(["NONE", "STANDARD", "EXTENDED"]),
     destination=_DESTINATIONS,
-    status=st.sampled_from(Status),
+    status=st.sampled_from(SubscriptionStatus),
     labels=st.dictionaries(_TEXT, _TEXT, max_size=3),
     revision=st.integers(0, 2**63 - 1),
     created=_TIMES,
@@ -76,9 +76,9 @@ def test_many_adds_are_chained_as_one_after_the_other(added, revision, first, ti
     assert whole == alone and last == digest
 
 
-@given(_SUBSCRIPTIONS, st.none() | st.sampled_from(Status))
+@given(_SUBSCRIPTIONS, st.none() | st.sampled_from(SubscriptionStatus))
 def test_a_line_of_the_file_has_the_body_that_would_be_registered(one, status):
-    one = replace(one, created=one.modified, status=status or Status.ACTIVE)
+    one = replace(one, created=one.modified, status=status or SubscriptionStatus.ACTIVE)
     if any(mark in f"{one.id}{one.name}{one.dialect}" for mark in "\t\n\r"):
         return  # refused before
     if one.topic is not None and any("\ud800" <= mark <= "\udfff" for mark in one.topic):

@@ -9,7 +9,7 @@ import pytest
 from selectroute.selector import Byte, Double, Float, Int, Message, Selector, Short, Truth
 from selectroute.selector.explain import DEEPEST_SHOWN
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.values.truth import VOID
+from selectroute.selector.values import VOID
 
 ID = "0A" * 24
 

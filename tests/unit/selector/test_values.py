@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.selector import JMS, Byte, Double, Float, Int, Long, Short, Truth, coerce, type_name
-from selectroute.selector.values.numbers import NumberError, number
-from selectroute.selector.values.truth import VOID, all_of, any_of, not_
-from selectroute.selector.values.values import (
+from selectroute.selector.syntax.numbers import NumberError, number
+from selectroute.selector.values import (
     MISMATCH,
+    VOID,
+    all_of,
+    any_of,
     arithmetic,
     compare,
     negate,
+    not_,
     plus,
     promoted,
     to_float32,

@@ -74,8 +74,8 @@ def build(
 
     Exit code 5 if the first invalid line has an invalid selector.
     """
-    from selectroute.index.folder.format import publish
     from selectroute.index.jsonl import build_from_lines
+    from selectroute.index.snapshot_files import publish
 
     if subscriptions.lower().endswith((".csv", ".tsv", ".xlsx")):
         raise typer.BadParameter(
@@ -151,8 +151,8 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
 
     Subscriptions do not change; after many changes, messages are matched faster. Readers are not interrupted.
     """
-    from selectroute.index.folder.manifest import latest_revision
     from selectroute.index.publisher import Publisher
+    from selectroute.index.snapshot_files import latest_revision
 
     latest_revision(folder)  # a publisher would create a missing folder
     started = time.perf_counter()
@@ -185,7 +185,7 @@ def collect(
 
     Queries hold leases in the folder leases/ on the revisions that they may still need.
     """
-    from selectroute.index.folder.retention import collect
+    from selectroute.index.retention import collect
 
     gone = collect(folder, keep=keep, grace_seconds=grace)
     removed = f"{counted(len(gone.revisions), 'revision')} and {counted(gone.files, 'file')} removed"

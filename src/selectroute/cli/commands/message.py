@@ -21,7 +21,7 @@ from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.cli.connect import Matcher
-    from selectroute.index.matches import Matches, NearMiss
+    from selectroute.index.matches import MatchedSubscriptions, NearMiss
 
 app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
 
@@ -74,7 +74,9 @@ def match(
         raise typer.Exit(FAILURE)
 
 
-def _text(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
+def _text(
+    source: Matcher, message: Message, line: int | None, found: MatchedSubscriptions, explain: bool
+) -> str:
     which = "the message" if line is None else f"line {line:,}"
     noun = "subscription" if found.total == 1 else "subscriptions"
     lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
@@ -124,7 +126,9 @@ def _near(found: Sequence[NearMiss], complete: bool) -> list[str]:
     return lines
 
 
-def _json(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
+def _json(
+    source: Matcher, message: Message, line: int | None, found: MatchedSubscriptions, explain: bool
+) -> str:
     data = ({} if line is None else {"line": line}) | found.to_json()
     if not explain:
         return json.dumps(data)

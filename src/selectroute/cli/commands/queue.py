@@ -30,7 +30,7 @@ from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import SelectRouteError, nearest
 from selectroute.selector.names import identifier_length
 from selectroute.selector.sentences import counted, printable
-from selectroute.selector.values.values import type_name
+from selectroute.selector.values import type_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from selectroute.queues.lookup.match import MatchOptions
     from selectroute.queues.message.message import QueuedMessage
     from selectroute.queues.sql.queues import SqlQueues
-    from selectroute.selector.values.values import Value
+    from selectroute.selector.values import Value
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 MessageWaitOption = Annotated[

@@ -345,7 +345,7 @@ def _described(options: RunOptions, registry: SubscriptionRegistry | None) -> Jo
 
 
 def _run(options: RunOptions, log: _JobLog, stop: Stop) -> int:
-    from selectroute.index.folder.format import latest_revision
+    from selectroute.index.snapshot_files import latest_revision
     from selectroute.spark import check, start_fanout
 
     with options.opened() as registry:

@@ -34,7 +34,7 @@ from selectroute.cli.inputs import (
 from selectroute.cli.output import Advance, Output, OutputOption, progress, records
 from selectroute.cli.selector_warnings import FirstLines, warn_of_selector, warn_of_selectors
 from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
-from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry.changes import From
 from selectroute.registry.model import Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
@@ -286,7 +286,7 @@ def history(
 @app.command("list")
 def list_(
     topic: Annotated[str | None, typer.Option(metavar="FILTER", help="With this topic filter.")] = None,
-    status: Annotated[Status | None, typer.Option(help="With this status.")] = None,
+    status: Annotated[SubscriptionStatus | None, typer.Option(help="With this status.")] = None,
     dialect: Annotated[str | None, _dialect_option("With this dialect.", False, "DIALECT")] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="With this name.")] = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,

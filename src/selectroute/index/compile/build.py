@@ -26,8 +26,8 @@ from selectroute.clauses.access import LARGE_FLOAT, literal_keys
 from selectroute.clauses.predicate import OneOf
 from selectroute.index.compile.filing import file_groups
 from selectroute.index.compile.shapes import (
-    Group,
     Shape,
+    ShapeGroup,
     literals,
     selector_shapes,
     template_of,
@@ -42,7 +42,7 @@ from selectroute.index.errors import (
     InvalidIdError,
     RegistrationError,
 )
-from selectroute.index.subscription import COLUMNS, ID, Subscription, literal_count, prepare
+from selectroute.index.specification import COLUMNS, ID, IndexedSubscription, literal_count, prepare
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT, EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import SelectRouteError, did_you_mean, shown, unknown_field
@@ -101,7 +101,7 @@ def build(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> SnapshotState:
-    """Return the state of the snapshot of `build_snapshot`: see there."""
+    """Return the state of a snapshot of many subscriptions: see `build_snapshot`."""
     check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
     check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     if isinstance(subscriptions, pa.RecordBatch):
@@ -136,7 +136,7 @@ def built(
         for start in range(0, max(len(rows), 1), SEGMENT_ROWS):
             part = _normal(rows.slice(start, SEGMENT_ROWS))
             try:
-                state = _Build(part, partial(_told, progress, start), limits, parsed).snapshot(revision)
+                state = _Build(part, partial(_report, progress, start), limits, parsed).snapshot(revision)
                 check_unknown(state, together(states))
             except BuildError as error:
                 raise error.moved(start) from error.cause
@@ -144,7 +144,7 @@ def built(
     return states[0] if len(states) == 1 else together(states, revision)
 
 
-def _told(progress: Callable[[int], None], before: int, done: int) -> None:
+def _report(progress: Callable[[int], None], before: int, done: int) -> None:
     progress(before + done)
 
 
@@ -152,8 +152,8 @@ def together(states: Sequence[SnapshotState], revision: int | None = None) -> Sn
     """Return the subscriptions of snapshots as one snapshot, which has all of their segments. Nothing is
     copied; they must not have an id in common, nor removed subscriptions.
     """
-    tables = [one.subscriptions for one in states]
-    segments = tuple(segment for one in states for segment in one.segments)
+    tables = [state.subscriptions for state in states]
+    segments = tuple(segment for state in states for segment in state.segments)
     return SnapshotState(segments, pa.concat_tables([pa.table(_EMPTY), *tables]), revision)
 
 
@@ -166,14 +166,14 @@ def check_unknown(new: SnapshotState, known: SnapshotState) -> None:
         raise BuildError(row, DuplicateSubscriptionError(id), id=id)
 
 
-def freeze(subscriptions: Iterable[Subscription], revision: int | None = None) -> SnapshotState:
+def freeze(subscriptions: Iterable[IndexedSubscription], revision: int | None = None) -> SnapshotState:
     """Return the snapshot of an index: one segment, its keys planned from all clauses, no destinations.
 
     Ordinals are in the order of the index. O(total size of the selectors).
     """
     with paused_collector():
         listed = list(subscriptions)
-        columns = {name: [getattr(one, name, None) for one in listed] for name in COLUMNS}
+        columns = {name: [getattr(subscription, name, None) for subscription in listed] for name in COLUMNS}
         table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
         writer = file_groups((), enumerate(listed))
         return SnapshotState((writer.segment(len(listed)),), table, revision)
@@ -189,8 +189,8 @@ def _check_destinations(table: pa.Table) -> None:
         except DestinationError as error:
             wrong[text] = error
     if wrong:
-        found = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
-        row = pc.index(found, True).as_py()
+        is_wrong = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
+        row = pc.index(is_wrong, True).as_py()
         raise BuildError(row, wrong[texts[row].as_py()], id=table["id"][row].as_py())
 
 
@@ -214,15 +214,15 @@ def rebuilt(rows: pa.Table, revision: int | None = None) -> SnapshotState:
     return built(rows, revision, limits=UNLIMITED)
 
 
-def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
+def _table_of(source: Iterable[Row]) -> tuple[pa.Table, Parsed]:
     """Return rows as a table, and the selectors that are parsed already.
 
     Raises TypeError or ValueError for the first invalid row.
     """
-    check_argument(given, Iterable, "subscriptions", _FORMS)
-    if isinstance(given, str | bytes | Mapping) or hasattr(given, "iloc"):  # pandas would give its columns
-        raise TypeError(wrong_kind(given, "subscriptions", _FORMS))
-    rows: list[Any] = list(given)
+    check_argument(source, Iterable, "subscriptions", _FORMS)
+    if isinstance(source, str | bytes | Mapping) or hasattr(source, "iloc"):  # pandas would give its columns
+        raise TypeError(wrong_kind(source, "subscriptions", _FORMS))
+    rows: list[Any] = list(source)
     kinds = set(map(type, rows))
     if kinds == {dict}:
         return _table_of_dicts(rows)
@@ -259,14 +259,14 @@ def _table_of_columns(columns: dict[str, Sequence[Any]]) -> tuple[pa.Table, Pars
     if Selector in set(map(type, selectors)):
         dialects = columns.get("dialect") or [None] * len(selectors)
         columns["dialect"] = [
-            one.dialect if isinstance(one, Selector) else name
-            for one, name in zip(selectors, dialects, strict=True)
+            selector.dialect if isinstance(selector, Selector) else name
+            for selector, name in zip(selectors, dialects, strict=True)
         ]
-        parsed = {(one.text, one.dialect): one for one in selectors if isinstance(one, Selector)}
-        columns["selector"] = [one.text if isinstance(one, Selector) else one for one in selectors]
+        parsed = {(each.text, each.dialect): each for each in selectors if isinstance(each, Selector)}
+        columns["selector"] = [value.text if isinstance(value, Selector) else value for value in selectors]
     for name, column in columns.items():
         if not set(map(type, column)) <= {str, NoneType}:
-            number = next(row for row, one in enumerate(column) if not isinstance(one, str | None))
+            number = next(row for row, value in enumerate(column) if not isinstance(value, str | None))
             raise TypeError(
                 f"subscription {number:,} ({_shown(columns['id'][number])}): its {name} is "
                 f"{described(column[number])}: give a str{'' if name == 'id' else ' or None'}"
@@ -283,21 +283,21 @@ def _shown(row: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _normal(given: pa.Table) -> pa.Table:
+def _normal(table: pa.Table) -> pa.Table:
     """Return all columns in order, each as one chunk; a NULL selector becomes "", a NULL dialect the default.
 
     Raises TypeError for a column that does not hold strings.
     """
     columns: dict[str, pa.Array] = {}
     for name in COLUMNS:
-        if name in given.column_names:
+        if name in table.column_names:
             try:
-                column = given[name].cast(pa.string())
+                column = table[name].cast(pa.string())
             except pa.ArrowException:
-                raise TypeError(f"column {name!r} has type {given[name].type}: give strings") from None
+                raise TypeError(f"column {name!r} has type {table[name].type}: give strings") from None
             columns[name] = column.combine_chunks()
         else:
-            columns[name] = pa.nulls(given.num_rows, pa.string())
+            columns[name] = pa.nulls(table.num_rows, pa.string())
     columns["selector"] = pc.fill_null(columns["selector"], "")
     columns["dialect"] = pc.fill_null(columns["dialect"], DEFAULT_DIALECT)
     return pa.table(columns)
@@ -320,9 +320,9 @@ class _Build:
         self._of_shapes = replace(limits, length=UNLIMITED.length)
         self._parsed = parsed or {}
         self._read = 0
-        self._groups: list[Group] = []
-        self._single: dict[int, Subscription] = {}
-        self._known: dict[tuple[str, str | None, str, bool], Subscription] = {}
+        self._groups: list[ShapeGroup] = []
+        self._single: dict[int, IndexedSubscription] = {}
+        self._known: dict[tuple[str, str | None, str, bool], IndexedSubscription] = {}
         self._seltype = np.full(len(subscriptions), STANDARD, object)
         self._refused: dict[int, SelectRouteError] = {}
         self._is_refused = np.zeros(len(subscriptions), np.bool_)
@@ -349,8 +349,8 @@ class _Build:
         literals = np.zeros(len(self._table), np.int64)
         for group in self._groups:
             literals[group.ordinals] = literal_count(group.template.clauses)
-        for row, one in self._single.items():
-            literals[row] = literal_count(one.clauses)
+        for row, subscription in self._single.items():
+            literals[row] = literal_count(subscription.clauses)
         return Checked(pa.array(self._seltype, pa.string()), literals)
 
     # ---- reading
@@ -363,10 +363,10 @@ class _Build:
                 self._refuse(row, InvalidIdError(ids[row].as_py() or ""))
         if len(pc.unique(ids)) < len(ids):
             seen: set[str] = set()
-            for row, one in enumerate(ids.to_pylist()):
-                if one in seen:
-                    self._refuse(row, DuplicateSubscriptionError(one))
-                seen.add(one)
+            for row, id in enumerate(ids.to_pylist()):
+                if id in seen:
+                    self._refuse(row, DuplicateSubscriptionError(id))
+                seen.add(id)
 
     def _refuse(self, row: int, cause: SelectRouteError) -> None:
         """Keep the first error of a row, for somewhat more rows than are reported."""
@@ -411,7 +411,7 @@ class _Build:
         for row in np.sort(np.concatenate(left)).tolist():
             self._single_row(row)
 
-    def _group(self, marked: str, rows: t.Array) -> Group | None:
+    def _group(self, marked: str, rows: t.Array) -> ShapeGroup | None:
         """Return the subscriptions of one shape as a group, None if the shape has no template."""
         dialect_name, on_topic, text = marked.split("\x06", 2)
         selector = Shape.of_marked(text)
@@ -423,17 +423,17 @@ class _Build:
         if template is None:
             return None
         places = pa.array(rows)
-        found = selector.slots(self._table["selector"].chunk(0).take(places))
-        if topic is not None and found is not None:
+        texts = selector.slots(self._table["selector"].chunk(0).take(places))
+        if topic is not None and texts is not None:
             levels = topic.slots(self._table["topic"].chunk(0).take(places))
-            found = None if levels is None else found + levels
-        if found is None:
+            texts = None if levels is None else texts + levels
+        if texts is None:
             return None
         kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
-        slots = [literals(kind, column) for kind, column in zip(kinds, found, strict=True)]
-        return Group(template, dialect_name, rows, slots)
+        slots = [literals(kind, column) for kind, column in zip(kinds, texts, strict=True)]
+        return ShapeGroup(template, dialect_name, rows, slots)
 
-    def _take(self, group: Group) -> t.Array:
+    def _take(self, group: ShapeGroup) -> t.Array:
         """Keep a group; return its rows that must be read one by one."""
         alone = np.zeros(len(group.ordinals), np.bool_)
         for clause in group.template.clauses:

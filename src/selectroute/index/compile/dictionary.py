@@ -96,7 +96,7 @@ class AttributeCodes:
 
 
 def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
-    """Return the arrays ``string_…``, ``number…`` and ``large_float…`` of `Tables` for attributes 0, 1, …"""
+    """Return the arrays ``string_…``, ``number…`` and ``large_float…`` of `Tables` for all attributes."""
     texts: list[bytes | memoryview] = []
     lengths: list[Array] = [np.zeros(1, np.int64)]  # so that their sums begin at 0
     codes: list[Array] = []

@@ -19,14 +19,14 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes
 from selectroute.arrays.segment import Attribute, Segment
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys, prefixed, scan_reason
-from selectroute.clauses.predicate import Clause, Literal
+from selectroute.clauses.predicate import Clause, ClauseLiteral
 from selectroute.index.compile.dictionary import AttributeCodes, dictionary_tables
 from selectroute.index.compile.keys import (
     SCAN,
     Attributes,
     CostPlan,
+    KeyStatistics,
     PreferredKeys,
-    Statistics,
     bound_of,
     chosen_range,
     file_clause,
@@ -35,8 +35,8 @@ from selectroute.index.compile.keys import (
 )
 from selectroute.index.compile.layout import lay_out
 from selectroute.index.compile.residuals import ENTRY_TYPES, Entries, Programs
-from selectroute.index.compile.shapes import Group, Slot
-from selectroute.index.subscription import Subscription
+from selectroute.index.compile.shapes import ShapeGroup, Slot
+from selectroute.index.specification import IndexedSubscription
 from selectroute.selector.dialect import dialect
 
 
@@ -48,9 +48,9 @@ class FiledEntry(NamedTuple):
     attributes: tuple[int, ...]
     keys: tuple[tuple[Key, ...], ...]
     shape: int
-    ranged: Literal | None
-    high: Literal | None
-    rest: tuple[Literal, ...]
+    ranged: ClauseLiteral | None
+    high: ClauseLiteral | None
+    rest: tuple[ClauseLiteral, ...]
 
 
 @dataclass(slots=True)
@@ -71,14 +71,14 @@ class Writer:
     def __post_init__(self) -> None:
         self.programs = Programs(self.attributes)
 
-    def place(self, clause: Clause, found: Equalities, clauses: int) -> FiledEntry:
+    def place(self, clause: Clause, equal: Equalities, clauses: int) -> FiledEntry:
         """Return the filing of a clause, the same for all clauses that only differ in constants.
 
         ``clauses`` is the number of clauses of the subscription.
         """
-        path = self.plan.path(found, clauses)
+        path = self.plan.path(equal, clauses)
         self.checks_names = self.checks_names or clause.valid_names
-        filed = file_clause("", clause, found, path)
+        filed = file_clause("", clause, equal, path)
         attributes = tuple(self.attributes.number(name) for name in path)
         flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
         attribute, rest = 0, filed.residual
@@ -97,15 +97,15 @@ class Writer:
         return FiledEntry(number, path, attributes, filed.keys, shape, ranged, high, rest)
 
     def count_scanned(
-        self, clause: Clause, placed: FiledEntry, rest: Sequence[Literal], count: int = 1
+        self, clause: Clause, placed: FiledEntry, rest: Sequence[ClauseLiteral], count: int = 1
     ) -> None:
         """Count clauses on the scan list; `rest` are their residual literals."""
         if placed.path == SCAN and not prefixed(rest):
             self.scanned[scan_reason(clause)] += count
 
-    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
+    def add(self, ordinal: int, clause: Clause, equal: Equalities, clauses: int) -> None:
         """Add an entry for each combination of the clause's keys; a message finds at most one entry."""
-        placed = self.place(clause, found, clauses)
+        placed = self.place(clause, equal, clauses)
         self.count_scanned(clause, placed, placed.rest)
         key_codes = [
             [self.attributes.code(attribute, key) for key in keys]
@@ -122,7 +122,7 @@ class Writer:
     def segment(self, rows: int) -> Segment:
         """Return the entries as a segment of ``rows`` subscriptions."""
         columns = np.array(self.rows, np.int64).reshape(-1, len(ENTRY_TYPES)).T
-        single = Entries(*(one.astype(kind) for one, kind in zip(columns, ENTRY_TYPES, strict=True)))
+        single = Entries(*(column.astype(kind) for column, kind in zip(columns, ENTRY_TYPES, strict=True)))
         entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
         self.blocks.clear()
         tuples = [[self.attributes.numbers[name] for name in path] for path in self.tuples if path]
@@ -154,44 +154,44 @@ Keys: TypeAlias = Sequence[t.Array] | Sequence[int]
 class _FiledGroup(NamedTuple):
     """Clause of a group, with the equalities under which it can be filed."""
 
-    group: Group
+    group: ShapeGroup
     clause: Clause
-    found: Equalities
+    equalities: Equalities
     clauses: int
 
 
-def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscription]]) -> Writer:
+def file_groups(groups: Iterable[ShapeGroup], singles: Iterable[tuple[int, IndexedSubscription]]) -> Writer:
     """Return a writer with the entries of all subscriptions; ``singles`` are (ordinal, subscription)."""
     filed = list(_clauses(groups))
     keys = _KeyColumns(filed)
-    statistics = Statistics()
+    statistics = KeyStatistics()
     keys.count(statistics)
-    alone = [(row, one.dialect, _satisfiable(one.clauses)) for row, one in singles]
+    alone = [(row, subscription.dialect, _satisfiable(subscription.clauses)) for row, subscription in singles]
     preferences: Counter[PreferredKeys] = Counter()
-    for one in filed:
-        preferences[preferred_keys(one.found, one.clauses)] += len(one.group.ordinals)
+    for group, _, equal, clauses in filed:
+        preferences[preferred_keys(equal, clauses)] += len(group.ordinals)
     for _, _, entries in alone:
-        for _, found in entries:
-            statistics.add(found)
-            preferences[preferred_keys(found, len(entries))] += 1
+        for _, equal in entries:
+            statistics.add(equal)
+            preferences[preferred_keys(equal, len(entries))] += 1
     writer = Writer(CostPlan(statistics, preferences))
     for row, name, entries in alone:
         writer.attributes.byte_strings = dialect(name).byte_strings
-        for clause, found in entries:
-            writer.add(row, clause, found, len(entries))
+        for clause, equal in entries:
+            writer.add(row, clause, equal, len(entries))
     placed: list[tuple[_FiledGroup, FiledEntry, t.Array | int]] = []
-    for one in filed:
-        writer.attributes.byte_strings = dialect(one.group.dialect).byte_strings
-        place = writer.place(one.clause, one.found, one.clauses)
-        placed.append((one, place, _residuals(writer, one, place)))
-    codes = keys.encode(writer, [(one, place) for one, place, _ in placed])
-    for (one, place, residual), of_keys in zip(placed, codes, strict=True):
-        for entries_ in _entries(one.group, place, residual, of_keys):
+    for filed_group in filed:
+        writer.attributes.byte_strings = dialect(filed_group.group.dialect).byte_strings
+        place = writer.place(filed_group.clause, filed_group.equalities, filed_group.clauses)
+        placed.append((filed_group, place, _residuals(writer, filed_group, place)))
+    codes = keys.encode(writer, [(filed_group, place) for filed_group, place, _ in placed])
+    for (filed_group, place, residual), of_keys in zip(placed, codes, strict=True):
+        for entries_ in _entries(filed_group.group, place, residual, of_keys):
             writer.blocks.append(entries_)
     return writer
 
 
-def _clauses(groups: Iterable[Group]) -> Iterator[_FiledGroup]:
+def _clauses(groups: Iterable[ShapeGroup]) -> Iterator[_FiledGroup]:
     for group in groups:
         kept = _satisfiable(group.template.clauses)
         for clause, keys in kept:
@@ -200,8 +200,8 @@ def _clauses(groups: Iterable[Group]) -> Iterator[_FiledGroup]:
 
 def _satisfiable(clauses: Iterable[Clause]) -> list[tuple[Clause, Equalities]]:
     """Return the satisfiable clauses, with the equalities under which they can be filed."""
-    found = [(clause, equalities(clause)) for clause in clauses]
-    return [(clause, keys) for clause, keys in found if keys.satisfiable]
+    filable = [(clause, equalities(clause)) for clause in clauses]
+    return [(clause, keys) for clause, keys in filable if keys.satisfiable]
 
 
 class _KeyColumns:
@@ -214,7 +214,7 @@ class _KeyColumns:
         self._fixed: Counter[tuple[str, Key]] = Counter()
         strings: dict[str, dict[tuple[int, Slot], pa.Array]] = {}
         numbers: dict[str, dict[tuple[int, Slot], t.Array]] = {}
-        for group, clause, found, _ in filed:
+        for group, clause, equal, _ in filed:
             for literal in clause.literals:
                 keys = literal_keys(literal)
                 if keys is None:
@@ -230,7 +230,7 @@ class _KeyColumns:
                             group.numbers(slot).astype(np.float64) + 0.0
                         )
                 if not slots:
-                    for key in found.keys[keys.attribute]:
+                    for key in equal.keys[keys.attribute]:
                         self._fixed[keys.attribute, key] += len(group.ordinals)
         for name, columns in strings.items():
             joined = pa.concat_arrays(list(columns.values())).dictionary_encode()
@@ -248,7 +248,7 @@ class _KeyColumns:
             self._indices[name, group, slot] = joined[start : start + len(column)]
             start += len(column)
 
-    def count(self, statistics: Statistics) -> None:
+    def count(self, statistics: KeyStatistics) -> None:
         """Add the number of clauses with each key to the statistics."""
         totals: dict[str, list[t.Array]] = {}
         for (name, _, _), indices in self._indices.items():
@@ -265,48 +265,48 @@ class _KeyColumns:
         # In each attribute, single keys get codes before columns.
         fixed = [
             [
-                [] if self._slots(one, name) else [writer.attributes.code(attribute, key) for key in keys]
+                [] if self._slots(filed, name) else [writer.attributes.code(attribute, key) for key in keys]
                 for name, attribute, keys in zip(place.path, place.attributes, place.keys, strict=True)
             ]
-            for one, place in placed
+            for filed, place in placed
         ]
         codes: dict[tuple[str, bool], t.Array] = {}
         for name in used & self._numbers.keys():
             attribute = writer.attributes.numbers[name]
-            found = [writer.attributes.code(attribute, key) for key in self._numbers[name].tolist()]
-            codes[name, False] = np.array(found, np.int32)
+            numeric = [writer.attributes.code(attribute, key) for key in self._numbers[name].tolist()]
+            codes[name, False] = np.array(numeric, np.int32)
         for name in used & self._distinct.keys():
             codes[name, True] = writer.attributes.column(
                 writer.attributes.numbers[name], self._distinct[name]
             )
         result: list[list[Keys]] = []
-        for (one, place), single in zip(placed, fixed, strict=True):
+        for (filed, place), single in zip(placed, fixed, strict=True):
             of_clause: list[Keys] = []
             for name, of_all in zip(place.path, single, strict=True):
                 columns = [
-                    codes[name, slot.is_string][self._indices[name, id(one.group), slot]]
-                    for slot in self._slots(one, name)
+                    codes[name, slot.is_string][self._indices[name, id(filed.group), slot]]
+                    for slot in self._slots(filed, name)
                 ]
                 of_clause.append(columns or of_all)
             result.append(of_clause)
         return result
 
-    def _slots(self, one: _FiledGroup, name: str) -> tuple[Slot, ...]:
+    def _slots(self, filed: _FiledGroup, name: str) -> tuple[Slot, ...]:
         """Return the slots of a clause's equality of an attribute; none if all selectors share the keys."""
-        for literal in one.clause.literals:
+        for literal in filed.clause.literals:
             keys = literal_keys(literal)
             if keys is not None and keys.attribute == name:
-                return one.group.template.slots_of(literal)
+                return filed.group.template.slots_of(literal)
         raise AssertionError(f"a clause has no equality of {name}")
 
 
-def _residuals(writer: Writer, one: _FiledGroup, place: FiledEntry) -> t.Array | int:
+def _residuals(writer: Writer, filed: _FiledGroup, place: FiledEntry) -> t.Array | int:
     """Return the residual of each subscription of a group; one number if all have the same."""
-    group, rest = one.group, place.rest
+    group, rest = filed.group, place.rest
     template = group.template
     slots = list(dict.fromkeys(slot for literal in rest for slot in template.slots_of(literal)))
     if not slots:
-        writer.count_scanned(one.clause, place, rest, len(group.ordinals))
+        writer.count_scanned(filed.clause, place, rest, len(group.ordinals))
         return writer.programs.residual(rest) if rest else -1
     numbers: list[t.Array] = []
     for slot in slots:
@@ -323,7 +323,7 @@ def _residuals(writer: Writer, one: _FiledGroup, place: FiledEntry) -> t.Array |
     for i, (row, count) in enumerate(zip(order[starts].tolist(), counts, strict=True)):
         values = {slot.number: group.value(slot.number, row) for slot in slots}
         literals = [template.filled(literal, values) for literal in rest]
-        writer.count_scanned(one.clause, place, literals, count)
+        writer.count_scanned(filed.clause, place, literals, count)
         made[i] = writer.programs.residual(literals)
     result = np.empty(len(order), np.int32)
     result[order] = made[np.cumsum(new) - 1]
@@ -331,7 +331,7 @@ def _residuals(writer: Writer, one: _FiledGroup, place: FiledEntry) -> t.Array |
 
 
 def _entries(
-    group: Group, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
+    group: ShapeGroup, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
 ) -> Iterator[Entries]:
     """Yield the entries of a clause of a group: one block for each combination of its keys."""
     rows = len(group.ordinals)
@@ -351,7 +351,7 @@ def _entries(
         )
 
 
-def _bounds(group: Group, ranged: Literal | None) -> t.Array | int:
+def _bounds(group: ShapeGroup, ranged: ClauseLiteral | None) -> t.Array | int:
     """Return the bounds of a range: a column, or one number for all rows."""
     if ranged is None:
         return 0

@@ -59,13 +59,13 @@ def divide(entries: Entries, tuples: Sequence[Sequence[int]], others: Others) ->
     """Divide the leaves of hot keys where it pays, and drop unused programs from ``others``. O(entries × log
     entries × depth), for entries with an equality to judge.
     """
-    found = EqualityPrograms.of(others)
-    by_key = np.array([0, *(len(one) < 2 or one[1] >= 0 for one in tuples)], np.bool_)
+    lookups = EqualityPrograms.of(others)
+    by_key = np.array([0, *(len(attributes) < 2 or attributes[1] >= 0 for attributes in tuples)], np.bool_)
     rows = np.flatnonzero((entries.residual >= 0) & by_key[entries.tuple_])
-    rows = rows[np.diff(terms_before(found, others))[entries.residual[rows]] > 0]
+    rows = rows[np.diff(terms_before(lookups, others))[entries.residual[rows]] > 0]
     if len(rows) < WORTH:
         return entries, NOTHING
-    division = _Division(entries, rows, len(tuples), found, others)
+    division = _Division(entries, rows, len(tuples), lookups, others)
     while division.round():
         pass
     if not division.divided:
@@ -87,9 +87,9 @@ class _Division:
     """Rows of entries that can be divided, with their leaves and residuals."""
 
     def __init__(
-        self, entries: Entries, rows: t.Array, tuples: int, found: EqualityPrograms, others: Others
+        self, entries: Entries, rows: t.Array, tuples: int, lookups: EqualityPrograms, others: Others
     ) -> None:
-        self._entries, self._found, self._others = entries, found, others
+        self._entries, self._lookups, self._others = entries, lookups, others
         self._row, self._residual = rows, entries.residual[rows].astype(np.int64)
         self._moved = np.zeros(len(rows), np.bool_)
         self._copies = np.ones(len(rows), np.int64)
@@ -122,20 +122,20 @@ class _Division:
         return first + number
 
     def _choices(self) -> _Choices:
-        others, found = self._others, self._found
+        others, lookups = self._others, self._lookups
         rows = np.flatnonzero(self._active)
         first = others["term_first"].astype(np.int64)
         residual = self._residual[rows]
         count = np.where(residual >= 0, first[residual + 1] - first[residual], 0)
         rows, term = np.repeat(rows, count), slices(first[np.maximum(residual, 0)], count)
         program = others["term_program"][term]
-        count = found.first[program + 1] - found.first[program]
-        usable = (found.attribute[program] >= 0) & (others["term_wanted"][term] == 1)
+        count = lookups.first[program + 1] - lookups.first[program]
+        usable = (lookups.attribute[program] >= 0) & (others["term_wanted"][term] == 1)
         usable &= count * self._copies[rows] <= MOST_COPIES
         rows, term, program, count = rows[usable], term[usable], program[usable], count[usable]
-        code = found.codes[slices(found.first[program], count)]
+        code = lookups.codes[slices(lookups.first[program], count)]
         rows, term = np.repeat(rows, count), np.repeat(term, count)
-        attribute = np.repeat(found.attribute[program], count)
+        attribute = np.repeat(lookups.attribute[program], count)
         # The first of several equalities of one attribute.
         order = np.lexsort((term, attribute, rows))
         new = changes(rows[order], attribute[order])
@@ -236,8 +236,8 @@ class _Division:
 def alike(*columns: t.Array) -> t.Array:
     """Return for each row the number of equal rows."""
     _, number = numbered(*columns)
-    found: t.Array = np.bincount(number)[number]
-    return found
+    counts: t.Array = np.bincount(number)[number]
+    return counts
 
 
 def _own(tuple_: t.Array, codes: t.Array, divided: Divided) -> t.Array:

@@ -43,14 +43,13 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.clauses.access import Equalities, Key
-from selectroute.clauses.predicate import Clause, Literal, Test
+from selectroute.clauses.predicate import Clause, ClauseLiteral, Test
 from selectroute.index.compile.residuals import bits_of
-from selectroute.selector.values.truth import VOID
-from selectroute.selector.values.values import Float, Long, Number, Value
+from selectroute.selector.values import VOID, Float, Long, Number, Value
 from selectroute.topics.filter import TOPIC
 
 
-def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, int] | None:
+def chosen_range(literals: Sequence[ClauseLiteral]) -> tuple[ClauseLiteral, ClauseLiteral | None, int] | None:
     """Return the range to sort by, if there is one; an upper end of the same attribute; and both flags.
 
     An interval narrows down more than one end, so a pair is preferred. O(ranges²), which are few.
@@ -65,14 +64,14 @@ def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, 
     return (ranges[0], None, _flags(ranges[0])) if ranges else None
 
 
-def bound_of(ranged: Literal) -> int:
+def bound_of(ranged: ClauseLiteral) -> int:
     """Return the bound of a range, as in `Tables`."""
     constant = _constant(ranged)
     assert constant is not None
     return bits_of(constant)[1]
 
 
-def _constant(literal: Literal) -> Value | None:
+def _constant(literal: ClauseLiteral) -> Value | None:
     """Return the bound of a literal that is a range."""
     predicate = literal.predicate
     if isinstance(predicate, Test) and predicate.op in t.RANGE_OPERATORS:
@@ -80,27 +79,27 @@ def _constant(literal: Literal) -> Value | None:
     return None
 
 
-def _test(ranged: Literal) -> Test:
+def _test(ranged: ClauseLiteral) -> Test:
     assert isinstance(ranged.predicate, Test)
     return ranged.predicate
 
 
-def name_of(ranged: Literal) -> str:
+def name_of(ranged: ClauseLiteral) -> str:
     """Return the attribute of a range."""
     return _test(ranged).name
 
 
-def _is_upper(ranged: Literal) -> bool:
+def _is_upper(ranged: ClauseLiteral) -> bool:
     """Return whether the values that satisfy a range are below its bound."""
     return (_test(ranged).op in ("<", "<=")) is ranged.wanted
 
 
-def _is_exclusive(ranged: Literal) -> bool:
+def _is_exclusive(ranged: ClauseLiteral) -> bool:
     """Return whether the bound itself does not satisfy the range."""
     return (_test(ranged).op in ("<", ">")) is ranged.wanted
 
 
-def _alike(low: Literal, high: Literal) -> bool:
+def _alike(low: ClauseLiteral, high: ClauseLiteral) -> bool:
     """Return whether two ranges compare in the same way, and hold for the same values except for the bounds.
 
     For values of another type, and NaN, a range wanted FALSE holds and one wanted TRUE does not.
@@ -108,7 +107,7 @@ def _alike(low: Literal, high: Literal) -> bool:
     return low.wanted is high.wanted and (_flags(low) ^ _flags(high)) & ~(3 << t.OPERATOR_SHIFT) == 0
 
 
-def _flags(ranged: Literal) -> int:
+def _flags(ranged: ClauseLiteral) -> int:
     test, constant = _test(ranged), _constant(ranged)
     kind = t.BOUND_LONG if isinstance(constant, Long) else t.BOUND_DOUBLE
     if isinstance(constant, Float):
@@ -181,14 +180,14 @@ def prefix_filing(residuals: Sequence[int], others: dict[str, t.Array]) -> Filin
         return filing
     for residual in residuals:
         terms = range(term_first[residual], term_first[residual + 1])
-        found = [term for term in terms if wanted[term] and int(programs[term]) in candidates]
-        if not found:
+        likes = [term for term in terms if wanted[term] and int(programs[term]) in candidates]
+        if not likes:
             continue
-        term = max(found, key=lambda one: len(candidates[int(programs[one])][1]))
+        term = max(likes, key=lambda like: len(candidates[int(programs[like])][1]))
         attribute, prefix, exact = candidates[int(programs[term])]
         left = residual
         if exact:
-            rest = [one for one in terms if one != term]
+            rest = [other for other in terms if other != term]
             left = len(term_first) - 1 + len(lengths) if rest else -1
             if rest:
                 lengths.append(len(rest))
@@ -209,7 +208,7 @@ def _patterns(others: Mapping[str, t.Array]) -> dict[int, tuple[int, bytes, bool
     step_first, step = others["step_first"], others["step"].reshape(-1, 3)
     item_first, item = others["item_first"], others["item"]
     sizes = np.diff(step_first)
-    found = {}
+    patterns = {}
     for program in np.flatnonzero(step[step_first[:-1], 0] == t.LIKE):
         first = step_first[program]
         if sizes[program] > 2 or (sizes[program] == 2 and step[first + 1, 0] != t.CHECK_TYPE):
@@ -219,8 +218,8 @@ def _patterns(others: Mapping[str, t.Array]) -> dict[int, tuple[int, bytes, bool
         plain = next((i for i, symbol in enumerate(symbols) if symbol < 0), len(symbols))
         if plain:
             prefix = "".join(map(chr, symbols[:plain])).encode("utf-8", "surrogatepass")
-            found[int(program)] = (attribute, prefix, symbols[plain:] == [t.ANY_MANY])
-    return found
+            patterns[int(program)] = (attribute, prefix, symbols[plain:] == [t.ANY_MANY])
+    return patterns
 
 
 Attributes = tuple[str, ...]
@@ -241,7 +240,7 @@ MAX_PAIRS = 32
 SCAN: Attributes = ()
 
 
-class Statistics:
+class KeyStatistics:
     """Number of clauses with each key of each attribute, updated when clauses are added and removed."""
 
     def __init__(self) -> None:
@@ -288,11 +287,11 @@ class Statistics:
         return self._squares[name] / total if total else 0.0
 
 
-def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_ENTRIES) -> Attributes:
+def preferred(equalities: Equalities, statistics: KeyStatistics, most: int = MAX_ENTRIES) -> Attributes:
     """Return the attributes that divide best, with at most ``most`` keys: the one with the fewest clauses per
     key, and a second one if these are still many.
     """
-    keys = {name: found for name, found in equalities.keys.items() if len(found) <= most}
+    keys = {name: of_name for name, of_name in equalities.keys.items() if len(of_name) <= most}
     if not keys:
         return SCAN
     if len(keys) == 1:
@@ -309,13 +308,13 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
     return tuple(sorted((first, second)))
 
 
-class Plan:
+class KeyPlan:
     """Tuples of attributes in use by a mutable index: at most `MAX_PAIRS` pairs, and any single ones.
 
     For clauses known from the start, ``cost`` makes a better plan.
     """
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: KeyStatistics) -> None:
         self.statistics = statistics
         self.pairs: Counter[Attributes] = Counter()
 
@@ -349,17 +348,17 @@ class FiledClause:
     clause: Clause
     attributes: Attributes
     keys: tuple[tuple[Key, ...], ...]
-    residual: tuple[Literal, ...]
+    residual: tuple[ClauseLiteral, ...]
 
 
-def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> FiledClause:
+def file_clause(subscription: str, clause: Clause, equal: Equalities, attributes: Attributes) -> FiledClause:
     """Return a clause with its keys of the attributes, and the literals that the keys do not decide."""
-    covered = [literal for name in attributes for literal in found.covered.get(name, ())]
+    covered = [literal for name in attributes for literal in equal.covered.get(name, ())]
     residual = clause.literals
     if covered:
         decided = set(map(id, covered))
         residual = tuple([literal for literal in residual if id(literal) not in decided])
-    keys = tuple([tuple(found.keys[name]) for name in attributes])
+    keys = tuple([tuple(equal.keys[name]) for name in attributes])
     return FiledClause(subscription, clause, attributes, keys, residual)
 
 
@@ -388,17 +387,17 @@ _OPTIONS: Final = 4
 """Maximum attributes of a preference, those that divide best, from which tuples are made."""
 
 
-def preferred_keys(found: Equalities, clauses: int) -> PreferredKeys:
+def preferred_keys(equal: Equalities, clauses: int) -> PreferredKeys:
     """Return the preference of a clause; ``clauses`` is the number of clauses of the subscription."""
     most = MAX_ENTRIES // clauses
-    return tuple(sorted((name, len(keys)) for name, keys in found.keys.items() if len(keys) <= most))
+    return tuple(sorted((name, len(keys)) for name, keys in equal.keys.items() if len(keys) <= most))
 
 
 class CostPlan:
     """Tuples with the least cost for the preferences, each with its number of clauses."""
 
     def __init__(
-        self, statistics: Statistics, preferences: Mapping[PreferredKeys, int], skip_ns: float = SKIP_NS
+        self, statistics: KeyStatistics, preferences: Mapping[PreferredKeys, int], skip_ns: float = SKIP_NS
     ) -> None:
         """Choose the tuples; ``skip_ns`` is the cost of a tuple for each message that does not meet it."""
         self._statistics = statistics
@@ -410,9 +409,9 @@ class CostPlan:
         self.tuples: frozenset[Attributes] = frozenset(self._chosen(Counter(preferences)))
         """Open tuples."""
 
-    def path(self, found: Equalities, clauses: int) -> Attributes:
+    def path(self, equal: Equalities, clauses: int) -> Attributes:
         """Return the attributes under which to file a clause; none for the scan list."""
-        preference = preferred_keys(found, clauses)
+        preference = preferred_keys(equal, clauses)
         path = self._paths.get(preference)
         if path is None:
             options = self._options(preference)
@@ -488,7 +487,7 @@ class CostPlan:
         for path in sorted(opened, key=lambda path: (len(costs[path]), path)):
             loss = 0.0
             for preference, cost in costs[path].items():
-                others = [other for one, other in serving[preference].items() if one != path]
+                others = [other for other_path, other in serving[preference].items() if other_path != path]
                 if not others:
                     break
                 loss += max(0.0, min(others) - cost)

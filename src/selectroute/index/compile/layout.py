@@ -26,7 +26,8 @@ def access_paths(
 
     Leaves 1, 2, … are sorted by these tuples and codes; the divided ones follow. O(leaves × log leaves).
     """
-    of_tuple = np.array([(*one, t.ALONE)[:2] for one in (*tuples, *divided.beneath)], np.int64).reshape(-1, 2)
+    of_tuple = np.array([(*names, t.ALONE)[:2] for names in (*tuples, *divided.beneath)], np.int64)
+    of_tuple = of_tuple.reshape(-1, 2)
     of_leaf = tuple_ - 1
     number = np.append(tuple_, divided.tuple_) - 1
     codes = np.append(codes, divided.codes)
@@ -139,28 +140,28 @@ def high_tables(shape: t.Array, entry_first: t.Array, high: t.Array) -> dict[str
             # Both zeros become one value, so keys have the order of the values.
             level = ascending((level.view(np.float64) + 0.0).view(np.int64), shape[group])
         group_high[group] = length
-        for one in levels(level):
-            parts.append(one)
-            length += len(one)
+        for maxima in levels(level):
+            parts.append(maxima)
+            length += len(maxima)
     return {"group_high": group_high, "high": np.concatenate(parts) if parts else np.zeros(0, np.int64)}
 
 
 def levels(level: t.Array) -> list[t.Array]:
     """Return upper ends, the maxima of 16 each, and so on, up to a level of at most 16."""
-    found = [level]
+    all_levels = [level]
     while len(level) > t.HIGH:
         level = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
-        found.append(level)
-    return found
+        all_levels.append(level)
+    return all_levels
 
 
 def level_slices(first: int, entries: int) -> list[slice]:
     """Return the slices of ``high`` with the levels of a group's upper ends."""
-    found = [slice(first, first + entries)]
+    all_slices = [slice(first, first + entries)]
     while entries > t.HIGH:
         entries = -(-entries // t.HIGH)
-        found.append(slice(found[-1].stop, found[-1].stop + entries))
-    return found
+        all_slices.append(slice(all_slices[-1].stop, all_slices[-1].stop + entries))
+    return all_slices
 
 
 def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[str, t.Array]) -> t.Tables:

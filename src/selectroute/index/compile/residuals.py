@@ -23,22 +23,17 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import changes, distinct_pairs, distinct_values, numbered
-from selectroute.clauses.access import (
-    FALSE,
-    TRUE,
-    Key,
-    literal_keys,
-)
+from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
 from selectroute.clauses.predicate import (
-    Condition,
-    Literal,
-    Matches,
-    Missing,
+    ClauseLiteral,
+    ExpressionTest,
+    LevelsTest,
     NotVoid,
+    NullTest,
     OneOf,
+    PatternTest,
     Predicate,
     Test,
-    TopicLevels,
     comparisons_of,
     simple_predicate,
 )
@@ -48,8 +43,7 @@ from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
-from selectroute.selector.values.truth import VOID, Truth
-from selectroute.selector.values.values import Value, compare
+from selectroute.selector.values import VOID, Truth, Value, compare
 
 MOST_COPIES: Final = 16
 """Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
@@ -108,15 +102,15 @@ class Programs:
         self.depth = 1
         """Deepest stack that a program needs."""
 
-    def residual(self, literals: Iterable[Literal]) -> int:
+    def residual(self, literals: Iterable[ClauseLiteral]) -> int:
         """Return the number of the conjunction of these literals."""
         terms = tuple((self._program(literal), literal.wanted) for literal in literals)
         return self._residuals.setdefault(terms, len(self._residuals))
 
-    def _program(self, literal: Literal) -> int:
+    def _program(self, literal: ClauseLiteral) -> int:
         predicate = literal.predicate
         number = self._programs.get(predicate)
-        if isinstance(predicate, Missing):
+        if isinstance(predicate, NullTest):
             self._attributes.number(
                 predicate.name
             )  # one program for all dialects, each of which reads the attribute
@@ -133,15 +127,15 @@ class Programs:
                 return self._test(predicate)
             case OneOf(name=name, values=values, negated=negated, dialect=dialect):
                 return [self._one_of(name, values, negated), *self._check(name, STRING, dialect)]
-            case Matches(name=name, pattern=pattern, escape=escape, negated=negated, dialect=dialect):
+            case PatternTest(name=name, pattern=pattern, escape=escape, negated=negated, dialect=dialect):
                 return [self._like(name, pattern, escape, negated), *self._check(name, STRING, dialect)]
-            case Missing(name=name):
+            case NullTest(name=name):
                 return [(t.IS_NULL, self._attributes.number(name), 0)]
-            case TopicLevels(name=name, pattern=levels):
+            case LevelsTest(name=name, pattern=levels):
                 attribute = self._lane(name)
                 symbols = tuple(self._level(level) for level in levels)
                 return [(t.LEVELS, attribute, self._items.setdefault(symbols, len(self._items)))]
-            case Condition(expr=expr, dialect=dialect):
+            case ExpressionTest(expr=expr, dialect=dialect):
                 return self._condition(expr, dialect)
             case NotVoid():
                 return self._sound(predicate)
@@ -174,17 +168,13 @@ class Programs:
         if by_code is not None:
             return [by_code, *self._check(test.name, test.kind, test.dialect)]
         constant = (t.CONSTANT, *bits_of(test.constant))
-        return [
-            (t.LOAD, self._lane(test.name), 0),
-            constant,
-            (_COMPARISONS[test.op], _mode(test.dialect), 0),
-        ]
+        return [(t.LOAD, self._lane(test.name), 0), constant, (_COMPARISONS[test.op], _mode(test.dialect), 0)]
 
     def _by_code(self, test: Test) -> Step | None:
         """Return a lookup for ``=`` or ``<>`` with a non-number, or ``=`` with a number of one exact key."""
         constant = test.constant
         if test.op == "=":
-            keys = literal_keys(Literal(test, True))
+            keys = literal_keys(ClauseLiteral(test, True))
             if keys is None or not keys.exact or len(keys.keys) != 1:
                 return None
             attribute = self._attributes.number(test.name)
@@ -253,9 +243,9 @@ class Programs:
                     yield high
                     yield t.NOT_BETWEEN if negated else t.BETWEEN, 0, 0
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node, dialect)
-                assert found is not None
-                predicate, holds = found
+                simple = simple_predicate(node, dialect)
+                assert simple is not None
+                predicate, holds = simple
                 yield from self._predicate(predicate)
                 if not holds:
                     yield t.NOT, 0, 0
@@ -273,9 +263,9 @@ class Programs:
 
     def _comparison(self, node: ast.Comparison, dialect: Dialect) -> Iterable[ast.Expr | Step]:
         op, left, right = node.op, node.left, node.right
-        found = simple_predicate(node, dialect)
-        if found is not None:
-            yield from self._predicate(found[0])
+        simple = simple_predicate(node, dialect)
+        if simple is not None:
+            yield from self._predicate(simple[0])
         elif isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
             # Two constants have the same truth on every message, and never UNKNOWN: unlike types were
             # rejected.
@@ -361,14 +351,14 @@ class EqualityPrograms(NamedTuple):
         plain = (sizes == 1) | (
             (sizes == 2) & (step[np.minimum(first + 1, len(step) - 1), 0] == t.CHECK_TYPE)
         )
-        one, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
-        counts = one.astype(np.int64)
+        single, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
+        counts = single.astype(np.int64)
         sets = argument[several]
         counts[several] = item_first[sets + 1] - item_first[sets]
         counts[counts > MOST_COPIES] = 0
         begin = np.concatenate(([0], np.cumsum(counts)))
         codes = np.empty(begin[-1], np.int64)
-        codes[begin[:-1][one]] = argument[one]
+        codes[begin[:-1][single]] = argument[single]
         several &= counts > 0
         sets = argument[several]
         places = slices(begin[:-1][several], counts[several])
@@ -382,9 +372,9 @@ def slices(first: t.Array, count: t.Array) -> t.Array:
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
 
 
-def terms_before(found: EqualityPrograms, others: Others) -> t.Array:
+def terms_before(lookups: EqualityPrograms, others: Others) -> t.Array:
     """Return the number of equalities in the residuals before each one, int64[residuals + 1]."""
-    usable = (found.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
+    usable = (lookups.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
     before: t.Array = np.concatenate(([0], np.cumsum(usable)))[others["term_first"]]
     return before
 
@@ -399,8 +389,8 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
     made = np.empty(len(keys), np.int64)
     lengths: list[int] = []
     added: list[int] = []
-    for i, (one, without) in enumerate(keys.tolist()):
-        left = [place for place in range(first[one], first[one + 1]) if place != without]
+    for i, (old, without) in enumerate(keys.tolist()):
+        left = [place for place in range(first[old], first[old + 1]) if place != without]
         key = programs[left].tobytes() + wanted[left].tobytes()
         made[i] = known.setdefault(key, len(first) - 1 + len(lengths)) if left else -1
         if made[i] == len(first) - 1 + len(lengths):
@@ -499,9 +489,9 @@ def _apart(number: t.Array, entries: Entries) -> t.Array:
     alike = np.zeros(len(starts), np.int64)  # of each subscription: the number of its list of entries so far
     for place in range(min(int(counts.max()), _MOST_CLAUSES)):
         has = counts > place
-        one = np.full(len(starts), -1, np.int64)
-        one[has] = number[rows[starts[has] + place]]
-        alike = distinct_pairs(alike, one)[1]
+        at_place = np.full(len(starts), -1, np.int64)
+        at_place[has] = number[rows[starts[has] + place]]
+        alike = distinct_pairs(alike, at_place)[1]
     many = np.flatnonzero(counts > _MOST_CLAUSES)
     alike[many] = len(starts) + np.arange(len(many))
     kind = np.zeros(len(number), np.int64)

@@ -29,13 +29,13 @@ from selectroute.clauses.access import literal_keys
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import (
     Clause,
-    Condition,
-    Literal,
-    Matches,
+    ClauseLiteral,
+    ExpressionTest,
+    LevelsTest,
     NotVoid,
     OneOf,
+    PatternTest,
     Test,
-    TopicLevels,
 )
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
@@ -43,7 +43,7 @@ from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.values.values import Double, Long, Value
+from selectroute.selector.values import Double, Long, Value
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 MAX_SLOTS: Final = 64
@@ -102,10 +102,10 @@ class Shape:
         if not self.kinds:
             return [] if pc.all(pc.equal(texts, self.parts[0])).as_py() else None
         try:
-            found = pa.concat_arrays(_by_chunks(texts, lambda part: pc.extract_regex(part, pattern=pattern)))
+            slots = pa.concat_arrays(_by_chunks(texts, lambda part: pc.extract_regex(part, pattern=pattern)))
         except pa.ArrowInvalid:  # the pattern is too large
             return None
-        return None if found.null_count else found.flatten()
+        return None if slots.null_count else slots.flatten()
 
 
 _LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECTORS))
@@ -113,14 +113,14 @@ _LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECT
 
 def selector_shape(text: str) -> tuple[str, list[str]]:
     """Return the shape of one selector, with marks, and its literals as text. O(length)."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
-        found.append(match[0])
+        texts.append(match[0])
         assert match.lastindex is not None
         return _OF_SELECTORS[match.lastindex - 1].mark
 
-    return _LITERAL.sub(mark, text), found
+    return _LITERAL.sub(mark, text), texts
 
 
 def selector_shapes(texts: pa.Array) -> pa.Array:
@@ -152,7 +152,7 @@ def _by_chunks(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> Ite
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ShapeGroup:
     """Subscriptions of one shape: their ordinals, and the literals of each slot as a column."""
 
     template: Template
@@ -173,7 +173,7 @@ class Group:
         column = self.slots[slot.number]
         return -column if slot.negated else column
 
-    def only(self, rows: t.Array) -> Group:
+    def only(self, rows: t.Array) -> ShapeGroup:
         """Return the group with only these rows."""
         slots = [
             column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
@@ -216,9 +216,10 @@ class Template:
     clauses: tuple[Clause, ...]
     _slots: dict[Value, Slot]
 
-    def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
+    def slots_of(self, literal: ClauseLiteral) -> tuple[Slot, ...]:
         """Return the slots that a literal reads."""
-        return tuple(slot for one in _constants(literal) if (slot := self._slots.get(one)) is not None)
+        slots = map(self._slots.get, _constants(literal))
+        return tuple(slot for slot in slots if slot is not None)
 
     def clauses_of(self, values: Sequence[Value]) -> tuple[Clause, ...]:
         """Return the clauses of the selector with these literals, one for each slot."""
@@ -227,25 +228,25 @@ class Template:
             for clause in self.clauses
         )
 
-    def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
+    def filled(self, literal: ClauseLiteral, values: Sequence[Value] | Mapping[int, Value]) -> ClauseLiteral:
         """Return the literal with a text's literals, by the numbers of their slots, instead of samples."""
-        slots = [self._slots.get(one) for one in _constants(literal)]
+        slots = [*map(self._slots.get, _constants(literal))]
         if not any(slots):
             return literal
         own = [
-            one if slot is None else _signed(values[slot.number], slot)
-            for one, slot in zip(_constants(literal), slots, strict=True)
+            constant if slot is None else _signed(values[slot.number], slot)
+            for constant, slot in zip(_constants(literal), slots, strict=True)
         ]
         predicate = literal.predicate
         match predicate:
             case Test(name=name, op=op, dialect=dialect):
-                return Literal(Test(name, op, own[0], dialect), literal.wanted)
+                return ClauseLiteral(Test(name, op, own[0], dialect), literal.wanted)
             case OneOf():
-                strings = tuple(sorted({one for one in own if isinstance(one, str)}))
-                return Literal(replace(predicate, values=strings), literal.wanted)
-            case Matches():
+                strings = tuple(sorted({value for value in own if isinstance(value, str)}))
+                return ClauseLiteral(replace(predicate, values=strings), literal.wanted)
+            case PatternTest():
                 assert isinstance(own[0], str)
-                return Literal(replace(predicate, pattern=own[0]), literal.wanted)
+                return ClauseLiteral(replace(predicate, pattern=own[0]), literal.wanted)
             case _:
                 return literal
 
@@ -266,7 +267,7 @@ def template_of(
     dialect = dialect_named(dialect_name)
     try:
         checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name, limits=limits)
-        on_topic: tuple[Literal, ...] = ()
+        on_topic: tuple[ClauseLiteral, ...] = ()
         if topic is not None:
             on_topic = TopicFilter.parse(topic.filled(texts[len(selector.kinds) :])).literals()
     except (InvalidSelectorError, InvalidTopicFilterError):
@@ -284,17 +285,20 @@ def template_of(
             slots[Long(-sample.value)] = Slot(number, True, False)
         elif isinstance(sample, Double):
             slots[Double(-sample.value)] = Slot(number, True, False)
-    if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
+    if sum(constant in slots for constant in literals_of(checked.expression)) != len(selector.kinds):
         return None  # a literal left in the shape equals a sample
-    found: set[int] = set()
+    used: set[int] = set()
     for clause in clauses:
         keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
         if len(keyed) != len(set(keyed)) or any(_hides(literal, slots) for literal in clause.literals):
             return None
-        found |= {
-            slots[one].number for literal in clause.literals for one in _constants(literal) if one in slots
+        used |= {
+            slots[constant].number
+            for literal in clause.literals
+            for constant in _constants(literal)
+            if constant in slots
         }
-    return Template(clauses, slots) if len(found) == len(samples) else None
+    return Template(clauses, slots) if len(used) == len(samples) else None
 
 
 def _signed(value: Value, slot: Slot) -> Value:
@@ -314,8 +318,8 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
     """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it;
     None for any other selector.
     """
-    found = seen_template(text, dialect_name)
-    return None if found is None else found[0].clauses_of([_value(one) for one in found[1]])
+    seen = seen_template(text, dialect_name)
+    return None if seen is None else seen[0].clauses_of([_value(literal) for literal in seen[1]])
 
 
 def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | None:
@@ -325,7 +329,7 @@ def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | 
     # The parser must reject half of a surrogate pair, which fits any shape.
     if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
-    shape, found = selector_shape(text)
+    shape, texts = selector_shape(text)
     known = _SEEN.get((shape, dialect_name), False)
     if known is False:  # a template costs as much as parsing, so it pays from the second selector on
         if len(_SEEN) >= _MOST_SEEN:
@@ -334,7 +338,7 @@ def seen_template(text: str, dialect_name: str) -> tuple[Template, list[str]] | 
         return None
     if known is True:
         known = _SEEN[shape, dialect_name] = template_of(Shape.of_marked(shape), None, dialect_name)
-    return None if known is None else (known, found)
+    return None if known is None else (known, texts)
 
 
 def _value(text: str) -> Value:
@@ -361,32 +365,32 @@ def spelled(kind: LiteralKind, sample: str | Long | Double) -> str:
     return f"'{sample}'" if kind is LiteralKind.STRING else sample
 
 
-def _constants(literal: Literal) -> Iterable[Value]:
+def _constants(literal: ClauseLiteral) -> Iterable[Value]:
     match literal.predicate:
         case Test(constant=constant):
             return (constant,)
         case OneOf(values=values):
             return values
-        case Matches(pattern=pattern):
+        case PatternTest(pattern=pattern):
             return (pattern,)
         case _:
             return ()
 
 
-def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
+def _hides(literal: ClauseLiteral, slots: dict[Value, Slot]) -> bool:
     """Return whether a predicate that is judged as a whole contains a sample."""
     match literal.predicate:
-        case Condition(expr=expr):
-            return any(one in slots for one in _literals_of(expr))
+        case ExpressionTest(expr=expr):
+            return any(constant in slots for constant in literals_of(expr))
         case NotVoid(conditions=conditions):
-            return any(one in slots for expr in conditions for one in _literals_of(expr))
-        case TopicLevels(pattern=levels):
+            return any(constant in slots for expr in conditions for constant in literals_of(expr))
+        case LevelsTest(pattern=levels):
             return any(level in slots for level in levels)
         case _:
             return False
 
 
-def _literals_of(expression: ast.Expr | None) -> Iterator[Value]:
+def literals_of(expression: ast.Expr | None) -> Iterator[Value]:
     """Yield every literal in an expression."""
     for node in ast.postorder(expression) if expression is not None else ():
         match node:

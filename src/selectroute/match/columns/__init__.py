@@ -8,6 +8,6 @@
                                                               ↓      and complete messages again
     missing: columns that are read, but not there
 
-``plain`` leaves columns of the simplest types as they are. Higher rooms import all of these. Nothing here
-loads numba.
+Columns of the simplest types stay as they are (`columns.PlainColumn`). Higher rooms import all of these.
+Nothing here loads numba.
 """

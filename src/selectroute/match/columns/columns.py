@@ -34,9 +34,9 @@ import pyarrow.compute as pc
 from selectroute.arrays import tables as t
 from selectroute.match.columns.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import CORRELATION_IDS
+from selectroute.selector.fields import CORRELATION_IDS, ID_BYTES
 from selectroute.selector.message import HEADER_TYPES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, octets_of
-from selectroute.selector.values.values import Int, Long
+from selectroute.selector.values import Int, Long
 from selectroute.topics.filter import Derivation
 
 TAGS_OF_TYPES: dict[pa.DataType, int] = {
@@ -54,8 +54,7 @@ HEADER_TAGS = {
 _HEADER_TYPES = {t.STRING: "a string", t.INT: "an int", t.LONG: "a long", t.BOOLEAN: "a boolean"}
 _NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
 _IDS = ("JMSMessageID", "JMSCorrelationID")
-_ID_BYTES = 24
-_NO_ID_TEXT = np.frombuffer(f"ID:{'0' * 2 * _ID_BYTES}".encode(), np.uint8)
+_NO_ID_TEXT = np.frombuffer(f"ID:{'0' * 2 * ID_BYTES}".encode(), np.uint8)
 
 
 class ColumnTypeError(SelectRouteError):
@@ -252,7 +251,7 @@ class TopicLevels:
             return self._unsupported
         values = [None if levels is None else derivation.of(levels) for levels in self._levels]
         if derivation.position is None:
-            plain = pa.array([one.value if isinstance(one, Long) else None for one in values], pa.int64())
+            plain = pa.array([v.value if isinstance(v, Long) else None for v in values], pa.int64())
         else:
             plain = pa.array(values, pa.string())
         return _dictionary_lane("", pa.DictionaryArray.from_arrays(self._indices, plain))
@@ -364,10 +363,10 @@ def _outside(values: t.Array, width: int) -> t.Array:
 
 def _id_lane(name: str, array: pa.Array) -> Lane:
     """Return the lane of ids that are bytes: 24 bytes become a string, any other length `UNSUPPORTED`."""
-    sizes = pc.fill_null(pc.binary_length(array), _ID_BYTES).to_numpy(zero_copy_only=False)
-    other = sizes != _ID_BYTES
+    sizes = pc.fill_null(pc.binary_length(array), ID_BYTES).to_numpy(zero_copy_only=False)
+    other = sizes != ID_BYTES
     known = pc.if_else(pa.array(other), pa.scalar(None, array.type), array) if other.any() else array
-    result = lane(name, _hex_ids(known.cast(pa.binary(_ID_BYTES))))
+    result = lane(name, _hex_ids(known.cast(pa.binary(ID_BYTES))))
     result.tags[other] = t.UNSUPPORTED
     result.sizes[other] = 0
     return result
@@ -375,7 +374,7 @@ def _id_lane(name: str, array: pa.Array) -> Lane:
 
 def _without_none(ids: Lane) -> None:
     """Set correlation ids of 24 zero bytes, or their text, to NULL."""
-    for tag, none in ((t.STRING, _NO_ID_TEXT), (t.BYTES, np.zeros(_ID_BYTES, np.uint8))):
+    for tag, none in ((t.STRING, _NO_ID_TEXT), (t.BYTES, np.zeros(ID_BYTES, np.uint8))):
         candidates = np.flatnonzero((ids.tags == tag) & (ids.sizes == len(none)))
         for byte in (len(none) - 1, len(none) // 2):  # nearly all others differ there
             candidates = candidates[ids.data[ids.bits[candidates] + byte] == none[byte]]
@@ -386,12 +385,69 @@ def _without_none(ids: Lane) -> None:
 def _hex_ids(array: pa.Array) -> pa.Array:
     """Return 24 bytes as ``ID:`` and 48 hex digits, in capitals as IBM MQ writes them."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * _ID_BYTES :][: len(array) * _ID_BYTES]
-    text = np.empty((len(array), 3 + 2 * _ID_BYTES), np.uint8)
+    raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * ID_BYTES :][: len(array) * ID_BYTES]
+    text = np.empty((len(array), 3 + 2 * ID_BYTES), np.uint8)
     text[:, :3] = np.frombuffer(b"ID:", np.uint8)
-    rows = raw.reshape(-1, _ID_BYTES)
+    rows = raw.reshape(-1, ID_BYTES)
     text[:, 3::2], text[:, 4::2] = digits[rows >> 4], digits[rows & 15]
     offsets = np.arange(len(array) + 1, dtype=np.int32) * text.shape[1]
     mask = pc.is_null(array)
     strings = pa.StringArray.from_buffers(len(array), pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
     return pc.if_else(mask, None, strings)
+
+
+LANE, INTS, LONGS, STRINGS = 1, 2, 3, 4
+"""Forms of a column: a lane; values of 32 bits; of 64 bits, also doubles; strings with offsets of 32 bits."""
+
+_FORMS = {pa.int32(): INTS, pa.int64(): LONGS, pa.float64(): LONGS, pa.string(): STRINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class PlainColumn:
+    """Column without nulls whose values all have the type `tag`; ``form`` is that of its buffers.
+
+    ``first`` and ``last`` are the offsets of the bytes of its strings.
+    """
+
+    name: str
+    array: pa.Array
+    tag: int
+    form: int
+    first: int
+    last: int
+
+    @property
+    def values(self) -> int:
+        """Address of the first value, or offset."""
+        width = 8 if self.form == LONGS else 4
+        return int(self.array.buffers()[1].address) + width * int(self.array.offset)
+
+    @property
+    def data(self) -> t.Array:
+        """Bytes of the strings."""
+        if self.form != STRINGS:
+            return np.zeros(0, np.uint8)
+        return np.frombuffer(self.array.buffers()[2], np.uint8)[self.first : self.last]
+
+    def unpacked(self) -> Lane:
+        """Return the lane. O(rows)."""
+        return lane(self.name, self.array)
+
+
+def plain_column(name: str, array: pa.Array) -> PlainColumn | None:
+    """Return a column as a plain one, or None if it must be unpacked. O(1)."""
+    form = _FORMS.get(array.type)
+    if form is None or name.startswith("@") or name in CORRELATION_IDS or not len(array) or array.null_count:
+        return None
+    own = TAGS_OF_TYPES[array.type]
+    tag = HEADER_TAGS.get(name, own)
+    if tag != own and not (tag == t.LONG and own == t.INT):
+        return None  # a header field whose values must be checked
+    first = last = 0
+    if form == STRINGS:
+        _, offsets, data = array.buffers()
+        places = np.frombuffer(offsets, np.int32)
+        first, last = int(places[array.offset]), int(places[array.offset + len(array)])
+        if data is None or first == last:
+            return None
+    return PlainColumn(name, array, tag, form, first, last)

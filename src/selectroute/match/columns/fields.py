@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.columns.columns import Lane, check_column, lane, null_lane
 from selectroute.match.columns.from_messages import BODY, INTEGER_TAGS, is_mixed, mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,
     SYNONYMS,
-    Source,
+    FieldSource,
     correlation_id_from_text,
     id_from_any_text,
     id_from_text,
 )
 from selectroute.selector.message import HEADER_TYPES, Message
-from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value
+from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value
 from selectroute.topics.filter import TOPIC
 
 _INTEGERS = {tag: kind for kind, tag in INTEGER_TAGS.items()}
@@ -37,22 +37,22 @@ for _digit, _character in enumerate(b"0123456789ABCDEF"):
     _NIBBLES[_character] = _NIBBLES[ord(chr(_character).lower())] = _digit
 
 
-def field_lane(name: str, batch: Batch) -> Lane:
+def field_lane(name: str, batch: MessageBatch) -> Lane:
     """Return the lane of a derived field. O(rows). Raises `ColumnTypeError` for two columns of a name."""
-    found: list[Lane] = []
+    lanes: list[Lane] = []
     own = _column_lane(name, batch) if name in SYNONYMS else None
     if own is not None:
-        found.append(own)
+        lanes.append(own)
     for source in DERIVED[name]:
-        if found and np.all(found[-1].spread(found[-1].tags) != t.NULL):
+        if lanes and np.all(lanes[-1].spread(lanes[-1].tags) != t.NULL):
             break
-        columns = [_column_lane(one, batch) for one in source.names]
+        columns = [_column_lane(source_name, batch) for source_name in source.names]
         if columns[0] is not None:
-            found.append(_converted(source, columns, batch.rows))
-    return _first_present(found) if found else null_lane(batch.rows)
+            lanes.append(_converted(source, columns, batch.rows))
+    return _first_present(lanes) if lanes else null_lane(batch.rows)
 
 
-def _column_lane(name: str, batch: Batch) -> Lane | None:
+def _column_lane(name: str, batch: MessageBatch) -> Lane | None:
     column = batch.column(name)
     if column is None:
         return None
@@ -62,12 +62,12 @@ def _column_lane(name: str, batch: Batch) -> Lane | None:
     return lane(name, column)
 
 
-def values(one: Lane) -> list[Value | Unsupported | None]:
+def values(part: Lane) -> list[Value | Unsupported | None]:
     """Return the values of a lane's entries."""
-    data = one.data.tobytes()
+    data = part.data.tobytes()
     return [
         _value(tag, bits, data[bits : bits + size] if tag >= t.STRING else b"")
-        for tag, bits, size in zip(one.tags.tolist(), one.bits.tolist(), one.sizes.tolist(), strict=True)
+        for tag, bits, size in zip(part.tags.tolist(), part.bits.tolist(), part.sizes.tolist(), strict=True)
     ]
 
 
@@ -91,7 +91,7 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
     return _INTEGERS[tag](bits)
 
 
-def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lane:
+def _converted(source: FieldSource, columns: Sequence[Lane | None], rows: int) -> Lane:
     """Return the lane of a field converted from other names. Only the columns after the first may be None."""
     first = columns[0]
     assert first is not None
@@ -103,14 +103,14 @@ def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lan
     if len(columns) == 1:
         plain = lane("", mixed_array([source.convert(value) for value in values(first)]))
         return Lane(plain.tags, plain.bits, plain.sizes, plain.data, first.rows)
-    arguments = [[None] * rows if one is None else values_of_rows(one) for one in columns]
+    arguments = [[None] * rows if column is None else values_of_rows(column) for column in columns]
     return lane("", mixed_array([source.convert(*row) for row in zip(*arguments, strict=True)]))
 
 
-def values_of_rows(one: Lane) -> list[Value | Unsupported | None]:
+def values_of_rows(column: Lane) -> list[Value | Unsupported | None]:
     """Return the value of each row of a lane."""
-    entries = values(one)
-    return entries if one.rows is None else [entries[i] for i in one.rows.tolist()]
+    entries = values(column)
+    return entries if column.rows is None else [entries[i] for i in column.rows.tolist()]
 
 
 def _ids(texts: Lane, any_text: bool) -> Lane:
@@ -143,27 +143,27 @@ def _first_present(lanes: Sequence[Lane]) -> Lane:
     """Return for each row the value of the first lane in which it is not NULL."""
     if len(lanes) == 1:
         return lanes[0]
-    tags, bits, sizes = (one.copy() for one in _spread(lanes[0], 0))
+    tags, bits, sizes = (array.copy() for array in _spread(lanes[0], 0))
     length = len(lanes[0].data)
     for other in lanes[1:]:
         missing = tags == t.NULL
         for mine, theirs in zip((tags, bits, sizes), _spread(other, length), strict=True):
             mine[missing] = theirs[missing]
         length += len(other.data)
-    data = np.concatenate([one.data for one in lanes])
+    data = np.concatenate([part.data for part in lanes])
     data.flags.writeable = False
     return Lane(tags, bits, sizes, data)
 
 
-def _spread(one: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
-    bits = np.where(one.tags >= t.STRING, one.bits + before, one.bits)
-    return one.spread(one.tags), one.spread(bits), one.spread(one.sizes)
+def _spread(part: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
+    bits = np.where(part.tags >= t.STRING, part.bits + before, part.bits)
+    return part.spread(part.tags), part.spread(bits), part.spread(part.sizes)
 
 
 class Rows:
     """Messages of a batch, one by one; each column is read once, at its first use."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: MessageBatch) -> None:
         self._batch = batch
         self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
 
@@ -172,10 +172,10 @@ class Rows:
 
         Raises `ColumnTypeError` for a column of a type that no property has, MessageError for invalid values.
         """
-        found = {name: column[row] for name in names if (column := self._column(name)) is not None}
-        topic, body = found.pop(TOPIC, None), found.pop(BODY, None)
-        headers = {name: value for name, value in found.items() if name in HEADER_TYPES}
-        properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}
+        values = {name: column[row] for name in names if (column := self._column(name)) is not None}
+        topic, body = values.pop(TOPIC, None), values.pop(BODY, None)
+        headers = {name: value for name, value in values.items() if name in HEADER_TYPES}
+        properties = {name: value for name, value in values.items() if name not in HEADER_TYPES}
         return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # checked there
 
     def _column(self, name: str) -> list[Value | Unsupported | None] | None:

@@ -14,7 +14,7 @@ from selectroute.arrays import tables as t
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
 from selectroute.topics.filter import TOPIC, level_value
 
 BODY = "@body"
@@ -54,15 +54,9 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
 
 def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
     """Return values of any types as one `MIXED` column."""
-    rows = [mixed_row(value) for value in values]
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([row[0] for row in rows], pa.int8()),
-            pa.array([row[1] for row in rows], pa.int64()),
-            pa.array([row[2] for row in rows], pa.string()),
-        ],
-        fields=list(MIXED),
-    )
+    columns = zip(*map(mixed_row, values), strict=True) if values else [()] * 3
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, MIXED, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(MIXED))
 
 
 INTEGER_TAGS: Final[dict[type[Byte | Short | Int | Long], int]] = {
@@ -117,8 +111,8 @@ def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
     if pa.types.is_fixed_size_binary(values.type):
         values = pa.array([id_to_text(value) for value in values.to_pylist()], pa.string())
     if is_mixed(values.type):
-        given, bits, text = values.flatten()
-        tags = pc.fill_null(given, t.NULL).to_numpy(zero_copy_only=False).copy()
+        tag_child, bits, text = values.flatten()
+        tags = pc.fill_null(tag_child, t.NULL).to_numpy(zero_copy_only=False).copy()
     else:
         tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(TAGS[values.type])
         if pa.types.is_string(values.type):

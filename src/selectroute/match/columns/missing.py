@@ -56,14 +56,14 @@ def missing_columns(reads: Iterable[str], present: Collection[str]) -> list[str]
 
     A field with several names needs a column for only one of them. O(names).
     """
-    found: dict[frozenset[str], str] = {}
+    unread: dict[frozenset[str], str] = {}
     for name in sorted(reads):
         if name in present or name == INVALID_NAMES:
             continue
         others = [other for source in DERIVED.get(name, ()) for other in source.names]
         if not any(other in present for other in others):
-            found.setdefault(frozenset((name, *others)), name)
-    return sorted(found.values())
+            unread.setdefault(frozenset((name, *others)), name)
+    return sorted(unread.values())
 
 
 def report_missing(columns: Collection[str], present: Iterable[str], where: str, missing: Missing) -> None:

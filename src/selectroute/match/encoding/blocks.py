@@ -1,6 +1,7 @@
 """Encoding of a block of rows when the kernel comes to them: what it reads next is in the cache.
 
-A column is described by the addresses of its buffers: a `PlainColumn`, or a `Lane` of all rows.
+A column is described by the addresses of its buffers: a `PlainColumn`, whose buffers are read as they are, or
+a `Lane` of all rows.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.match.array_structs import columns_at
-from selectroute.match.columns.columns import Lane
-from selectroute.match.columns.plain import INTS, LANE, LONGS, STRINGS, PlainColumn
+from selectroute.match.columns.columns import INTS, LANE, LONGS, STRINGS, Lane, PlainColumn
 from selectroute.match.compiled import compiled
 from selectroute.match.encoding.encode import encode_at, encode_short, hash_at
 from selectroute.match.memory import byte_at, int_at, long_at

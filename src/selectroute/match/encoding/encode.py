@@ -187,19 +187,19 @@ def _short_code(hashed, size, slots, words, multipliers):
     bucket = np.int64(hashed) & ((words >> 3) - 1)
     place = place_of(hashed, np.uint64(short_at(multipliers, bucket)), words)
     meta = np.uint64(long_at(slots, place + 1))
-    found = (np.uint64(long_at(slots, place)) == hashed) & (meta >> _HALF == np.uint64(size))
-    return np.int32(meta & _LOWER) if found else np.int32(t.ABSENT)
+    is_equal = (np.uint64(long_at(slots, place)) == hashed) & (meta >> _HALF == np.uint64(size))
+    return np.int32(meta & _LOWER) if is_equal else np.int32(t.ABSENT)
 
 
 @compiled
-def find_prefixes(attribute, tags, starts, sizes, data, segment, found):
-    """Write the number of the attribute's longest prefix of each string of a lane, or -1, to `found`."""
+def find_prefixes(attribute, tags, starts, sizes, data, segment, prefixes):
+    """Write the number of the attribute's longest prefix of each string of a lane, or -1."""
     tables = segment_at(segment).tables
     keys, firsts, parents = tables.prefix_key, tables.prefix_byte_first, tables.prefix_parent
     begin, end = tables.prefix_first[attribute], tables.prefix_first[attribute + 1]
     address, known, address_of_keys = address_of(data), address_of(tables.prefix_bytes), address_of(keys)
     for i in range(len(tags)):
-        found[i] = -1
+        prefixes[i] = -1
         if tags[i] != t.STRING:
             continue
         start, size = np.int64(starts[i]), np.int64(sizes[i])
@@ -223,7 +223,7 @@ def find_prefixes(attribute, tags, starts, sizes, data, segment, found):
             continue
         while prefix >= 0 and not _begins(address, start, size, known, firsts[prefix], firsts[prefix + 1]):
             prefix = np.int64(parents[prefix])
-        found[i] = prefix
+        prefixes[i] = prefix
 
 
 @inlined

@@ -1,8 +1,12 @@
-"""Input of the kernel: columns of a batch, unpacked once for all segments and encoded for each of them."""
+"""Input of the kernel: columns of a batch, unpacked once for all segments and encoded for each of them.
+
+LIKE is judged once for each distinct string of a column.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,21 +14,65 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import Columns, Verdicts, address_of_segment, new_columns
-from selectroute.match.columns.batch import Batch
-from selectroute.match.columns.columns import Lane, TopicLevels, bounded_topics, lane
-from selectroute.match.columns.fields import field_lane
-from selectroute.match.columns.plain import PlainColumn, plain_column
-from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
-from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings
-from selectroute.match.encoding.like_cache import (
-    FEWEST_ROWS,
-    Strings,
-    distinct_strings,
-    no_verdicts,
-    verdicts_of,
+from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.columns import (
+    Lane,
+    PlainColumn,
+    TopicLevels,
+    bounded_topics,
+    lane,
+    plain_column,
 )
+from selectroute.match.columns.fields import field_lane
+from selectroute.match.encoding.blocks import BLOCK, WORDS, source_of
+from selectroute.match.encoding.encode import encode, find_prefixes, hash_strings, number_strings
 from selectroute.selector.fields import PREFIX
 from selectroute.topics.filter import TOPIC, derivation
+
+FEWEST_ROWS = 16
+"""Minimum rows of a batch; smaller batches are judged row by row."""
+
+MOST_CELLS = 1 << 28
+"""Maximum of patterns times strings of a segment that are remembered: 64 MiB, of which only used pages cost
+memory. Further patterns are judged each time.
+"""
+
+
+class Strings(NamedTuple):
+    """Distinct strings of a column: the number of each row's string, int32[rows], and their count."""
+
+    numbers: t.Array
+    distinct: int
+
+
+def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
+    """Number the strings of a column; None if hardly any is repeated. ``hashes`` are those of `encode`."""
+    if lane.rows is not None:
+        numbers, count = lane.rows.astype(np.int32), len(lane.tags)
+    else:
+        numbers = np.empty(len(lane.tags), np.int32)
+        count = number_strings(lane.tags, lane.bits, lane.sizes, hashes, lane.data, numbers)
+    return Strings(numbers, count) if count >= 0 and 4 * count <= 3 * len(numbers) else None
+
+
+def no_verdicts(segment: Segment) -> Verdicts:
+    """Return verdicts without cells."""
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    return Verdicts(np.zeros((0, 0), np.int32), patterns, np.zeros(0, np.int32), np.zeros(0, np.uint8))
+
+
+def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Verdicts:
+    """Return cells for the patterns of these attributes' strings. Zeroed pages are free until used."""
+    pattern, counts = segment.like_patterns
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    strings = np.zeros((len(segment.attributes), rows), np.int32)
+    cells = 0
+    for number, column in columns.items():
+        known = min(int(counts[number]), (MOST_CELLS - cells) // max(column.distinct, 1))
+        patterns[number] = cells, column.distinct, known
+        strings[number] = column.numbers
+        cells += known * column.distinct
+    return Verdicts(strings, patterns, pattern, np.zeros((cells + 3) // 4, np.uint8))
 
 
 class AttributeLanes:
@@ -33,7 +81,7 @@ class AttributeLanes:
     Each is unpacked once, for all snapshots that read it.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: MessageBatch) -> None:
         self.rows = batch.rows
         self._batch = batch
         self._topics: TopicLevels | None = None
@@ -46,19 +94,19 @@ class AttributeLanes:
         Raises `ColumnTypeError` for two columns of one name.
         """
         if name not in self._lanes:
-            found = self.column_of(name)
-            self._lanes[name] = found.unpacked() if isinstance(found, PlainColumn) else found
+            column = self.column_of(name)
+            self._lanes[name] = column.unpacked() if isinstance(column, PlainColumn) else column
         return self._lanes[name]
 
     def column_of(self, name: str) -> Lane | PlainColumn | None:
-        """Return the same, but a plain column as it is."""
+        """Return the column of an attribute: as it is if it is plain, otherwise as a lane."""
         if name not in self._columns:
             self._columns[name] = self._column(name)
         return self._columns[name]
 
     @cached_property
     def invalid_names(self) -> t.Array:
-        """See `Batch.invalid_names`."""
+        """See `MessageBatch.invalid_names`."""
         return self._batch.invalid_names()
 
     def some(self, rows: t.Array) -> SomeLanes:
@@ -92,16 +140,16 @@ class SomeLanes:
 
     def of(self, name: str) -> Lane | None:
         """Return the lane of an attribute. O(rows)."""
-        found = self._whole.of(name)
-        return None if found is None else found.some(self._numbers)
+        column = self._whole.of(name)
+        return None if column is None else column.some(self._numbers)
 
     def column_of(self, name: str) -> Lane | None:
-        """Return the same: a choice of rows is not a plain column."""
+        """Return the lane of an attribute: chosen rows are not a plain column."""
         return self.of(name)
 
     @property
     def invalid_names(self) -> t.Array:
-        """See `Batch.invalid_names`."""
+        """See `MessageBatch.invalid_names`."""
         return self._whole.invalid_names[self._numbers]
 
 
@@ -124,13 +172,13 @@ class Lanes:
         length = 0
         for attribute in snapshot.attributes:
             name = attribute.name
-            found = lanes.column_of(name)
-            if found is None:
+            column = lanes.column_of(name)
+            if column is None:
                 continue
-            self.lanes[name] = found
+            self.lanes[name] = column
             if attribute.values:
                 self.places[name] = length
-                data = found.data
+                data = column.data
                 if len(data):
                     texts.append(data)
                     length += len(data)
@@ -145,12 +193,12 @@ class Lanes:
         sources = np.zeros((count, WORDS), np.int64)
         whole = tables.group_first[1] or len(tables.prefix_parent) or segment.crowded_patterns
         for number, attribute in enumerate(segment.attributes):
-            found = self.lanes.get(attribute.name)
-            if whole or (isinstance(found, Lane) and found.rows is not None):
+            column = self.lanes.get(attribute.name)
+            if whole or (isinstance(column, Lane) and column.rows is not None):
                 return sources[:0]
-            if found is not None:
+            if column is not None:
                 place = self.places.get(attribute.name, 0)
-                sources[number] = source_of(found, place, attribute.codes, attribute.values)
+                sources[number] = source_of(column, place, attribute.codes, attribute.values)
         return sources
 
     def block(self, segment: Segment, invalid_names: t.Array) -> Columns:
@@ -164,40 +212,40 @@ class Lanes:
         address = address_of_segment(segment)
         prefixing = segment.prefixing.tolist()
         for number, attribute in enumerate(segment.attributes):
-            found = self._lane(attribute.name)
-            if found is None:
+            column = self._lane(attribute.name)
+            if column is None:
                 continue
-            columns.tags[number] = found.spread(found.tags)
+            columns.tags[number] = column.spread(column.tags)
             if attribute.codes:
                 codes = columns.codes[number]
-                distinct = codes if found.rows is None else np.empty(len(found.tags), np.int32)
+                distinct = codes if column.rows is None else np.empty(len(column.tags), np.int32)
                 hashes = self._hashes(attribute.name)
-                encode(number, found.tags, found.bits, found.sizes, hashes, found.data, address, distinct)
-                if found.rows is not None:
-                    codes[:] = distinct[found.rows]
+                encode(number, column.tags, column.bits, column.sizes, hashes, column.data, address, distinct)
+                if column.rows is not None:
+                    codes[:] = distinct[column.rows]
             if number in prefixing:
-                longest = np.empty(len(found.tags), np.int32)
-                find_prefixes(number, found.tags, found.bits, found.sizes, found.data, address, longest)
-                columns.prefixed[prefixing.index(number)] = found.spread(longest)
+                longest = np.empty(len(column.tags), np.int32)
+                find_prefixes(number, column.tags, column.bits, column.sizes, column.data, address, longest)
+                columns.prefixed[prefixing.index(number)] = column.spread(longest)
             if attribute.values:
-                columns.bits[number] = found.spread(self._placed(attribute.name, found))
-                if len(found.data):
-                    columns.sizes[number] = found.spread(found.sizes)
+                columns.bits[number] = column.spread(self._placed(attribute.name, column))
+                if len(column.data):
+                    columns.sizes[number] = column.spread(column.sizes)
         return columns
 
     def anchors(self, segment: Segment) -> t.Array:
         """Return the attributes of the batch whose codes lead to leaves, int64[n]."""
         tables = segment.tables
-        present = np.array([one.name in self.lanes for one in segment.attributes], np.bool_)
+        present = np.array([attribute.name in self.lanes for attribute in segment.attributes], np.bool_)
         # Without a column all values are NULL, which is a key of few attributes.
         keyed = np.diff(tables.code_first) > 0
         return np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
 
     def _lane(self, name: str) -> Lane | None:
         """Return the lane of a column, unpacked once."""
-        found = self.lanes.get(name)
-        if not isinstance(found, PlainColumn):
-            return found
+        column = self.lanes.get(name)
+        if not isinstance(column, PlainColumn):
+            return column
         unpacked = self._attributes.of(name)
         assert unpacked is not None
         self.lanes[name] = unpacked
@@ -214,24 +262,24 @@ class Lanes:
         """Return the memory for verdicts of LIKE on repeated strings."""
         if self.rows < FEWEST_ROWS:
             return no_verdicts(segment)
-        found = {
+        strings_of = {
             number: self._strings(segment.attributes[number].name) for number in segment.crowded_patterns
         }
-        known = {number: strings for number, strings in found.items() if strings is not None}
+        known = {number: strings for number, strings in strings_of.items() if strings is not None}
         return verdicts_of(segment, known, self.rows) if known else no_verdicts(segment)
 
     def _strings(self, name: str) -> Strings | None:
-        found = self._lane(name)
-        if found is None:
+        column = self._lane(name)
+        if column is None:
             return None
         if name not in self.strings:
-            self.strings[name] = distinct_strings(found, self._hashes(name))
+            self.strings[name] = distinct_strings(column, self._hashes(name))
         return self.strings[name]
 
     def _hashes(self, name: str) -> t.Array:
         if name not in self.hashes:
-            found = self._lane(name)
-            assert found is not None
-            hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
-            hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
+            column = self._lane(name)
+            assert column is not None
+            hashes = self.hashes[name] = np.empty(len(column.tags), np.uint64)
+            hash_strings(column.tags, column.bits, column.sizes, column.data, hashes)
         return self.hashes[name]

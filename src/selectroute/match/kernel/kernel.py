@@ -21,7 +21,6 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import CODE_MULTIPLIER
 from selectroute.arrays.segment import ATTRIBUTE_LIMIT, LEAF_ATTRIBUTE, LEAF_ENTRIES, LEAF_FLAGS
-from selectroute.match.array_pool import take_array
 from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.encoding.blocks import BLOCK, encode_block
@@ -37,6 +36,7 @@ from selectroute.match.memory import (
     prefetch,
     real_at,
     short_at,
+    take_array,
 )
 from selectroute.match.ranges import FAR, fetch_bounds, fetch_first_bounds, fetch_groups, narrow, range_of
 
@@ -68,9 +68,9 @@ def fetch_plain(leaves, visits, segment, others):
 
 
 @compiled
-def plain_runs(begin, end, rows, leaves, found, segment, batch, invalid_names, runs, used, offsets):
-    """Append the runs of the ``found`` leaves to the ``used`` ones, which have room for all of their groups;
-    return their new number. ``rows`` are those of the leaves and count from `begin`.
+def plain_runs(begin, end, rows, leaves, count, segment, batch, invalid_names, runs, used, offsets):
+    """Append the runs of the first `count` leaves to the ``used`` ones, which have room for all groups of
+    these; return their new number. ``rows`` are those of the leaves, counted from `begin`.
     """
     arrays, columns = segment_at(segment), columns_at(batch)
     tables = arrays.tables
@@ -79,7 +79,7 @@ def plain_runs(begin, end, rows, leaves, found, segment, batch, invalid_names, r
     words, first_entries = address_of(arrays.leaf_groups), address_of(tables.entry_first)
     flags_of, attribute_of = address_of(tables.group_flags), address_of(tables.group_attribute)
     tags_of, values_of, width = address_of(columns.tags), address_of(columns.bits), columns.tags.shape[1]
-    for visit in range(found):
+    for visit in range(count):
         row, leaf = begin + np.int64(rows[visit]), np.int64(leaves[visit])
         start, word = long_at(words, 2 * leaf), long_at(words, 2 * leaf + 1)
         flags, stop = word & LEAF_FLAGS, start + (word >> LEAF_ENTRIES)
@@ -177,10 +177,10 @@ def collect(rows, sources, anchors, segment, batch, stack, seen, mark, counters)
             base = block
         begin, end, first_mark = block - base, stop - base, mark + base
         invalid_names, row_offsets = columns.invalid_names[base:], offsets[base:]
-        found = -1
-        while found < 0:
-            found = find(begin, end, anchors, segment, batch, visits, leaves, rows_of, firsts, counters)
-            if found < 0:
+        count = -1
+        while count < 0:
+            count = find(begin, end, anchors, segment, batch, visits, leaves, rows_of, firsts, counters)
+            if count < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
                 leaves = np.empty(visits.shape[1], np.int32)
                 rows_of = np.empty(visits.shape[1], np.int32)
@@ -202,14 +202,14 @@ def collect(rows, sources, anchors, segment, batch, stack, seen, mark, counters)
             order = by_row(accepted, total, begin, accepted_first, order)
             counters[JUDGED] += judged
         if plain:
-            groups = fetch_plain(leaves, found, segment, visits[0])
+            groups = fetch_plain(leaves, count, segment, visits[0])
             if used + groups >= len(runs):
                 runs = longer(runs, used, groups)
             used = plain_runs(
-                begin, end, rows_of, leaves, found, segment, batch, invalid_names, runs, used, row_offsets
+                begin, end, rows_of, leaves, count, segment, batch, invalid_names, runs, used, row_offsets
             )
             continue
-        fetch_bounds(leaves, found, segment, visits[0])
+        fetch_bounds(leaves, count, segment, visits[0])
         row = begin
         while row < end:
             next_row, spanned, judged = narrow(
@@ -260,7 +260,7 @@ def find(block, stop, anchors, segment, batch, visits, leaves, rows_of, firsts, 
     room = len(leaves)
     is_sorted = len(anchors) + len(prefixed) <= 1 and not divided
     rows, found_leaves = (rows_of, leaves) if is_sorted else (visits[0], visits[1])
-    found = probes = 0
+    count = probes = 0
     codes_of, width = address_of(columns.codes), columns.codes.shape[1]
     leaf_of, posting_of = address_of(code_leaf), address_of(code_posting)
     attribute_of, filter_of = address_of(tables.posting_attribute), address_of(tables.posting_filter)
@@ -300,80 +300,80 @@ def find(block, stop, anchors, segment, batch, visits, leaves, rows_of, firsts, 
                     places[waiting, 3], places[waiting, 4] = other, posting
                     waiting += 1
                 row += 1
-            if found + waiting > room:
+            if count + waiting > room:
                 return -1
             for k in range(waiting):
                 at, other = places[k, 1], places[k, 3]
                 slot = ~at << 32
                 if at >= 0:
-                    # Of every four codes one has its slot taken, which nothing predicts: so two are read.
+                    # A quarter of probes collide, unpredictably: so two slots are read, without a branch.
                     slot, after = long_at(all_slots, at), long_at(all_slots, places[k, 2])
                     slot = after if _is_of_another(slot, other) else slot
                     if _is_of_another(slot, other):
                         slot = slot_of(other, places[k, 4], slot_firsts, all_slots)
                 leaf = slot >> 32
                 prefetch(near + size * leaf, 0)
-                rows[found], found_leaves[found] = places[k, 0], leaf
-                found += slot >= 0
+                rows[count], found_leaves[count] = places[k, 0], leaf
+                count += slot >= 0
             if row < stop and not waiting:  # a value with more postings than can wait
                 leaf = int_at(leaf_of, place)
                 if leaf >= 0:
-                    if found == room:
+                    if count == room:
                         return -1
-                    rows[found], found_leaves[found] = row - block, leaf
-                    found += 1
-                found, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, found)
+                    rows[count], found_leaves[count] = row - block, leaf
+                    count += 1
+                count, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, count)
                 probes += probed + (leaf >= 0)
-                if found < 0:
+                if count < 0:
                     return -1
                 row += 1
     for number in range(len(prefixed)):
         for row in range(block, stop):
             prefix = prefixed[number, row]
             while prefix >= 0:
-                if found == room:
+                if count == room:
                     return -1
                 probes += 1
-                rows[found], found_leaves[found] = row - block, tables.prefix_leaf[prefix]
-                found += 1
+                rows[count], found_leaves[count] = row - block, tables.prefix_leaf[prefix]
+                count += 1
                 prefix = tables.prefix_parent[prefix]
     if divided:
         # Leaves found beneath a divided leaf are appended, and visited later.
         visit = 0
-        while visit < found:
+        while visit < count:
             row, leaf = rows[visit] + block, found_leaves[visit]
             visit += 1
             if leaf < first_divided:
                 continue
             place = len(code_leaf) + leaf - first_divided
-            found, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, found)
+            count, probed = _visit_postings(row, block, place, segment, batch, rows, found_leaves, count)
             probes += probed
-            if found < 0:
+            if count < 0:
                 return -1
     counters[PROBES] += probes
-    counters[FOUND] += found
+    counters[FOUND] += count
     if is_sorted and plain:
-        return found
+        return count
     firsts[:] = 0
-    for visit in range(found):
+    for visit in range(count):
         firsts[rows[visit]] += 1
     total = 0
     for row in range(len(firsts)):
         total += firsts[row]
         firsts[row] = total
     # Counting sort by row.
-    for visit in range(found - 1, -1, -1):
+    for visit in range(count - 1, -1, -1):
         row = rows[visit]
         firsts[row] -= 1
         if not is_sorted:
             leaves[firsts[row]], rows_of[firsts[row]] = found_leaves[visit], row
-    return found
+    return count
 
 
 @compiled
-def _visit_postings(row, block, place, segment, batch, rows, leaves, found):
+def _visit_postings(row, block, place, segment, batch, rows, leaves, count):
     """Write the leaves that the postings of a code or divided leaf lead to for a row, and the row, less
-    `block`, after the ``found`` ones; return their new number, -1 if they do not fit, and how many keys were
+    `block`, after the first `count`; return their new number, -1 if they do not fit, and how many keys were
     looked up.
     """
     tables, codes = segment_at(segment).tables, columns_at(batch).codes
@@ -386,11 +386,11 @@ def _visit_postings(row, block, place, segment, batch, rows, leaves, found):
         probes += 1
         slot = slot_of(other, number, slot_firsts, slots)
         if slot >= 0:
-            if found == len(leaves):
+            if count == len(leaves):
                 return -1, probes
-            rows[found], leaves[found] = row - block, slot >> 32
-            found += 1
-    return found, probes
+            rows[count], leaves[count] = row - block, slot >> 32
+            count += 1
+    return count, probes
 
 
 @inlined

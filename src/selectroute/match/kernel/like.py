@@ -289,7 +289,7 @@ def _end_of_first(characters, low, high, segment, masks):
     matched = np.zeros(words, np.int64)
     moved = np.empty(words, np.int64)
     used = 1  # words of `matched` that can have a bit
-    found = -1
+    end = -1
     for at in range(low, high):
         if matched[used - 1] < 0 and used < words:
             used += 1  # its top bit moves into the next word
@@ -303,7 +303,7 @@ def _end_of_first(characters, low, high, segment, masks):
             matched[word[entry]] |= moved[word[entry]] & bits[entry]
             entry = following[entry]
         if matched[words - 1] >> (size - 1 & 63) & 1:
-            found = at + 1
+            end = at + 1
             break
         while used > 1 and matched[used - 1] == 0:
             used -= 1
@@ -311,7 +311,7 @@ def _end_of_first(characters, low, high, segment, masks):
     for k in range(size):
         if segment[k] >= 0:
             masks[segment[k]] = 0
-    return found
+    return end
 
 
 @compiled
@@ -390,10 +390,10 @@ def _levels_in_bits(text, start, end, symbols, first, last, level_first, level_b
 @compiled
 def _hash(octets, start, stop):
     """Return the FNV-1a hash of bytes, its upper half folded into the lower one."""
-    found = np.int64(-3750763034362895579)
+    hashed = np.int64(-3750763034362895579)
     for k in range(start, stop):
-        found = (found ^ np.int64(octets[k])) * np.int64(1099511628211)
-    return found ^ found >> 32
+        hashed = (hashed ^ np.int64(octets[k])) * np.int64(1099511628211)
+    return hashed ^ hashed >> 32
 
 
 @compiled

@@ -170,14 +170,14 @@ def judge(
                                         low = middle + 1
                                     else:
                                         high = middle
-                                found = low < last and items[low] == code
-                                truth = TRUE if found == (operation == t.IN) else FALSE
+                                is_true = low < last and items[low] == code
+                                truth = TRUE if is_true == (operation == t.IN) else FALSE
                             else:
                                 begin = lane_bits[attribute, row]
                                 stop = begin + lane_sizes[attribute, row]
                                 first, last = item_first[argument], item_first[argument + 1]
                                 if operation == t.LEVELS:
-                                    found = has_levels(
+                                    is_true = has_levels(
                                         text, begin, stop, items, first, last, level_first, level_bytes
                                     )
                                 else:
@@ -190,12 +190,12 @@ def judge(
                                         )
                                     known = cells[cell >> 2] >> ((cell & 3) << 1) & 3 if cell >= 0 else 0
                                     if known:
-                                        found = known == 3
+                                        is_true = known == 3
                                     else:
-                                        found = like(text, begin, stop, items, first, last)
+                                        is_true = like(text, begin, stop, items, first, last)
                                         if cell >= 0:
-                                            cells[cell >> 2] |= (3 if found else 2) << ((cell & 3) << 1)
-                                truth = TRUE if found == (operation != t.NOT_LIKE) else FALSE
+                                            cells[cell >> 2] |= (3 if is_true else 2) << ((cell & 3) << 1)
+                                truth = TRUE if is_true == (operation != t.NOT_LIKE) else FALSE
                         tags[top] = t.NULL if truth == UNKNOWN else t.VOID if truth == VOID else t.BOOLEAN
                         bits[top] = truth & 1
                 truth = bits[top] if tags[top] == t.BOOLEAN else UNKNOWN

@@ -18,7 +18,7 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.match.array_structs import columns_at, segment_at
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.encoding.like_cache import FEWEST_ROWS
+from selectroute.match.encoding.lanes import FEWEST_ROWS
 from selectroute.match.kernel.residual import judge, promoted_real
 from selectroute.match.memory import address_of, trailing_zeros, word_at
 from selectroute.match.ranges import narrow
@@ -268,7 +268,7 @@ def scan(
     words = known.shape[1]
     term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
     entry_residual = tables.entry_residual
-    found = judged = 0
+    total = judged = 0
     none = np.zeros_like(columnwise)
     scratch = np.zeros(words << 6, np.bool_)
     single = np.empty((max(stop - block, 1), 4), np.int64)
@@ -341,16 +341,16 @@ def scan(
             for word in range(words):
                 left = rows_of[word]
                 while left:
-                    if found == len(accepted):
+                    if total == len(accepted):
                         accepted = _larger(accepted)
-                    accepted[found, 0] = block + (word << 6) + trailing_zeros(left)
-                    accepted[found, 1], accepted[found, 2] = entry, after
-                    accepted[found, 3] = flags & t.REPEATED
+                    accepted[total, 0] = block + (word << 6) + trailing_zeros(left)
+                    accepted[total, 1], accepted[total, 2] = entry, after
+                    accepted[total, 3] = flags & t.REPEATED
                     left &= left - _ONE
-                    found += 1
+                    total += 1
             if uniform:
                 break
-    return accepted, found, spans, judged
+    return accepted, total, spans, judged
 
 
 @compiled
@@ -384,20 +384,20 @@ def _larger(array):
 
 
 @compiled
-def by_row(accepted, found, block, first, order):
+def by_row(accepted, count, block, first, order):
     """Write the numbers of the accepted spans, sorted by row, to `order`, those of row r from ``first[r -
     block]`` on. Returns `order`, or a longer array.
     """
-    if found > len(order):
-        order = np.empty(2 * found, np.int32)
+    if count > len(order):
+        order = np.empty(2 * count, np.int32)
     first[:] = 0
-    for number in range(found):
+    for number in range(count):
         first[accepted[number, 0] - block] += 1
     total = 0
     for row in range(len(first)):
         total += first[row]
         first[row] = total
-    for number in range(found - 1, -1, -1):
+    for number in range(count - 1, -1, -1):
         row = accepted[number, 0] - block
         first[row] -= 1
         order[first[row]] = number

@@ -12,11 +12,11 @@ from typing import Final
 from selectroute.clauses.access import Key, equalities
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
-from selectroute.clauses.predicate import Lookup as ValueReader
 from selectroute.queues.errors import MQRC_SELECTION_STRING_ERROR, failed
 from selectroute.queues.message.record import Field
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.evaluate import Lookup as ValueReader
 from selectroute.selector.fields import (
     CORRELATION_ID,
     MESSAGE_ID,

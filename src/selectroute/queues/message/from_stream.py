@@ -11,7 +11,7 @@ from selectroute.queues.message.put_validation import validate_put
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import NO_ID
 from selectroute.selector.message import Message
-from selectroute.selector.values.values import Byte, Int, Long, Short, Value
+from selectroute.selector.values import Byte, Int, Long, Short, Value
 
 SUBSCRIPTION: Final = "selectroute_subscription"
 DELIVERY_ID: Final = "selectroute_delivery_id"

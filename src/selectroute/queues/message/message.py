@@ -13,7 +13,7 @@ from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, is_n
 from selectroute.selector.message import HEADER_TYPES, MessageError, from_wire, to_wire
 from selectroute.selector.message import Message as SelectorMessage
 from selectroute.selector.names import INVALID_NAMES, message_breaches
-from selectroute.selector.values.values import Int, Long, Value
+from selectroute.selector.values import Int, Long, Value
 from selectroute.store.errors import DamagedError
 
 TOKEN_BYTES: Final = 16

@@ -42,7 +42,7 @@ from selectroute.selector.message import (
     checked_properties,
 )
 from selectroute.selector.syntax.source import SURROGATE
-from selectroute.selector.values.values import Byte, Int, Long, Short, Value
+from selectroute.selector.values import Byte, Int, Long, Short, Value
 
 MAX_NUMBER: Final = 999_999_999
 """Largest MsgSeqNumber, Offset and Expiry of a put."""

@@ -15,7 +15,7 @@ from selectroute.queues.message.message import (
     value_reader,
 )
 from selectroute.queues.message.put_validation import MAX_EXPIRY, ValidatedPut
-from selectroute.selector.values.values import Value
+from selectroute.selector.values import Value
 
 URGENCY: Final = 56
 """Bits below the urgency (9 minus the priority): enough for a million arrivals a second for 2,000 years."""

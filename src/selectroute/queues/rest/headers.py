@@ -34,7 +34,7 @@ from selectroute.queues.rest.lookup import (
 )
 from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
 from selectroute.selector.fields import NO_ID
-from selectroute.selector.values.values import Value
+from selectroute.selector.values import Value
 
 _PREFIX: Final = "ibm-mq-md-"
 MESSAGE_ID: Final = "ibm-mq-md-messageId"

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from selectroute.queues.rest.lookup import RestError
 from selectroute.selector.errors import nearest
-from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
 
 PROPERTIES: Final = "ibm-mq-usr"
 """Name of the header."""

@@ -26,11 +26,11 @@ from selectroute.index.errors import (
     LineProblem,
 )
 from selectroute.index.specification import (
-    Status,
     SubscriptionSpec,
+    SubscriptionStatus,
     check_id,
-    given_of,
     parse_line,
+    parsed_subscription,
     wrong_seltype,
 )
 from selectroute.registry.authorization import Permission
@@ -41,7 +41,7 @@ from selectroute.registry.specification import Checks, Counts
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, Limits
 
-ACTIVE: Final = Status.ACTIVE.value
+ACTIVE: Final = SubscriptionStatus.ACTIVE.value
 """Status of a line that gives none."""
 
 Line = tuple[int, str | bytes]
@@ -85,7 +85,7 @@ class _Line(NamedTuple):
     number: int
     id: str
     spec: SubscriptionSpec
-    status: Status | None
+    status: SubscriptionStatus | None
     """None if the line gives none."""
 
 
@@ -124,7 +124,7 @@ def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> Chec
 def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     if len(line) > MAX_LINE:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
-    id, spec, status = given_of(parse_line(line))
+    id, spec, status = parsed_subscription(parse_line(line))
     by.check_stored(spec)  # on the parsed line, which is what will be stored
     return _Line(number, new_id() if id is None else check_id(id), spec, status)
 
@@ -184,7 +184,7 @@ def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[s
 
 
 def _common(
-    spec: SubscriptionSpec, seltype: str, status: Status | None, now: str
+    spec: SubscriptionSpec, seltype: str, status: SubscriptionStatus | None, now: str
 ) -> tuple[str, str, dict[str, Any]]:
     """Return what many lines have in common: their status, labels, and the other members of `body_of`."""
     given = "" if status is None else status.value

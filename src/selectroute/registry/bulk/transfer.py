@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.compile.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
-from selectroute.index.specification import Status
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.bulk.checking import ACTIVE, CheckedLines, Line, Staged
 from selectroute.registry.bulk.helpers import checked_blocks
@@ -261,8 +261,8 @@ def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, 
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
             # A changed status is a separate change: readers of the log find each pause and resume.
             if one.status not in (None, old.status):
-                now = body_of(replace(kept, status=Status(one.status)))
-                if one.status == Status.PAUSED:
+                now = body_of(replace(kept, status=SubscriptionStatus(one.status)))
+                if one.status == SubscriptionStatus.PAUSED:
                     changes.append(LogRow("pause", id, now))
                 else:
                     changes.append(LogRow("resume", id, now, "latest", since[id]))
@@ -300,13 +300,17 @@ def _label_values(block: list[Staged]) -> list[str]:
 
 def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
     assert last.body is not None, "an import removes nothing"
-    status = one.status or Status.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
+    status = one.status or SubscriptionStatus.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
     return view_row(one.id, one.name, one.topic_key, one.dialect, status, position, last.body)
 
 
 def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
     old = existing.get(one.id)
-    return old is not None and old.status is Status.PAUSED and one.status == Status.ACTIVE
+    return (
+        old is not None
+        and old.status is SubscriptionStatus.PAUSED
+        and one.status == SubscriptionStatus.ACTIVE
+    )
 
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Connection, delete, insert, select
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Status, SubscriptionSpec, check_id, is_id
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus, check_id, is_id
 from selectroute.registry.authorization import EVERYTHING, Permission, local_user
 from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
@@ -112,7 +112,7 @@ class Revision:
         spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
-        one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
+        one = self._made(new_id() if id is None else id, spec, SubscriptionStatus.ACTIVE, self.now)
         if id is None:
             self._transaction.add_new(one.id)
         if id is not None or spec.name is not None:  # a generated name is unique
@@ -149,19 +149,19 @@ class Revision:
     def pause(self, id: str, expected: int | None) -> Subscription:
         """Pause a subscription; no change if it is paused already."""
         old = self.get(id, expected)
-        if old.status is Status.PAUSED:
+        if old.status is SubscriptionStatus.PAUSED:
             return old
-        return self._put("pause", self._with_status(old, Status.PAUSED))
+        return self._put("pause", self._with_status(old, SubscriptionStatus.PAUSED))
 
     def resume(self, id: str, from_: From, expected: int | None) -> Subscription:
         """Resume a subscription; no change if it is active."""
         if from_ not in ("latest", "last-processed"):
             raise InvalidSpecError("/from", "a subscription resumes from latest or last-processed")
         old = self.get(id, expected)
-        if old.status is Status.ACTIVE:
+        if old.status is SubscriptionStatus.ACTIVE:
             return old
         paused_at = self._transaction.paused_at(id)
-        return self._put("resume", self._with_status(old, Status.ACTIVE), from_, paused_at)
+        return self._put("resume", self._with_status(old, SubscriptionStatus.ACTIVE), from_, paused_at)
 
     def operate(self, operation: Operation) -> Subscription:
         """Apply one of several changes; return the subscription after the change, or before its removal."""
@@ -251,7 +251,9 @@ class Revision:
     def _found(self, id: str) -> Subscription | None:
         return self._transaction.find(id) if is_id(id) else None
 
-    def _made(self, id: str, spec: SubscriptionSpec, status: Status, created: datetime) -> Subscription:
+    def _made(
+        self, id: str, spec: SubscriptionSpec, status: SubscriptionStatus, created: datetime
+    ) -> Subscription:
         """Return the subscription of a checked specification."""
         assert spec.seltype is not None
         return Subscription(
@@ -269,7 +271,7 @@ class Revision:
             modified=self.now,
         )
 
-    def _with_status(self, old: Subscription, status: Status) -> Subscription:
+    def _with_status(self, old: Subscription, status: SubscriptionStatus) -> Subscription:
         return replace(old, status=status, revision=self.number, modified=self.now)
 
     def _put(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from typing import Literal as OneOf
 
 from selectroute.selector.syntax.source import NOWHERE, Span
-from selectroute.selector.values.values import Double, Float, Int, Long
+from selectroute.selector.values import Double, Float, Int, Long
 
 LiteralValue = bool | str | bytes | Int | Long | Float | Double
 Sign = OneOf["+", "-"]

@@ -1,7 +1,7 @@
 """Static type checks, made when a selector is presented: errors that no message could make valid.
 
 A name may have any type, so it is never an error; the type of a literal, an arithmetic expression and a
-condition is known. Each check raises Fault with the span of the wrong operand.
+condition is known. Each check raises SelectorFault with the span of the wrong operand.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault
+from selectroute.selector.errors import SelectorFault
 from selectroute.selector.fields import id_from_text
 from selectroute.selector.syntax.ast import Arithmetic, Comparison, Expr, Identifier, Literal, MatchId, Unary
-from selectroute.selector.values.values import Int, Long
+from selectroute.selector.values import Int, Long
 
 NUMBER: Final = "number"
 STRING: Final = "string"
@@ -37,9 +37,9 @@ def static_type(node: Expr) -> str | None:
 def condition(node: Expr, dialect: Dialect) -> None:
     """Check that an operand of NOT, AND or OR, or a whole selector, can be true or false."""
     if static_type(node) not in (None, BOOLEAN):
-        raise Fault("not-a-condition", node.span, ("a condition",))
+        raise SelectorFault("not-a-condition", node.span, ("a condition",))
     if not dialect.bare_conditions and isinstance(node, Identifier | Literal):
-        raise Fault("not-in-dialect", node.span, hint="compare it with something")
+        raise SelectorFault("not-in-dialect", node.span, hint="compare it with something")
 
 
 def whole(expression: Expr, dialect: Dialect) -> Expr:
@@ -58,7 +58,7 @@ def whole(expression: Expr, dialect: Dialect) -> Expr:
 def number(node: Expr) -> None:
     """Check that an operand of arithmetic or of BETWEEN can be a number."""
     if static_type(node) not in (None, NUMBER):
-        raise Fault("not-a-number", node.span, ("a number", "a name"))
+        raise SelectorFault("not-a-number", node.span, ("a number", "a name"))
 
 
 def comparison(node: Comparison, dialect: Dialect) -> Comparison:
@@ -70,16 +70,16 @@ def comparison(node: Comparison, dialect: Dialect) -> Comparison:
     if node.op != "=" and node.op != "<>":
         for operand, known in ((node.left, left), (node.right, right)):
             if known in _NO_ORDER:
-                raise Fault(_NO_ORDER[known], operand.span, ("a number", "a name"))
+                raise SelectorFault(_NO_ORDER[known], operand.span, ("a number", "a name"))
     elif left != right and left and right and not (dialect.unlike_literals and _are_literals(node)):
-        raise Fault("unlike-types", node.span)
+        raise SelectorFault("unlike-types", node.span)
     return _typed(node, dialect) if dialect.int_identifiers else node
 
 
 def _are_literals(node: Comparison) -> bool:
     """Return whether both operands are literals, possibly signed."""
-    operands = [one.operand if isinstance(one, Unary) else one for one in (node.left, node.right)]
-    return all(isinstance(one, Literal) for one in operands)
+    operands = [side.operand if isinstance(side, Unary) else side for side in (node.left, node.right)]
+    return all(isinstance(operand, Literal) for operand in operands)
 
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:

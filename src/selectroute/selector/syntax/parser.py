@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final, NoReturn, cast
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import KINDS, Fault, Fix, InvalidSelectorError
+from selectroute.selector.errors import KINDS, Fix, InvalidSelectorError, SelectorFault
 from selectroute.selector.like import compile_like
 from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.syntax import check
@@ -37,11 +37,11 @@ from selectroute.selector.syntax.ast import (
     Sign,
     Unary,
 )
+from selectroute.selector.syntax.numbers import LONG_MIN_MAGNITUDE
 from selectroute.selector.syntax.printer import literal_text
 from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
-from selectroute.selector.values.numbers import LONG_MIN_MAGNITUDE
-from selectroute.selector.values.values import Long, negate
+from selectroute.selector.values import Long, negate
 
 OPERAND: Final = ("a name", "a literal", "a sign", "'('")
 """Tokens that may begin an operand, as an error names them."""
@@ -72,19 +72,19 @@ def call(name: str, tokens: list[Token], at: int) -> tuple[str | None, tuple[Fix
         return None, ()
     if name.upper() != "EXISTS":
         return _FUNCTION, ()
-    if [one[0] for one in tokens[at + 1 : at + 3]] != [NAME, ")"]:
+    if [token[0] for token in tokens[at + 1 : at + 3]] != [NAME, ")"]:
         return "write NAME IS NOT NULL", ()
     span, property_name = Span(tokens[at - 1][2], tokens[at + 2][3]), cast(str, tokens[at + 1][1])
     return "write NAME IS NOT NULL", (Fix(span, f"{property_name} IS NOT NULL"),)
 
 
 def check_words(tokens: list[Token], dialect: Dialect) -> None:
-    """Raise a Fault for a symbol or reserved word that the dialect lacks; a number's own sign is allowed."""
+    """Raise a SelectorFault for a symbol or word that the dialect lacks, except for the sign of a number."""
     before = None
     for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
         signs = dialect.signs_touch and before in (None, "AND", "=") and after is NUMBER and end == next_start
         if kind in dialect.lacks and not (signs and kind in ("+", "-")):
-            raise Fault("not-in-dialect", Span(start, end), _instead(before))
+            raise SelectorFault("not-in-dialect", Span(start, end), _instead(before))
         before = kind
 
 
@@ -117,11 +117,11 @@ def null_test(operator: tuple[int, str, int], null: Token) -> tuple[Fix, ...]:
 
 
 def check_list(token: Token) -> None:
-    """Raise a Fault for a string after IN, with the fix to a list of one string."""
+    """Raise a SelectorFault for a string after IN, with the fix to a list of one string."""
     kind, text, start, end = token
     if kind is STRING:
         fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
-        raise Fault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
+        raise SelectorFault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
 
 
 def misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
@@ -160,7 +160,7 @@ def parse(text: str, dialect: Dialect, limits: Limits = UNLIMITED, *, reason: in
     """
     try:
         return _parse(text, dialect, limits)
-    except Fault as fault:
+    except SelectorFault as fault:
         raise InvalidSelectorError(
             fault.kind,
             text,
@@ -187,7 +187,7 @@ def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits
     for fix in fixes if len(text) <= LONGEST_MENDED else ():
         try:
             _parse(fix.applied(text), dialect, limits)
-        except Fault:
+        except SelectorFault:
             continue
         return fix
     return None
@@ -205,7 +205,7 @@ class _Parser:
 
     def selector(self) -> Expr:
         if self.tokens[0][0] is END:
-            raise Fault("blank", Span(0, self.tokens[0][3]))
+            raise SelectorFault("blank", Span(0, self.tokens[0][3]))
         self._operand()
         while self._operator():
             self._operand()
@@ -233,7 +233,7 @@ class _Parser:
                 operators.append((OPEN, kind, start))
             elif kind == "NOT":
                 if operators[-1][0] > NOT:
-                    raise Fault("misplaced-not", Span(start, end), OPERAND)
+                    raise SelectorFault("misplaced-not", Span(start, end), OPERAND)
                 operators.append((NOT, kind, start))
             elif kind == "-" or kind == "+":
                 operators.append((SIGN, kind, start))
@@ -251,7 +251,7 @@ class _Parser:
             _, sign, start = self.operators.pop()
         if value is None:
             if sign != "-":
-                raise Fault("integer-out-of-range", Span(token[2], end))
+                raise SelectorFault("integer-out-of-range", Span(token[2], end))
             return Literal(Long(-LONG_MIN_MAGNITUDE), Span(start, end))
         signed = negate(value) if sign == "-" else value
         return Literal(cast(LiteralValue, signed), Span(start, end))
@@ -263,10 +263,10 @@ class _Parser:
             expected += had(("NOT",), self.dialect)
         if kind == "NULL":
             fixes = null_test(self.operators[-1], token)
-            raise Fault("null-literal", Span(start, end), expected, fixes=fixes)
+            raise SelectorFault("null-literal", Span(start, end), expected, fixes=fixes)
         reserved = kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
         wrong = "unexpected-end" if kind is END else "reserved-word" if reserved else "unexpected-token"
-        raise Fault(wrong, Span(start, end), expected)
+        raise SelectorFault(wrong, Span(start, end), expected)
 
     # --- After an operand
 
@@ -300,7 +300,7 @@ class _Parser:
                 if operators[-1][1] == "(":
                     start, end = operators[-1][2], token[3]
                     fixes = (Fix(Span(end, end), ")"), Fix(Span(start, start + 1), ""))
-                    raise Fault("unclosed-parenthesis", Span(start, start + 1), fixes=fixes)
+                    raise SelectorFault("unclosed-parenthesis", Span(start, start + 1), fixes=fixes)
                 return False
             elif kind == "IS":
                 self._is_null(token)
@@ -322,7 +322,7 @@ class _Parser:
         _, kind, start = self.operators.pop()
         if kind is END:
             span = Span(token[2], token[3])
-            raise Fault("unopened-parenthesis", span, fixes=(Fix(span, ""), Fix(Span(0, 0), "(")))
+            raise SelectorFault("unopened-parenthesis", span, fixes=(Fix(span, ""), Fix(Span(0, 0), "(")))
         # Safe to mutate: only the parser has a reference to the new node.
         object.__setattr__(self.operands[-1], "span", Span(start, token[3]))
 
@@ -331,15 +331,17 @@ class _Parser:
         self._reduce(COMPARE, token)
         binding, kind, _ = self.operators[-1]
         if kind in _BETWEEN_AND:
-            raise Fault("unexpected-token", Span(token[2], token[3]), ("AND",))
+            raise SelectorFault("unexpected-token", Span(token[2], token[3]), ("AND",))
         if binding == COMPARE:
-            raise Fault("chained-comparison", Span(token[2], token[3]), self._after_operand(("AND", "OR")))
+            raise SelectorFault(
+                "chained-comparison", Span(token[2], token[3]), self._after_operand(("AND", "OR"))
+            )
 
     def _name_before(self, token: Token) -> Identifier:
         self._compare(token)
         operand = self.operands.pop()
         if not isinstance(operand, Identifier):
-            raise Fault("not-a-name", operand.span, ("a name",))
+            raise SelectorFault("not-a-name", operand.span, ("a name",))
         return operand
 
     def _is_null(self, token: Token) -> None:
@@ -364,12 +366,12 @@ class _Parser:
             self.at += 1
             escape = self._string()
             if len(cast(str, escape[1])) != 1:
-                raise Fault("bad-escape", Span(escape[2], escape[3]), ("one character",))
+                raise SelectorFault("bad-escape", Span(escape[2], escape[3]), ("one character",))
         text, character = cast(str, pattern[1]), cast("str | None", escape and escape[1])
         try:
             compile_like(text, character)
         except ValueError:
-            raise Fault("bad-pattern", Span(pattern[2], pattern[3])) from None
+            raise SelectorFault("bad-pattern", Span(pattern[2], pattern[3])) from None
         self._condition(Like(name, text, character, negated, Span(name.span.start, (escape or pattern)[3])))
 
     def _list(self) -> tuple[tuple[str, ...], int]:
@@ -377,7 +379,7 @@ class _Parser:
         check_list(self.tokens[self.at])
         opening = self._expect(("(",))
         if self.tokens[self.at][0] == ")":
-            raise Fault("empty-list", Span(opening[2], self.tokens[self.at][3]), ("a string",))
+            raise SelectorFault("empty-list", Span(opening[2], self.tokens[self.at][3]), ("a string",))
         values = []
         while True:
             values.append(cast(str, self._string()[1]))
@@ -385,7 +387,7 @@ class _Parser:
             if kind is STRING:
                 before = self.tokens[self.at - 1][3]
                 fix = Fix(Span(before, before), "," if start > before else ", ")
-                raise Fault("unexpected-token", Span(start, end), ("','", "')'"), fixes=(fix,))
+                raise SelectorFault("unexpected-token", Span(start, end), ("','", "')'"), fixes=(fix,))
             token = self._expect((",", ")"))
             if token[0] == ")":
                 return tuple(values), token[3]
@@ -395,7 +397,7 @@ class _Parser:
         self.at += 1
         if token[0] is not STRING:
             kind = "unexpected-end" if token[0] is END else "not-a-string"
-            raise Fault(kind, Span(token[2], token[3]), ("a string",))
+            raise SelectorFault(kind, Span(token[2], token[3]), ("a string",))
         return token
 
     def _expect(self, kinds: tuple[str, ...], wrong: Token | None = None, right: str = "") -> Token:
@@ -407,7 +409,7 @@ class _Parser:
             fixes = misspelt(token, kinds)
             if wrong:
                 fixes += (Fix(Span(wrong[2], wrong[3]), right),)
-            raise Fault(kind, Span(token[2], token[3]), tuple(map(readable, kinds)), fixes=fixes)
+            raise SelectorFault(kind, Span(token[2], token[3]), tuple(map(readable, kinds)), fixes=fixes)
         return token
 
     def _condition(self, node: Expr) -> None:
@@ -415,9 +417,9 @@ class _Parser:
         self.operands.append(node)
         kind, _, start, end = self.tokens[self.at]
         if kind in COMPARING:
-            raise Fault("chained-comparison", Span(start, end), self._after_operand(("AND", "OR")))
+            raise SelectorFault("chained-comparison", Span(start, end), self._after_operand(("AND", "OR")))
         if kind not in AFTER_CONDITION:
-            raise Fault("unexpected-token", Span(start, end), self._after_operand(("AND", "OR")))
+            raise SelectorFault("unexpected-token", Span(start, end), self._after_operand(("AND", "OR")))
 
     def _no_operator(self, token: Token) -> NoReturn:
         if self.operators[-1][1] in _BETWEEN_AND:
@@ -427,7 +429,7 @@ class _Parser:
         kind, name, _, _ = self.tokens[self.at - 2]
         hint, fixes = call(cast(str, name), self.tokens, self.at - 1) if kind is NAME else (None, ())
         fixes += misspelt(token, INFIX)
-        raise Fault("unexpected-token", Span(token[2], token[3]), expected, hint=hint, fixes=fixes)
+        raise SelectorFault("unexpected-token", Span(token[2], token[3]), expected, hint=hint, fixes=fixes)
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)
@@ -445,7 +447,7 @@ class _Parser:
             if binding == COMPARE:
                 if kind in _BETWEEN_AND:
                     ends = "unexpected-end" if token[0] is END else "unexpected-token"
-                    raise Fault(ends, Span(token[2], token[3]), ("AND",))
+                    raise SelectorFault(ends, Span(token[2], token[3]), ("AND",))
                 node = self._comparison(kind, right)
             elif binding in (AND, OR):
                 node = self._chain(binding, right)

@@ -22,7 +22,7 @@ from selectroute.selector.syntax.ast import (
     Or,
     Unary,
 )
-from selectroute.selector.values.values import Double, Float, Int, Long, to_float32
+from selectroute.selector.values import Double, Float, Int, Long, to_float32
 
 # Precedence of each node; an operand of lower precedence than its context demands gets parentheses.
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGNED, _PRIMARY = range(8)

@@ -34,19 +34,19 @@ NOWHERE = Span(0, 0)
 """Span of a node that was not parsed from a text."""
 
 
-class Position(NamedTuple):
+class TextPosition(NamedTuple):
     """Line and column, both starting at 1; the column counts code points."""
 
     line: int
     column: int
 
 
-def position(text: str, offset: int) -> Position:
+def position(text: str, offset: int) -> TextPosition:
     """Return the line and column of `offset` in `text`. Lines end with CR LF, CR or LF. O(offset)."""
     line, line_start = 1, 0
     for end_of_line in _LINE_END.finditer(text, 0, offset):
         line, line_start = line + 1, end_of_line.end()
-    return Position(line, offset - line_start + 1)
+    return TextPosition(line, offset - line_start + 1)
 
 
 def place(text: str, span: Span) -> dict[str, int]:

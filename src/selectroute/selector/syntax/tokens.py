@@ -11,7 +11,7 @@ from string import hexdigits
 from typing import Final
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, Fix
+from selectroute.selector.errors import Fix, SelectorFault
 from selectroute.selector.names import (
     FOREIGN_NAMES,
     identifier_length,
@@ -19,9 +19,9 @@ from selectroute.selector.names import (
     is_identifier_start,
     unreadable,
 )
+from selectroute.selector.syntax.numbers import NumberError, number, number_pattern
 from selectroute.selector.syntax.source import SURROGATE, Span
-from selectroute.selector.values.numbers import NumberError, number, number_pattern
-from selectroute.selector.values.values import Double, Float, Long
+from selectroute.selector.values import Double, Float, Long
 
 Token = tuple[str, str | bytes | Long | Float | Double | None, int, int]
 """Kind, value, start, end. A plain tuple: a million selectors are read when a broker starts.
@@ -64,10 +64,7 @@ _ADVICE: Final = {
     "[": "group with ( and )",
     "{": "group with ( and )",
     "`": "write a name without quotes",
-    "\N{LEFT SINGLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{LEFT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
+    **dict.fromkeys("\u2018\u2019\u201c\u201d", "write a string in straight quotes, '"),
     "\N{NO-BREAK SPACE}": "this is a no-break space; write a plain one",
     "\N{ZERO WIDTH NO-BREAK SPACE}": "this is a byte order mark; leave it out",
 }
@@ -75,7 +72,7 @@ _ADVICE: Final = {
 
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
-    """Return the tokens of `text`, the last one END. O(n). Raises Fault."""
+    """Return the tokens of `text`, the last one END. O(n). Raises SelectorFault."""
     check_characters(text)
     tokens: list[Token] = []
     append = tokens.append
@@ -96,7 +93,7 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
                 span, near = Span(start, end), problem.near
                 readable = tuple(sorted(dialect.headers)) if problem.kind == "unknown-header" else ()
                 fixes = (Fix(span, near),) if near else ()
-                raise Fault(problem.kind, span, readable, hint=problem.hint, fixes=fixes)
+                raise SelectorFault(problem.kind, span, readable, hint=problem.hint, fixes=fixes)
             append((NAME, word, start, end))
         elif group == _SYMBOL:
             append((word, None, start, end))
@@ -124,9 +121,9 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
 
 
 def check_characters(text: str) -> None:
-    """Raise a Fault for half of a surrogate pair, which UTF-8 cannot encode. O(n)."""
+    """Raise a SelectorFault for half of a surrogate pair, which UTF-8 cannot encode. O(n)."""
     if not text.isascii() and (half := SURROGATE.search(text)):
-        raise Fault("not-a-character", Span(*half.span()))
+        raise SelectorFault("not-a-character", Span(*half.span()))
 
 
 @cache
@@ -160,11 +157,13 @@ _AZURE: Final = re.compile(r"(?<!\w)(?:user\.(\w+)|sys\.\w+)")
 """Name of a property, or of a header, in a filter of Azure Service Bus."""
 
 
-def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
+def _misplaced(text: str, start: int, dialect: Dialect) -> SelectorFault:
     """Return the error for a character that begins no token."""
     character = text[start]
     if character == "'":
-        return Fault("unterminated-string", Span(start, len(text)), fixes=_closing_quotes(text, start))
+        return SelectorFault(
+            "unterminated-string", Span(start, len(text)), fixes=_closing_quotes(text, start)
+        )
     if character == '"':
         return _double_quotes(text, start, dialect)
     for operator in (text[start : start + 2], character):
@@ -175,26 +174,28 @@ def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
             null = _NULL.match(text, span.end)
             if null and right in ("=", "<>"):
                 fixes = (Fix(Span(start, null.end()), "IS NULL" if right == "=" else "IS NOT NULL"),)
-            return Fault("unknown-operator", span, hint=advice, fixes=fixes)
+            return SelectorFault("unknown-operator", span, hint=advice, fixes=fixes)
     if dialect.dotted_names and is_identifier_start(character):
         end = start
         while end < len(text) and (text[end] == "." or is_identifier_part(text[end])):
             end += 1
-        return Fault("invalid-name", Span(start, end), hint="each dot must be between two parts of a name")
+        return SelectorFault(
+            "invalid-name", Span(start, end), hint="each dot must be between two parts of a name"
+        )
     span, hint = Span(start, start + 1), _ADVICE.get(character)
     if character == "." and not dialect.dotted_names:
-        for found in _AZURE.finditer(text, max(start - 4, 0), start + 64):
-            right = found[1] or FOREIGN_NAMES.get(found[0])
-            if found.start() < start < found.end() and right is not None:
-                fix = Fix(Span(*found.span()), right)
-                return Fault("unexpected-character", span, hint=f"write {right}", fixes=(fix,))
+        for name in _AZURE.finditer(text, max(start - 4, 0), start + 64):
+            right = name[1] or FOREIGN_NAMES.get(name[0])
+            if name.start() < start < name.end() and right is not None:
+                fix = Fix(Span(*name.span()), right)
+                return SelectorFault("unexpected-character", span, hint=f"write {right}", fixes=(fix,))
         hint = (
             "a name has no dots in this dialect; in ibm-mq it may have them "
             "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)"
         )
     if unicodedata.category(character) == "Zs":
         hint = hint or "selectors do not allow this kind of space; write a plain one"
-    return Fault("unexpected-character", span, hint=hint, fixes=_instead(text, start))
+    return SelectorFault("unexpected-character", span, hint=hint, fixes=_instead(text, start))
 
 
 def _instead(text: str, start: int) -> tuple[Fix, ...]:
@@ -209,27 +210,29 @@ def _instead(text: str, start: int) -> tuple[Fix, ...]:
     return (Fix(Span(start, start + 1), ""),) if character in ";\N{ZERO WIDTH NO-BREAK SPACE}" else ()
 
 
-def _no_number(kind: str, text: str, span: Span) -> Fault:
+def _no_number(kind: str, text: str, span: Span) -> SelectorFault:
     """Return the error for a malformed number, with the fix of a superfluous leading zero."""
     digits = text[span.start : span.end].lstrip("0")
-    return Fault(kind, span, fixes=(Fix(span, digits),) if kind == "malformed-octal" else ())
+    return SelectorFault(kind, span, fixes=(Fix(span, digits),) if kind == "malformed-octal" else ())
 
 
-def _double_quotes(text: str, start: int, dialect: Dialect) -> Fault:
+def _double_quotes(text: str, start: int, dialect: Dialect) -> SelectorFault:
     """Return the error for text in double quotes that is not a byte string of the dialect."""
     closing = text.find('"', start + 1)
     if closing < 0:  # "x': the wrong quote at one end
-        return Fault("double-quotes", Span(start, len(text)), fixes=(Fix(Span(start, start + 1), "'"),))
+        return SelectorFault(
+            "double-quotes", Span(start, len(text)), fixes=(Fix(Span(start, start + 1), "'"),)
+        )
     span, content = Span(start, closing + 1), text[start + 1 : closing]
     if dialect.byte_strings and content[:2] in ("0x", "0X"):
         digits = content[2:]
         if digits and all(digit in hexdigits for digit in digits):
-            return Fault("odd-byte-string", span, fixes=(Fix(Span(start + 3, start + 3), "0"),))
-        return Fault("malformed-byte-string", span)
+            return SelectorFault("odd-byte-string", span, fixes=(Fix(Span(start + 3, start + 3), "0"),))
+        return SelectorFault("malformed-byte-string", span)
     string = _quoted(content)
     hint = f"write {string}" if content and len(content) <= 40 and content.isprintable() else None
     as_name = (Fix(span, content),) if _AFTER_NAME.match(text, closing + 1) else ()  # as SQL writes names
-    return Fault("double-quotes", span, hint=hint, fixes=(*as_name, Fix(span, string)))
+    return SelectorFault("double-quotes", span, hint=hint, fixes=(*as_name, Fix(span, string)))
 
 
 def _quoted(content: str) -> str:
@@ -252,9 +255,9 @@ def _closing_quotes(text: str, start: int) -> tuple[Fix, ...]:
     wrong = text.find('"', start)
     fixes = [Fix(Span(wrong, wrong + 1), "'")] if wrong > 0 else []
     fixes += [
-        Fix(Span(found.start(), found.start()), "'") for found in _WITHIN_WORD.finditer(text, 0, start)
+        Fix(Span(quote.start(), quote.start()), "'") for quote in _WITHIN_WORD.finditer(text, 0, start)
     ][-1:]
-    places = [found.start() for found in islice(_AFTER_STRING.finditer(text, start + 1), 8)]
+    places = [match.start() for match in islice(_AFTER_STRING.finditer(text, start + 1), 8)]
     return (*fixes, *(Fix(Span(place, place), "'") for place in (*places, len(text))))
 
 

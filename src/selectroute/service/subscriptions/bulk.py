@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.index.specification import Status, SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
 from selectroute.registry.changes import Imported, Operation
 from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
 from selectroute.registry.log.change_log import cursor_of, read_cursor
@@ -126,7 +126,7 @@ class Filters(BaseModel):
     """Values that subscriptions must have."""
 
     topic: Annotated[_Text, Field(description="Only those with this topic filter.")] = None
-    status: Annotated[Status | None, Field(description="Only those with this status.")] = None
+    status: Annotated[SubscriptionStatus | None, Field(description="Only those with this status.")] = None
     dialect: Annotated[Dialect | None, Field(description="Only those with this dialect.")] = None
     name: Annotated[_Text, Field(description="Only the one with this name.")] = None
     label: Annotated[_Label, Field(description="Only those with this label, KEY=VALUE.")] = None

@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectroute.clauses.analysis import analyse
-from selectroute.index.match_report import explained, judged, nearby
-from selectroute.index.matches import Matches
+from selectroute.index.match_report import explained, judged
+from selectroute.index.matches import MatchedSubscriptions
+from selectroute.index.near_misses import near
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.specification import Status
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import TooLargeError
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain import Explanation
@@ -55,7 +56,7 @@ def check(service: Service, body: CheckBody) -> Annotated[Response, CheckAnswer]
 
 async def match(
     request: Request, service: Service, by: Caller, body: MatchBody
-) -> Annotated[Response, Matches]:
+) -> Annotated[Response, MatchedSubscriptions]:
     """Return the subscriptions that get a message, as a stream would route it now."""
     async with while_connected(request), service.matching.of(by.subject):
         return await run_in_threadpool(_matched, service, by, body)
@@ -69,9 +70,9 @@ def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     limit = min(body.limit or service.limits.matches, service.limits.matches)
     total, found = _ids(snapshot, verdict.matched, by, limit)
     _, unjudged = _ids(snapshot, verdict.refused, by, limit)
-    matches = Matches(snapshot.revision, total, found, unjudged)
+    matches = MatchedSubscriptions(snapshot.revision, total, found, unjudged)
     if body.near:
-        misses, is_complete = nearby(snapshot, message, verdict, limit, by.sees)
+        misses, is_complete = near(snapshot, message, limit, verdict.matched, by.sees)
         matches = replace(matches, near=misses, near_complete=is_complete)
     return JsonAnswer(matches)
 
@@ -122,7 +123,7 @@ def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
             parts.append(as_json(why)[:-1] + b',"selector":' + _within(room, tree) + b"}")
             room -= len(parts[-1])
         else:
-            paused = one.status is Status.PAUSED
+            paused = one.status is SubscriptionStatus.PAUSED
             reason = "it is paused" if paused else "it is not in the published revision yet"
             parts.append(as_json({"id": one.id, "matched": False, "reason": reason}))
     head = json.dumps(snapshot.revision).encode()

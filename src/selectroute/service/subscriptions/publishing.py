@@ -22,8 +22,8 @@ from typing import Final
 import anyio
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import revisions
 from selectroute.registry.errors import OtherPublisherError, PublishError
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry

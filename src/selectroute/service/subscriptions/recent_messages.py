@@ -12,7 +12,7 @@ from selectroute.registry import reports
 from selectroute.registry.registry import Registry
 from selectroute.registry.reports import SampledMessage
 from selectroute.selector.message import Message, to_wire
-from selectroute.selector.values.values import type_name
+from selectroute.selector.values import type_name
 from selectroute.service.http.callers import Caller
 from selectroute.topics.filter import InvalidTopicFilterError
 

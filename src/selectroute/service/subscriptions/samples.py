@@ -17,7 +17,7 @@ from starlette.responses import Response
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.index import Index
 from selectroute.index.match_report import index_of_one
-from selectroute.index.specification import Status, SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.registry.model import Items, sampled_form
 from selectroute.registry.specification import checked
@@ -100,7 +100,7 @@ def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
     if body.id is not None:
         now = visible(service, by, body.id)
         _check_seltype(now.seltype)
-        is_paused = now.status is Status.PAUSED
+        is_paused = now.status is SubscriptionStatus.PAUSED
         before = index_of_one(now.id, now.selector, now.topic, now.dialect, now.seltype)
     if body.subscription is not None:
         given = SubscriptionSpec.from_json(body.subscription.model_dump(exclude_none=True))

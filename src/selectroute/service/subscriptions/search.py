@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.specification import Status
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
@@ -109,11 +109,11 @@ class Search:
 
     def _paused(self, after: str) -> Iterator[Looked]:
         """Yield the paused subscriptions. O(paused)."""
-        if self.filters.get("status", Status.PAUSED) != Status.PAUSED:
+        if self.filters.get("status", SubscriptionStatus.PAUSED) != SubscriptionStatus.PAUSED:
             return
         cursor = None
         while True:
-            page = self.registry.list(limit=_PAGE, cursor=cursor, status=Status.PAUSED)
+            page = self.registry.list(limit=_PAGE, cursor=cursor, status=SubscriptionStatus.PAUSED)
             for one in page.items:
                 if one.id > after and self._is_one(one):
                     yield one.id, True
@@ -138,7 +138,7 @@ class Search:
 
     def _active(self, after: str) -> Iterator[Looked]:
         """Yield active subscriptions. O(subscriptions)."""
-        if self.filters.get("status", Status.ACTIVE) != Status.ACTIVE:
+        if self.filters.get("status", SubscriptionStatus.ACTIVE) != SubscriptionStatus.ACTIVE:
             return
         table = self.snapshot.subscriptions
         parts = [

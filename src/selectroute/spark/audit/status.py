@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from selectroute.index.folder.manifest import revisions
+from selectroute.index.snapshot_files import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
 from selectroute.spark.job import job_record

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import latest_revision, locked, published_digest
+from selectroute.index.snapshot_files import latest_revision, locked, published_digest
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease

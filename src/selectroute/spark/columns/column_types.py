@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import fixed_type
-from selectroute.match.columns.batch import Batch, properties
+from selectroute.match.columns.batch import MessageBatch, properties
 from selectroute.match.columns.columns import ColumnTypeError, check_column
 from selectroute.match.columns.from_messages import BODY, MIXED
 from selectroute.match.columns.missing import unlike_constants, unlike_sentence
@@ -140,7 +140,7 @@ class ReadTypes:
         whether it is bytes, which a property of another dialect may have. ``origins`` has the names that
         columns have in their file, where these differ.
         """
-        batch = Batch(columns)
+        batch = MessageBatch(columns)
         found: dict[str, tuple[str, bool]] = {}
         for name in names:
             if name in (INVALID_NAMES, BODY):
@@ -285,7 +285,7 @@ def by_identifier(schema: StructType, binding: Binding) -> Places:
 
 
 def _present(column: Column, type_: DataType) -> Column:
-    if is_mixed(type_):  # as in `Batch`: strings and byte strings are NULL if their text is
+    if is_mixed(type_):  # as in `MessageBatch`: strings and byte strings are NULL if their text is
         tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
         texts = (tag == t.STRING) | (tag == t.BYTES)
         return (tag != t.NULL) & (~texts | column.getField("text").isNotNull())

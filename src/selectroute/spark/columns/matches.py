@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from selectroute.clauses.access import equalities
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import prepare
+from selectroute.index.specification import prepare
 from selectroute.match.match import id_lists
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import EXTENDED

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import published
-from selectroute.index.folder.retention import floor
+from selectroute.index.retention import floor
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import published
 from selectroute.selector.arguments import check_argument
 from selectroute.storage import Location
 

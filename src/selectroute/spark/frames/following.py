@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType, StructType
 
 from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import latest_revision, locked, published_digest
+from selectroute.index.snapshot_files import latest_revision, locked, published_digest
 from selectroute.match.columns.from_messages import BODY
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, bind, column_at, columns_of

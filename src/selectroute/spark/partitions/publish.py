@@ -21,11 +21,11 @@ from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.compile.build import rebuilt
-from selectroute.index.compile.keys import Attributes, CostPlan, PreferredKeys, Statistics, preferred_keys
+from selectroute.index.compile.keys import Attributes, CostPlan, KeyStatistics, PreferredKeys, preferred_keys
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import published
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import Subscription, prepare
+from selectroute.index.snapshot_files import published
+from selectroute.index.specification import IndexedSubscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import UNLIMITED
@@ -150,14 +150,14 @@ def _slices(table: pa.Table, ordinals: Ordinals) -> Iterator[list[tuple[int, Row
         yield list(zip(part.tolist(), columns.take(pa.array(part)).to_pylist(), strict=True))
 
 
-def _subscription(ordinal: int, row: Row) -> Subscription:
+def _subscription(ordinal: int, row: Row) -> IndexedSubscription:
     """Return a subscription with its clauses, without limits: it was accepted before."""
     extended = row["seltype"] == EXTENDED
     return prepare(str(ordinal), row["selector"], row["topic"], row["dialect"], extended, UNLIMITED)
 
 
 def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
-    statistics = Statistics()
+    statistics = KeyStatistics()
     preferences: Counter[PreferredKeys] = Counter()
     for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
         for ordinal, row in rows:
@@ -198,7 +198,7 @@ class _Addresses:
             self.hashes.append(joined(attributes, [hash_keys(column) for column in columns]))
             self.owners.append(np.array([ordinal for ordinal, _ in entries], np.int64))
 
-    def _paths(self, subscription: Subscription) -> list[tuple[Attributes, list[tuple[Key, ...]]]]:
+    def _paths(self, subscription: IndexedSubscription) -> list[tuple[Attributes, list[tuple[Key, ...]]]]:
         paths = []
         for clause in subscription.clauses:
             found = equalities(clause)

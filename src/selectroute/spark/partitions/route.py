@@ -37,7 +37,7 @@ from pyspark.sql.types import StructField, StructType
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.match.extended import judge_extended
 from selectroute.match.match import match_lanes
@@ -180,7 +180,7 @@ class MappedPartitions:
             SnapshotError: a partition is gone or damaged.
             ColumnTypeError: as `Snapshot.match`.
         """
-        batch = Batch(messages)
+        batch = MessageBatch(messages)
         lanes, everyone = AttributeLanes(batch), np.arange(batch.rows)
         addressed, partitions = self._snapshot.addresses(lanes)
         firsts = np.searchsorted(partitions, np.arange(self._snapshot.partitions + 1))

@@ -38,8 +38,8 @@ import pyarrow as pa
 from selectroute.durable import disk
 from selectroute.durable.disk import sealed
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
-from selectroute.index.folder.format import read_table
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import read_table
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.arguments import check_path
 from selectroute.selector.sentences import counted

@@ -20,11 +20,10 @@ from pyspark import TaskContext
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.array_pool import take_array
-from selectroute.match.columns.batch import Batch
+from selectroute.match.columns.batch import MessageBatch
 from selectroute.match.compiled import compiled, compiling_alone
 from selectroute.match.encoding.lanes import AttributeLanes
-from selectroute.match.memory import address_of, int_at
+from selectroute.match.memory import address_of, int_at, take_array
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.matches import Form, list_array, list_offsets, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
@@ -218,7 +217,7 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
                 )
             )
-            rows, partitions = snapshot.addresses(AttributeLanes(Batch(messages)))
+            rows, partitions = snapshot.addresses(AttributeLanes(MessageBatch(messages)))
             used, starts = np.unique(partitions, return_index=True)
             placed = messages.take(pa.array(rows))
             lengths = np.diff(np.append(starts, len(rows)))

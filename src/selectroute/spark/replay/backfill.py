@@ -44,8 +44,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from selectroute.index.compile.build import rebuilt
-from selectroute.index.folder.format import published
-from selectroute.index.folder.manifest import locked, published_digest, revisions
+from selectroute.index.snapshot_files import locked, published, published_digest, revisions
 from selectroute.registry.changes import Change, Op
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL

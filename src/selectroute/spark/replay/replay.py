@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index.folder.manifest import latest_revision, locked, revisions
+from selectroute.index.snapshot_files import latest_revision, locked, revisions
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
 from selectroute.spark.batch.commits import REPLAY

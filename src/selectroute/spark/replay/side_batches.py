@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from selectroute.index.folder.manifest import published_digest
+from selectroute.index.snapshot_files import published_digest
 from selectroute.spark.batch.pins import Pin, check_pinned, read_pin
 from selectroute.spark.batch.router import Router
 from selectroute.spark.columns.snapshot_ref import lease

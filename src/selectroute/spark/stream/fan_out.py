@@ -26,8 +26,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.errors import SnapshotNotFoundError
-from selectroute.index.folder.format import latest_revision
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import latest_revision
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.changed_inputs import ChangeWatch

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.extended import Refused
+from selectroute.match.extended import RefusedDeliveries
 from selectroute.match.match import Matches
 from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
@@ -224,7 +224,7 @@ def _within(limit: LetterFilter, messages: Messages, matches: Matches) -> Matche
     refused = matches.refused
     if len(refused):
         kept = limit.keep(messages.rows[refused.rows], refused.ordinals)
-        refused = Refused(refused.rows[kept], refused.ordinals[kept])
+        refused = RefusedDeliveries(refused.rows[kept], refused.ordinals[kept])
     return replace(matches, offsets=offsets, ordinals=matches.ordinals[keep], refused=refused)
 
 

@@ -26,7 +26,7 @@ from selectroute.queues.sql.deliveries import (
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.sql.tables import metadata, queue
 from selectroute.selector.message import Message
-from selectroute.selector.values.values import Long
+from selectroute.selector.values import Long
 from selectroute.store.engine import Store
 from selectroute.store.errors import InvalidUrlError, OvertakenError, StoreError
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from selectroute.index.folder.retention import collect
+from selectroute.index.retention import collect
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.folder import OutputFolder
 from selectroute.spark.sources.files import source as file_intake

@@ -21,8 +21,8 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
-from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import revisions
 from selectroute.registry.errors import UnavailableError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher

@@ -13,7 +13,7 @@ import pytest
 import selectroute as sr
 from selectroute.cli import main
 from selectroute.kafka.errors import KafkaClientError
-from selectroute.selector.values.values import Int
+from selectroute.selector.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.replay.request import ReplayFilterSpec

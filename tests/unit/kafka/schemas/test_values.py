@@ -4,7 +4,7 @@ from decimal import Decimal
 import pytest
 
 from selectroute.kafka.texts import NonFinite, Temporal, TextError, decimal_of, value_of_json
-from selectroute.selector.values.values import Double, Float, Int, Long
+from selectroute.selector.values import Double, Float, Int, Long
 
 INSTANT = Temporal("instant", 1_767_323_045_678_900_000)
 

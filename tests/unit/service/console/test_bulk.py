@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from selectroute.index.specification import Status, SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
 from selectroute.service.console import bulk
 from tests.unit.service.console.conftest import console_of, sent, shown
 
@@ -40,7 +40,7 @@ def second_step(client, action, fields):
 
 
 def paused(registry):
-    return [one.id for one in registry.list(limit=100, status=Status.PAUSED).items]
+    return [one.id for one in registry.list(limit=100, status=SubscriptionStatus.PAUSED).items]
 
 
 def test_all_that_a_search_finds_are_paused_and_resumed(client, filled):

@@ -10,7 +10,7 @@ import pytest
 
 from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.sql import bulk as bulks
-from selectroute.selector.values.values import Byte, Double, Float, Int, Long
+from selectroute.selector.values import Byte, Double, Float, Int, Long
 from selectroute.service.console import queues as console_queues
 from selectroute.service.console.page import COOKIE, MOST_BYTES, rate
 from selectroute.service.limits import ServiceLimits

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.match.columns.batch import Batch, is_group, schema_columns
+from selectroute.match.columns.batch import MessageBatch, is_group, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.from_messages import ARROW_TYPES, with_unlike
-from selectroute.selector.values.values import FLOATS
+from selectroute.selector.values import FLOATS
 
 
 class BoundColumn(NamedTuple):
@@ -48,7 +48,7 @@ def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
     if not bound:
         return batch
     taken = {one.column for one in bound.values()} | bound.keys()
-    columns = Batch(batch)
+    columns = MessageBatch(batch)
     found: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for position, field in enumerate(batch.schema):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.columns.batch import Batch, is_group, leaves, properties, schema_columns
+from selectroute.match.columns.batch import MessageBatch, is_group, leaves, properties, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.fields import Rows
 from selectroute.match.columns.from_messages import BODY, from_messages, is_mixed
@@ -84,7 +84,7 @@ class ColumnMessages:
         """Yield the messages at these rows; the error text if a column can't be a property."""
         for start in range(0, len(rows), _BLOCK):
             chosen = rows[start : start + _BLOCK]
-            block = Rows(Batch(self._columns.take(pa.array(chosen))))
+            block = Rows(MessageBatch(self._columns.take(pa.array(chosen))))
             for row in range(len(chosen)):
                 try:
                     yield block.message(row, self._names)

@@ -27,7 +27,7 @@ from selectroute.kafka.texts import LIMITED, TextError, value_of, value_of_json
 from selectroute.match.columns.from_messages import ARROW_TYPES, mixed_array
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES, MAX_NAME_LENGTH
 from selectroute.selector.names import breaches
-from selectroute.selector.values.values import INTEGERS, Value
+from selectroute.selector.values import INTEGERS, Value
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -8,7 +8,11 @@
     folder/ids/<revision>-<x>.arrow             row → id, destination, topic, selector, dialect, seltype
 
 A segment and its ids are written once, in the first revision that has them; later ones name the same files.
-`manifest` describes manifests, `retention` the removal of files.
+`retention` removes files.
+
+A revision exists as soon as its manifest does; until then its files have no effect. A manifest is never
+overwritten. It contains the SHA-256 of the canonical JSON of its other fields, so that any changed bit is
+detected. The manifest of a registry's revision also has its `Source`.
 
 Opening checks digests, types and lengths, and the arrays by ``index.invariants``. A user who can write to a
 folder still decides which messages are delivered: the folder should belong to the registry's own user.
@@ -23,7 +27,8 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -36,18 +41,13 @@ from selectroute.arrays.segment import Attribute, Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import DTYPES, SHAPES, Tables, as_array
 from selectroute.durable import disk
-from selectroute.index.errors import InvariantError, RevisionExistsError, SnapshotError, require
-from selectroute.index.folder.manifest import (
-    FORMAT,
-    MAX_REVISION,
-    Source,
-    latest_revision,
-    locked,
-    manifest_of,
-    published_digest,
-    read_manifest,
-    revisions,
-    write_manifest,
+from selectroute.durable.lock import FileLock
+from selectroute.index.errors import (
+    InvariantError,
+    RevisionExistsError,
+    SnapshotError,
+    SnapshotNotFoundError,
+    require,
 )
 from selectroute.index.invariants import check_safety, check_subscriptions, check_tombstones
 from selectroute.selector.arguments import check_argument, check_path
@@ -55,18 +55,148 @@ from selectroute.storage import Location
 from selectroute.storage.cache import cached, forget
 from selectroute.storage.location import Where
 
-__all__ = [
-    "FORMAT",
-    "latest_revision",
-    "open_snapshot",
-    "publish",
-    "published",
-    "published_digest",
-    "read_manifest",
-    "read_segment",
-    "revisions",
-    "write_segment",
-]
+FORMAT = 4
+"""Version of the format that is written and read."""
+
+Source = Mapping[str, str]
+"""Registry that a revision was published from: its id as ``registry``, and as ``digest`` that of its log up
+to the revision, in hex.
+"""
+
+MAX_MANIFEST_BYTES = 16 << 20
+MAX_REVISION = 2**63 - 1
+LOCK = ".lock"
+_MANIFESTS = re.compile(r"^manifest-(0|[1-9][0-9]{0,18})\.json$", re.MULTILINE)
+
+
+def manifest_of(folder: Location, revision: int) -> Location:
+    """Return the location of a revision's manifest."""
+    return folder / f"manifest-{revision}.json"
+
+
+def revisions(folder: Where) -> list[int]:
+    """Return the revisions published in a folder, ascending; none if the folder does not exist."""
+    where = Location.of(folder)
+    if where.is_local:  # names alone: nothing is asked of each file
+        try:
+            names = os.listdir(where.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    else:
+        names = [file.name for file in where.files()]
+    # All names at once: after an hour of changes there are tens of thousands.
+    return sorted(map(int, _MANIFESTS.findall("\n".join(names))))
+
+
+def latest_revision(folder: Where) -> int:
+    """Return the newest revision published in a folder. Raises `SnapshotError` if there is none."""
+    published = revisions(folder)
+    if not published:
+        raise SnapshotNotFoundError(
+            f"no snapshot is published in {folder}; "
+            f"make one with `selectroute index build SUBS.jsonl {folder}`"
+        )
+    return published[-1]
+
+
+def published_digest(folder: Where, revision: int) -> str:
+    """Return the digest of a published revision, without reading segments. Raises `SnapshotError`."""
+    return str(read_manifest(Location.of(folder), revision)["sha256"])
+
+
+def source_of(folder: Location, revision: int) -> Source | None:
+    """Return the registry that a revision was published from, None if its manifest has none. Raises
+    `SnapshotError`.
+    """
+    source = read_manifest(folder, revision).get("source")
+    if source is None:
+        return None
+    if not isinstance(source, dict) or {type(source.get(name)) for name in ("registry", "digest")} != {str}:
+        raise SnapshotError(f"{manifest_of(folder, revision)} names no registry; publish the snapshot again")
+    return source
+
+
+def read_manifest(folder: Location, revision: int) -> dict[str, Any]:
+    """Return the checked manifest of a revision. Raises `SnapshotError`."""
+    path = manifest_of(folder, revision)
+    try:
+        data = _read(path)
+    except FileNotFoundError:
+        raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+    damaged = SnapshotError(f"{path} is damaged; publish the snapshot again, under a higher revision")
+    try:
+        manifest = json.loads(data)
+        version, digest = manifest["format"], manifest["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged from None
+    if digest != _self_digest(manifest) or data != _canonical(manifest):
+        raise damaged
+    if version != FORMAT:
+        raise SnapshotError(
+            f"{path} has format {version}, this version reads format {FORMAT}; build it again"
+        )
+    if manifest.get("revision") != revision:
+        raise damaged
+    checked: dict[str, Any] = manifest
+    return checked
+
+
+def write_manifest(
+    folder: Location, revision: int, segments: list[dict[str, Any]], source: Source | None = None
+) -> str:
+    """Write a revision's manifest, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
+    manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
+    if source is not None:
+        manifest["source"] = dict(source)
+    manifest["sha256"] = _self_digest(manifest)
+    try:
+        manifest_of(folder, revision).put_new(_canonical(manifest))
+    except FileExistsError:
+        raise RevisionExistsError(
+            f"revision {revision} is already published in {folder}; publish this one under a higher revision"
+        ) from None
+    return str(manifest["sha256"])
+
+
+@contextmanager
+def locked(folder: Where, exclusive: bool = False) -> Iterator[None]:
+    """Hold the folder's lock: shared to reference files in it, exclusive to remove files. Remote storage has
+    no locks: there `retention` removes only what has been unused for long.
+
+    A writer that reads a manifest and then references its files (in a new manifest, or a lease) does both
+    under one lock, so that no file is removed in between. Readers take no lock.
+
+    Raises `SnapshotError` if the folder cannot be locked.
+    """
+    where = Location.of(folder)
+    if not where.is_local:
+        yield
+        return
+    path = where.path / LOCK
+    try:
+        lock = FileLock(path, shared=not exclusive)
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be locked: {error.strerror or error}") from error
+    with lock:  # released too when the process dies
+        yield
+
+
+def _read(manifest: Location) -> bytes:
+    if not manifest.is_local:
+        return manifest.read()
+    with disk.opened_regular(manifest.path) as file:
+        return file.read(MAX_MANIFEST_BYTES + 1)
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, sort_keys=True).encode()
+
+
+def _self_digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()
+
 
 Entry = dict[str, Any]
 """Segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (a count), ``ids`` {file,
@@ -170,7 +300,7 @@ def _presence(folder: Location) -> Callable[[str], bool]:
     """
     if folder.is_local:
         return lambda file: (folder / file).exists()
-    keys = {one.key for part in ("segments", "ids") for one in (folder / part).entries()}
+    keys = {entry.key for part in ("segments", "ids") for entry in (folder / part).entries()}
     return lambda file: (folder / file).key in keys
 
 
@@ -249,9 +379,7 @@ def _open(folder: Location, revision: int) -> SnapshotState:
     try:
         check_tombstones(snapshot)
     except InvariantError as error:
-        raise SnapshotError(
-            f"{path} is invalid (broken invariant: {_broken(error)}); publish it again"
-        ) from None
+        raise _unsound(path, error) from None
     return snapshot
 
 
@@ -299,13 +427,8 @@ class _OtherFormatError(Exception):
 
 
 def _unsound(path: Location, error: Exception) -> SnapshotError:
-    return SnapshotError(
-        f"{path} is invalid (broken invariant: {_broken(error)}); publish the snapshot again"
-    )
-
-
-def _broken(error: Exception) -> str:
-    return " ".join(str(error).split()).removeprefix("invariant broken: ")
+    broken = " ".join(str(error).split()).removeprefix("invariant broken: ")
+    return SnapshotError(f"{path} is invalid (broken invariant: {broken}); publish the snapshot again")
 
 
 def _segment(table: pa.Table, rows: int) -> Segment:
@@ -342,20 +465,21 @@ def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     try:
         header = json.loads((metadata or {})[b"selectroute"])
         attributes = tuple(Attribute(**attribute) for attribute in header["attributes"])
-        found = {name: header[name] for name in ("depth", "checks_names", "scanned")}
+        settings = {name: header[name] for name in ("depth", "checks_names", "scanned")}
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InvariantError("invariant broken: the header is a JSON object of this format") from None
     of_types = all(
-        type(one.name) is str and {type(one.codes), type(one.values), type(one.byte_strings)} == {bool}
-        for one in attributes
+        type(attribute.name) is str
+        and {type(attribute.codes), type(attribute.values), type(attribute.byte_strings)} == {bool}
+        for attribute in attributes
     )
     require(of_types, "an attribute has a name and three booleans")
-    require(type(found["depth"]) is int and found["depth"] >= 0, "`depth` is a number")
-    require(type(found["checks_names"]) is bool, "`checks_names` is a boolean")
-    scanned = found["scanned"]
+    require(type(settings["depth"]) is int and settings["depth"] >= 0, "`depth` is a number")
+    require(type(settings["checks_names"]) is bool, "`checks_names` is a boolean")
+    scanned = settings["scanned"]
     counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
     require(counts, "`scanned` counts by reason")
-    return {"attributes": attributes, **found}
+    return {"attributes": attributes, **settings}
 
 
 def _segment_table(segment: Segment) -> pa.Table:

@@ -4,17 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from selectroute.match import array_pool
+from selectroute.match import memory
 
 
 @pytest.fixture
 def take_array(monkeypatch):
-    arrays = [np.empty(0, np.int32) for _ in range(array_pool.KEPT)]
-    monkeypatch.setattr(array_pool, "_arrays", arrays)
-    return array_pool.take_array
+    arrays = [np.empty(0, np.int32) for _ in range(memory.KEPT)]
+    monkeypatch.setattr(memory, "_arrays", arrays)
+    return memory.take_array
 
 
-COUNT = array_pool.LEAST // 4
+COUNT = memory.LEAST // 4
 
 
 def address(array):
@@ -57,7 +57,7 @@ def test_matches_of_one_batch_are_matched_beside_those_of_the_last(take_array):
     for _ in range(5):
         array = take_array(COUNT)
         places.add(address(array))
-    assert len(places) == array_pool.KEPT
+    assert len(places) == memory.KEPT
     assert array is not None
 
 
@@ -71,7 +71,7 @@ def test_a_small_result_does_not_hold_a_large_array(take_array):
 
 
 def test_an_array_that_is_too_large_is_not_kept(take_array, monkeypatch):
-    monkeypatch.setattr(array_pool, "MOST", 2 * array_pool.LEAST)
+    monkeypatch.setattr(memory, "MOST", 2 * memory.LEAST)
     assert take_array(3 * COUNT).base is None
 
 
@@ -79,7 +79,7 @@ def test_results_of_one_batch_stay_when_the_next_is_matched(snapshot_of_many):
     snapshot, batch = snapshot_of_many
     first = snapshot.match(batch)
     before = first.ordinals.copy()
-    assert before.nbytes >= array_pool.LEAST
+    assert before.nbytes >= memory.LEAST
     assert not np.shares_memory(first.ordinals, snapshot.match(batch.slice(1)).ordinals)
     assert np.array_equal(first.ordinals, before)
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cache
 
 from selectroute.selector.dialect import NumberSyntax
-from selectroute.selector.values.values import Double, Float, Long, to_float32
+from selectroute.selector.values import Double, Float, Long, to_float32
 
 LONG_MIN_MAGNITUDE = 1 << 63
 """9223372036854775808, which only a minus sign makes a long."""

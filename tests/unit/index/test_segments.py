@@ -9,9 +9,9 @@ import selectroute as sr
 from selectroute.index import changes as merge_module
 from selectroute.index.changes import Add, Remove, merge_due, merged, merged_part
 from selectroute.index.compile import build as build_module
-from selectroute.index.folder.format import revisions
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
+from selectroute.index.snapshot_files import revisions
 from tests.unit.index.changing import live_ids
 
 ROWS = 8

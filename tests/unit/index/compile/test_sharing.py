@@ -12,7 +12,7 @@ from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_snapshot
 from tests.support.merging import merge
-from tests.unit.index.folder.test_file_format import with_tables
+from tests.unit.index.test_snapshot_files import with_tables
 
 DISTINCT = (
     *("JMSType = 't1'", "JMSType = 't1' AND weight > 5", "JMSType = 't1' AND weight BETWEEN 2 AND 7"),

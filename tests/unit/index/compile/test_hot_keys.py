@@ -13,7 +13,7 @@ from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_snapshot
 from selectroute.match.columns.from_messages import from_messages
 from tests.support.merging import merge
-from tests.unit.index.folder.test_file_format import with_tables
+from tests.unit.index.test_snapshot_files import with_tables
 
 PAIR = "JMSType = 'car' AND color = 'red'"
 OTHERS = [f"JMSType = 't{n % 50}' AND color = 'c{n // 50}' AND region = 'r0' AND w > 5" for n in range(900)]

@@ -11,7 +11,7 @@ from selectroute.index.compile.layout import level_slices, levels
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_segment, verify_snapshot
 from selectroute.index.snapshot import build_snapshot
-from tests.unit.index.folder.test_file_format import with_tables
+from tests.unit.index.test_snapshot_files import with_tables
 
 
 def segment_of(*selectors):

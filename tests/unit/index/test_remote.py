@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
+from selectroute.index import retention
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder import retention
-from selectroute.index.folder.manifest import revisions
-from selectroute.index.folder.retention import collect
+from selectroute.index.retention import collect
+from selectroute.index.snapshot_files import revisions
 from selectroute.storage import Location
 from selectroute.storage.objects import ObjectStorage
 from tests.support.servers.s3 import BUCKET, clients_of

@@ -12,9 +12,9 @@ import selectroute as sr
 from selectroute.index import publisher as publisher_module
 from selectroute.index.changes import MOST_SEGMENTS, Add, Remove, Replace
 from selectroute.index.errors import UnknownSubscriptionError
-from selectroute.index.folder.format import publish, revisions
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.publisher import Publisher
+from selectroute.index.snapshot_files import publish, revisions
 from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages
 

@@ -1,4 +1,5 @@
-"""Values of properties and literals, and Java's arithmetic and comparison on them.
+"""Values of properties and literals with Java's arithmetic and comparison, and the truth values of Kleene's
+three-valued logic (seed 004, "Null values").
 
 A value is a Python ``bool``, ``str`` or ``bytes`` (a byte string), or one of six number classes that carry
 Java's width; NULL is ``None``. Binary numeric promotion (seed 004: "must use Java numeric promotion") is the
@@ -14,14 +15,67 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, NoReturn, TypeVar
 from typing import Literal as OneOf
 
-from selectroute.selector.values.truth import Truth, Void
+
+class Truth(Enum):
+    """TRUE, FALSE or UNKNOWN. A selector matches a message only when it is TRUE."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+
+    def __bool__(self) -> NoReturn:
+        # `if selector.evaluate(message):` would count UNKNOWN as true, `not` as false: both are wrong.
+        raise TypeError("a Truth is not a bool: compare it, as in `truth is Truth.TRUE`")
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @staticmethod
+    def of(condition: bool) -> Truth:
+        """Return TRUE or FALSE for a Python condition."""
+        return Truth.TRUE if condition else Truth.FALSE
+
+
+class Void(Enum):
+    """Type of VOID, the result of an operation that makes "the complete selector always false".
+
+    VOID is not a fourth truth value: anywhere in a selector, also in a branch that does not decide the
+    result, VOID makes the selector as a whole FALSE (seeds 000, 001 and 002).
+    """
+
+    VOID = "void"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+VOID: Final = Void.VOID
+"""See `Void`."""
+
+
+def not_(truth: Truth) -> Truth:
+    """Return NOT of a truth: swap TRUE and FALSE, keep UNKNOWN."""
+    return _NEGATION[truth]
+
+
+def all_of(truths: Sequence[Truth]) -> Truth:
+    """Return AND: FALSE if any is FALSE, otherwise UNKNOWN if any is UNKNOWN, otherwise TRUE."""
+    return next((truth for truth in (Truth.FALSE, Truth.UNKNOWN) if truth in truths), Truth.TRUE)
+
+
+def any_of(truths: Sequence[Truth]) -> Truth:
+    """Return OR: TRUE if any is TRUE, otherwise UNKNOWN if any is UNKNOWN, otherwise FALSE."""
+    return next((truth for truth in (Truth.TRUE, Truth.UNKNOWN) if truth in truths), Truth.FALSE)
+
+
+_NEGATION = {Truth.TRUE: Truth.FALSE, Truth.FALSE: Truth.TRUE, Truth.UNKNOWN: Truth.UNKNOWN}
 
 
 class Number:
@@ -242,7 +296,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     dividend, divisor = int(left.value), int(right.value)
     if op == "/":
         return _wrapped(kind, _truncated(dividend, divisor)) if divisor else None
-    return _wrapped(kind, _INTEGER_OPERATION[op](dividend, divisor))
+    return _wrapped(kind, EXACT_OPERATIONS[op](dividend, divisor))
 
 
 def negate(operand: Operand) -> Operand:
@@ -345,7 +399,7 @@ _FLOATING_OPERATION: dict[str, Callable[[float, float], float]] = {
     "*": operator.mul,
     "/": _ieee_divide,
 }
-_INTEGER_OPERATION: dict[str, Callable[[int, int], int]] = {
+EXACT_OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,

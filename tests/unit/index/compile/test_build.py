@@ -23,7 +23,7 @@ from selectroute.index.compile.shapes import (
 from selectroute.index.errors import BuildError, DestinationError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.invariants import verify_snapshot
 from selectroute.index.snapshot import build_snapshot
-from selectroute.index.subscription import COLUMNS, check, literal_count, prepare
+from selectroute.index.specification import COLUMNS, check, literal_count, prepare
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.match import match
 from selectroute.selector.dialect import dialect as dialect_named

@@ -7,8 +7,8 @@ import pytest
 import selectroute as sr
 from selectroute.durable.disk import sealed
 from selectroute.index.changes import Add, Remove
-from selectroute.index.folder.format import published, revisions
-from selectroute.index.folder.retention import Collected, collect
+from selectroute.index.retention import Collected, collect
+from selectroute.index.snapshot_files import published, revisions
 from tests.support.merging import merge
 
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 from selectroute.durable import disk
 from selectroute.durable.disk import DamagedFileError
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import locked, manifest_of, read_manifest, revisions
+from selectroute.index.snapshot_files import locked, manifest_of, read_manifest, revisions
 from selectroute.storage import Entry, Location
 from selectroute.storage.location import Where
 
@@ -73,14 +73,14 @@ def collect(folder: Where, *, keep: int = 2, grace_seconds: float = GRACE_SECOND
 
 
 def _collect(folder: Location, keep: int, before: float) -> Collected:
-    found = revisions(folder)
+    published = revisions(folder)
     changed = {entry.key: entry.modified for entry in folder.entries()}
-    gone = _unused(folder, found, changed, keep, before)
+    gone = _unused(folder, published, changed, keep, before)
     if gone and not folder.is_local:
-        _floor(folder).put_json({"revision": found[len(gone)]})
-        gone = _unused(folder, found, changed, keep, before)  # with the leases that were taken meanwhile
+        _floor(folder).put_json({"revision": published[len(gone)]})
+        gone = _unused(folder, published, changed, keep, before)  # with the leases that were taken meanwhile
     named: set[str] = set()
-    for revision in found[len(gone) :]:
+    for revision in published[len(gone) :]:
         named.update(_named(folder, revision, changed.get(manifest_of(folder, revision).key)))
     # Manifests first, durably: a crash leaves files without a revision, never a revision without files.
     for revision in gone:
@@ -108,12 +108,12 @@ def _named(folder: Location, revision: int, modified: float | None) -> tuple[str
 
 
 def _unused(
-    folder: Location, found: list[int], changed: Mapping[str, float], keep: int, before: float
+    folder: Location, published: list[int], changed: Mapping[str, float], keep: int, before: float
 ) -> list[int]:
     """Return the oldest revisions that are not needed any more; ``changed`` is when each file was."""
     oldest_lease = min(leased(folder), default=None)
     gone = []
-    for revision, newer in pairwise(found[: 1 - keep or None]):
+    for revision, newer in pairwise(published[: 1 - keep or None]):
         if oldest_lease is not None and revision >= oldest_lease:
             break
         if changed.get(manifest_of(folder, newer).key, math.inf) > before:
@@ -152,8 +152,8 @@ def leased(folder: Location) -> Iterator[int]:
 
 def _files(folder: Location) -> Iterator[Entry]:
     for part in ("segments", "ids"):
-        yield from (one for one in (folder / part).entries() if one.key.endswith(".arrow"))
-    for one in folder.entries():
-        name = one.key.rpartition("/")[2]
+        yield from (entry for entry in (folder / part).entries() if entry.key.endswith(".arrow"))
+    for entry in folder.entries():
+        name = entry.key.rpartition("/")[2]
         if name.startswith(".manifest-") and name.endswith(".tmp"):
-            yield one
+            yield entry

@@ -1,1 +1,0 @@
-"""Snapshots as files in a folder: format, manifests, checks, retention."""
