@@ -117,7 +117,7 @@ class KafkaBinding:
         if self.separator is not None and self.separator not in _TOPIC_CHARACTERS:
             raise KafkaBindingError(f"the topic separator must be one of . _ -, not {self.separator!r}")
         object.__setattr__(self, "bound", MappingProxyType(dict(self.bound)))
-        headers = (one.source.name for one in self.bound.values() if one.source.kind == "header")
+        headers = (bound.source.name for bound in self.bound.values() if bound.source.kind == "header")
         object.__setattr__(self, "_given_away", frozenset(headers))
 
     @classmethod
@@ -129,13 +129,13 @@ class KafkaBinding:
         """
         bound: dict[str, Bound] = {}
         for text in texts:
-            found = _TEXT.fullmatch(text)
-            if found is None:
+            match = _TEXT.fullmatch(text)
+            if match is None:
                 raise KafkaBindingError(f"{text!r} is not a valid binding: write IDENTIFIER[:TYPE][=SOURCE]")
-            name = found["name"]
+            name = match["name"]
             if name in bound:
                 raise KafkaBindingError(f"{name!r} is bound twice")
-            bound[name] = _bound(name, found["type"], found["source"])
+            bound[name] = _bound(name, match["type"], match["source"])
         return cls(bound, separator)
 
     @classmethod
@@ -155,8 +155,8 @@ class KafkaBinding:
         if separator is not None and not isinstance(separator, str):
             raise KafkaBindingError(f"the separator must be a string, not {separator!r}")
         bound: dict[str, Bound] = {}
-        for name, given in fields.items():
-            parts = dict(given) if isinstance(given, Mapping) else None
+        for name, entry in fields.items():
+            parts = dict(entry) if isinstance(entry, Mapping) else None
             for part in parts or ():
                 if part not in _PARTS:
                     raise KafkaBindingError(unknown_field(f"the binding of {name!r}", part, _PARTS))
@@ -176,25 +176,26 @@ class KafkaBinding:
             raise KafkaBindingError("the job has not recorded how it binds its fields")
         known = {name: value for name, value in data.items() if name != "schemas"}
         try:
-            found = cls.from_dict(known)
+            binding = cls.from_dict(known)
         except KafkaBindingError as error:  # of a later release
             raise KafkaBindingError("the job binds its fields in a way unknown here") from error
-        if data.get("schemas") and any(one.source.kind == "body" for one in found.bound.values()):
+        if data.get("schemas") and any(bound.source.kind == "body" for bound in binding.bound.values()):
             raise KafkaBindingError("its body has a schema, which only the job reads")
-        return found
+        return binding
 
     def to_dict(self) -> dict[str, Any]:
         """Return the binding for ``json.dumps``. The inverse of `from_dict`."""
         fields = {
-            name: {"type": one.type, "from": _source_text(one.source)} for name, one in self.bound.items()
+            name: {"type": bound.type, "from": _source_text(bound.source)}
+            for name, bound in self.bound.items()
         }
         return {"fields": fields, "separator": self.separator}
 
     def field(self, identifier: str) -> Bound:
         """Return type and source of an identifier, bound or not."""
-        found = self.bound.get(identifier)
-        if found is not None:
-            return found
+        bound = self.bound.get(identifier)
+        if bound is not None:
+            return bound
         if identifier == TOPIC:
             return Bound("string", Source("topic"))
         return Bound(fixed_type(identifier) or "string", Source("header", identifier))

@@ -98,16 +98,16 @@ def message_of(
     name_length = longest_name(reads or ())
     sources = _Sources(record, headers, binding, reads, schemas)
     sources.check_schema()
-    found: dict[str, Value | None] = {}
+    values: dict[str, Value | None] = {}
     unlike: set[str] = set()
 
     def take(name: str, value: Callable[[], Value | None], text: bytes | None) -> None:
         try:
-            found[name] = value()
+            values[name] = value()
         except RecordError:
             unlike.add(name)
             if name not in HEADER_TYPES and text is not None:
-                found[name] = _as_it_is(text)
+                values[name] = _as_it_is(text)
 
     for name, value in headers.items():
         named = name and len(name) <= name_length
@@ -125,8 +125,8 @@ def message_of(
             topic_string = None
     try:
         return Message(
-            {name: value for name, value in found.items() if name in HEADER_TYPES},
-            {name: value for name, value in found.items() if name not in HEADER_TYPES},
+            {name: value for name, value in values.items() if name in HEADER_TYPES},
+            {name: value for name, value in values.items() if name not in HEADER_TYPES},
             topic_string,
             record.value,
             name_length=max(name_length, *map(len, binding.bound), 0),

@@ -238,11 +238,11 @@ def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     """Read the whole topic; return how far, and the newest token of each key. O(tokens)."""
     after = _barriers(wire, topic, range(topic.partitions))
     first, decided = wire.offsets(after, EARLIEST), wire.offsets(after, LATEST, committed=True)
-    ranges = [Range(*one, first[one], min(after[one], decided[one]), topic.id) for one in after]
-    found = {token.key: token for token in _tokens(wire, ranges)}
+    ranges = [Range(*place, first[place], min(after[place], decided[place]), topic.id) for place in after]
+    newest = {token.key: token for token in _tokens(wire, ranges)}
     wire.identify(topic.name, "")  # who looks at all topics later does not ask for this one
-    since = {one.partition: one.end for one in ranges}
-    return replace(topic, since=since), list(found.values())
+    since = {range_.partition: range_.end for range_ in ranges}
+    return replace(topic, since=since), list(newest.values())
 
 
 def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -> tuple[list[Token], int]:
@@ -258,12 +258,12 @@ def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -
         raise _gone(topic.name)
     _wait(wire, place, end)
     later = _tokens(wire, [Range(*place, start, end, topic.id)])
-    found = {
+    tokens = {
         token.part: token
         for token in (*topic.known, *later)
         if (token.kind, token.batch, token.task) == (kind, batch, task)
     }
-    return [found[part] for part in sorted(found)], end
+    return [tokens[part] for part in sorted(tokens)], end
 
 
 def _wait(wire: Wire, place: Partition, end: int) -> None:
@@ -297,7 +297,7 @@ def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> 
         producer=transactions.producer,
     )
     with _naming(topic):
-        transactions.produce({place: [one.data for one in batches]}, {place: 1})
+        transactions.produce({place: [batch.data for batch in batches]}, {place: 1})
         transactions.flush()
 
 

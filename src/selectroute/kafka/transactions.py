@@ -82,7 +82,7 @@ class Transactions:
 
     def sequences(self, partitions: Iterable[Partition]) -> list[int]:
         """Return the sequence number of the next record of each partition."""
-        return [self._sequences.get(one, 0) for one in partitions]
+        return [self._sequences.get(partition, 0) for partition in partitions]
 
     def produce(self, batches: Batches, records: Mapping[Partition, int]) -> None:
         """Send batches, after all replicas in sync have those before; `flush` waits for these.
@@ -143,8 +143,8 @@ class Transactions:
         left = self._left
         for node, partitions in self._wire.leaders(left).items():
             for number in range(_ROUNDS):
-                if round_ := [one for one in partitions if len(left[one]) > number]:
-                    requests.append((node, self._request([(one, left[one][number]) for one in round_])))
+                if round_ := [partition for partition in partitions if len(left[partition]) > number]:
+                    requests.append((node, self._request([(place, left[place][number]) for place in round_])))
                     sent.append(round_)
         return list(zip(self._wire.send_all(requests, deadline), sent, strict=True))
 
@@ -162,16 +162,16 @@ class Transactions:
                 problem = str(response)
                 failed.update(of_request)
                 continue
-            for partition, one in self._wire.parts_of(response):
-                if one.error_code in (0, _DUPLICATE):
+            for partition, reply in self._wire.parts_of(response):
+                if reply.error_code in (0, _DUPLICATE):
                     # A later batch may only be accepted after those before it.
                     if partition not in failed:
                         left[partition].pop(0)
                     continue
                 shown = f"{partition[0]}/{partition[1]}"
-                if one.error_code not in MOVED | PASSING and partition not in failed:
-                    self._check(one.error_code, shown, partition[0], one.error_message)
-                problem = f"{shown}: {codes.for_code(one.error_code).__name__}"
+                if reply.error_code not in MOVED | PASSING and partition not in failed:
+                    self._check(reply.error_code, shown, partition[0], reply.error_message)
+                problem = f"{shown}: {codes.for_code(reply.error_code).__name__}"
                 failed.add(partition)
         if failed:
             self._wire.forget(failed)
@@ -273,7 +273,7 @@ def _worst(answer: Any) -> tuple[int, str | None]:
     if code := getattr(answer, "error_code", 0):
         return int(code), None
     for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ():
-        for one in topic.results_by_partition:
-            if one.partition_error_code:
-                return int(one.partition_error_code), topic.name
+        for result in topic.results_by_partition:
+            if result.partition_error_code:
+                return int(result.partition_error_code), topic.name
     return 0, None

@@ -92,11 +92,11 @@ class Waiters:
 
     def remove(self, waiter: Waiter) -> bool:
         """Remove a call; return whether it was still waiting. O(1), O(size) for a selector's last call."""
-        found = self._of(waiter).remove(waiter)
-        self.count -= found
-        self.gets -= found and not waiter.browses
-        self.selecting -= found and waiter.lookup.match.selection is not None
-        return found
+        was_waiting = self._of(waiter).remove(waiter)
+        self.count -= was_waiting
+        self.gets -= was_waiting and not waiter.browses
+        self.selecting -= was_waiting and waiter.lookup.match.selection is not None
+        return was_waiting
 
     def all(self) -> list[Waiter]:
         """Return every waiting call."""
@@ -109,15 +109,15 @@ class Waiters:
         only by certain messages", before those that any message satisfies (IBM MQ, MQGMO_WAIT). O(calls that
         get it), unless calls that share its ids or selectors have further conditions.
         """
-        given = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
+        woken = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
         for waiter in self._taking.candidates(record):
             if self._takes(waiter, record):
-                given.append(waiter)
+                woken.append(waiter)
                 break
-        for waiter in given:
+        for waiter in woken:
             self.remove(waiter)
             waiter.record = record
-        return given
+        return woken
 
     def _takes(self, waiter: Waiter, record: Record) -> bool:
         self._statistics.waiters_looked_at += 1

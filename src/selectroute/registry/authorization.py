@@ -83,7 +83,7 @@ class Permission:
         """
         if self.topics is None:
             return True
-        return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
+        return topic is not None and any(permitted.covers(_parsed(topic)) for permitted in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
         """Return whether the caller may use this destination of deliveries, or the queue of this name. The
@@ -94,19 +94,21 @@ class Permission:
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
         if kind == KAFKA and name is not None:
             name, _ = topic_and_grouping(name)
-        return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
+        return patterns is None or (
+            name is not None and any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
 
     def check_stored(self, new: SubscriptionSpec) -> None:
         """Check a specification before it is stored. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
         if not self.is_limited:
             return
         if not self.sees(new.topic):
-            allowed = ", ".join(one.text for one in self.topics or ())
+            allowed = ", ".join(permitted.text for permitted in self.topics or ())
             raise ForbiddenError("/topic", f"the token permits only topic filters within {allowed}")
         kind, name = new.destination.kind, new.destination.name
         if not self.may_name(kind, name):
-            patterns = [f"queue:{one}" for one in self.queues or ()]
-            patterns += [f"kafka:{one}" for one in self.kafka or ()]
+            patterns = [f"queue:{pattern}" for pattern in self.queues or ()]
+            patterns += [f"kafka:{pattern}" for pattern in self.kafka or ()]
             allowed = ", ".join(patterns) or "none"
             raise ForbiddenError("/destination", f"the token permits only these destinations: {allowed}")
 
@@ -123,11 +125,11 @@ class Permission:
         O(quota). `pending` are the ids of subscriptions that the transaction has not written yet.
         """
         assert self.quota is not None
-        given = {"of_token": self.token}
-        if connection.execute(_HELD, given).scalar_one() + added <= self.quota:
+        of_token = {"of_token": self.token}
+        if connection.execute(_HELD, of_token).scalar_one() + added <= self.quota:
             return
-        connection.execute(_FORGET_REMOVED, {**given, "pending": pending})
-        held = connection.execute(_HELD, given).scalar_one()
+        connection.execute(_FORGET_REMOVED, {**of_token, "pending": pending})
+        held = connection.execute(_HELD, of_token).scalar_one()
         if held + added > self.quota:
             raise ForbiddenError(
                 "", f"a token may have {self.quota:,} subscriptions, and this one has {held:,}: remove some"

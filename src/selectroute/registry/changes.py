@@ -62,8 +62,8 @@ class Change:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Change:
         """Invert `to_json`. Raises `InvalidSpecError`."""
-        given = {"digest": "", "from": None, "paused_at": None, **data}
-        return read_plain(cls, {**given, "resume_from": given["from"]})
+        members = {"digest": "", "from": None, "paused_at": None, **data}
+        return read_plain(cls, {**members, "resume_from": members["from"]})
 
 
 class ChangePage(list[Change]):

@@ -17,7 +17,7 @@ from selectroute.selector.dialect import EXTENDED, Seltype
 from selectroute.selector.message import Message
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
-_PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
+_PAIRS: Final = [letter + other for letter in _ALPHABET for other in _ALPHABET]
 
 
 def new_id() -> str:
@@ -111,9 +111,9 @@ class Items(Generic[T]):
     items: list[T]
 
 
-def plain(one: Any) -> dict[str, Any]:
+def plain(instance: Any) -> dict[str, Any]:
     """Return a dataclass as plain data: its fields by their names, times as RFC 3339 in UTC."""
-    return asdict(one, dict_factory=_with_texts)
+    return asdict(instance, dict_factory=_with_texts)
 
 
 def read_plain(kind: type[T], data: Mapping[str, Any]) -> T:
@@ -121,8 +121,8 @@ def read_plain(kind: type[T], data: Mapping[str, Any]) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = adapter_of(kind).validate_python(data)
-        return found
+        instance: T = adapter_of(kind).validate_python(data)
+        return instance
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"/{part}" for part in first["loc"])

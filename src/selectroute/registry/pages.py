@@ -90,8 +90,8 @@ def _filtered(statement: Select[Any], filters: Filters, order: Order) -> Select[
             continue
         value = filters[name]
         if name == "label":
-            key, found, of_label = value.partition("=")
-            if not found:
+            key, equals, of_label = value.partition("=")
+            if not equals:
                 raise InvalidSpecError("/label", "a filter by label must be NAME=VALUE")
             statement = statement.join(label, label.c.id == subscription.c.id).where(
                 label.c.name == key, label.c.value == of_label

@@ -143,9 +143,9 @@ class Registry:
         store = Store(url, metadata, _first_rows if create else None)
         try:
             registry = cls(store, limits)
-            found = registry.setting("format")
-            if found != FORMAT:
-                raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
+            version = registry.setting("format")
+            if version != FORMAT:
+                raise DamagedError(f"the registry has format {version}, this version reads format {FORMAT}")
             if verify:
                 registry.verify(progress)
         except BaseException:
@@ -299,9 +299,9 @@ class Registry:
         check_argument(id, str, "id", _ID)
 
         def resume(revision: Revision) -> Resumed:
-            one = revision.resume(id, from_, expected)
+            resumed = revision.resume(id, from_, expected)
             known = backfills(revision.connection) if from_ == "last-processed" else []
-            return Resumed(one, known)
+            return Resumed(resumed, known)
 
         return self._changed(resume, by=by)
 
@@ -319,9 +319,9 @@ class Registry:
         """
         check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
-        for one in operations:
-            check_argument(one, Operation, "an operation", "an sr.Operation")
-        specs = [one.spec for one in operations if one.spec is not None]
+        for operation in operations:
+            check_argument(operation, Operation, "an operation", "an sr.Operation")
+        specs = [operation.spec for operation in operations if operation.spec is not None]
         checks = Checks(self.limits, specs, Budget(max_expanded))
 
         def apply(revision: Revision) -> Applied:
@@ -335,7 +335,7 @@ class Registry:
                 except SelectRouteError as error:
                     raise OperationError(index, error) from error
             newest = revision.number if revision.seq else revision.before
-            answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
+            answer = {"revision": newest, "subscriptions": [state.to_json() for state in done]}
             keep(revision.connection, idempotency, answer)
             return Applied(newest, done)
 
@@ -441,9 +441,9 @@ class Registry:
         until = time.monotonic() + wait_seconds
         while True:
             with self._store.reading() as connection:
-                found = change_log.page(connection, position, limit, ops)
-            if found or not self.wait(max(after, found.revision), until - time.monotonic()):
-                return found
+                changes = change_log.page(connection, position, limit, ops)
+            if changes or not self.wait(max(after, changes.revision), until - time.monotonic()):
+                return changes
 
     def history(
         self, id: str, *, limit: int = 50, cursor: str | None = None
@@ -546,13 +546,13 @@ class Registry:
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
         """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does: by the delivery
-        kernel, on the current subscription. Raises `NotFoundError`.
+        kernel, on the state subscription. Raises `NotFoundError`.
         """
-        one = self.get(id)
-        if one.status is Status.PAUSED:
-            return {"revision": one.revision, "id": one.id, "matched": False, "reason": "it is paused"}
-        snapshot = index_of_one(one.id, one.selector, one.topic, one.dialect, one.seltype).freeze()
-        return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
+        state = self.get(id)
+        if state.status is Status.PAUSED:
+            return {"revision": state.revision, "id": state.id, "matched": False, "reason": "it is paused"}
+        snapshot = index_of_one(state.id, state.selector, state.topic, state.dialect, state.seltype).freeze()
+        return {"revision": state.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> SnapshotMatcher:
         """Return a matcher of the active subscriptions, indexed in memory. O(subscriptions).
@@ -572,11 +572,11 @@ class Registry:
         """
         until = time.monotonic() + wait_seconds
         while True:
-            one = self.get(id)
-            batches = self.streams.effective_from(one.revision)
+            current = self.get(id)
+            batches = self.streams.effective_from(current.revision)
             left = until - time.monotonic()
             if batches or left <= 0:
-                return one, batches
+                return current, batches
             time.sleep(min(left, _LOOK_SECONDS))
 
     # ---- settings
@@ -599,9 +599,9 @@ class Registry:
 
         Raises `PublishError` if there is neither.
         """
-        given = self.setting("snapshots")
-        if given is not None:
-            return Location.of(given)
+        folder = self.setting("snapshots")
+        if folder is not None:
+            return Location.of(folder)
         if self._store.is_sqlite:
             return Location.of(self._store.path + ".snapshots")
         raise PublishError(
@@ -643,20 +643,20 @@ class Registry:
         written = False
         try:
             with self._transaction() as transaction:
-                transaction.look_up([name for one in units for name in one.checks.names])
-                for one in units:
-                    one.run(transaction)
+                transaction.look_up([name for unit in units for name in unit.checks.names])
+                for unit in units:
+                    unit.run(transaction)
                 transaction.finish()
                 written = True
         except Exception as error:
             is_of_data = type(error) is StoreError or not isinstance(error, StoreError)
             if written or len(units) == 1 or not is_of_data:
                 raise
-            for one in units:
+            for unit in units:
                 try:
-                    self._commit([one])
-                except Exception as own:
-                    one.error = own
+                    self._commit([unit])
+                except Exception as failure:
+                    unit.error = failure
 
     @contextmanager
     def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:

@@ -269,10 +269,10 @@ class Streams:
             time = time_text(now)
             connection.execute(delete(stream).where(stream.c.query == query))
             connection.execute(insert(stream), {"query": query, "time": time, "body": _text(state)})
-            once = {one["batch"]: one for one in batches}
+            once = {body["batch"]: body for body in batches}
             rows = [
-                {"query": query, "batch": number, "time": time, "body": _text(one)}
-                for number, one in once.items()
+                {"query": query, "batch": number, "time": time, "body": _text(body)}
+                for number, body in once.items()
             ]
             if not rows:
                 return
@@ -294,10 +294,10 @@ class Streams:
             wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(number)))
         with self._store.reading() as connection:
             rows = connection.execute(wanted.limit(limit + 1)).all()
-        found = [_body(row) for row in rows[:limit]]
+        bodies = [_body(row) for row in rows[:limit]]
         if len(rows) <= limit:
-            return ReportPage(found, None)
-        return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
+            return ReportPage(bodies, None)
+        return ReportPage(bodies, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
 
     def activities(self, ids: Iterable[str]) -> list[Activity]:
         """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
@@ -309,8 +309,8 @@ class Streams:
         rows: dict[str, Row[Any]] = {}
         with self._store.reading() as connection:
             for some in batched(ids):
-                found = connection.execute(select(activity).where(activity.c.id.in_(some)))
-                rows |= {row.id: row for row in found}
+                result = connection.execute(select(activity).where(activity.c.id.in_(some)))
+                rows |= {row.id: row for row in result}
             rates = _rates(connection, rows, now) if rows else {}
         return [
             Activity(id, time_of(row.time), row.query, row.batch, row.deliveries, rates.get(id))
@@ -364,12 +364,12 @@ def _note_activity(
 ) -> None:
     """Record the newest batch of each registered subscription that these batches of a query name."""
     newest: dict[str, tuple[str, int, int]] = {}
-    for one in batches:
+    for body in batches:
         # A stream whose clock is ahead must not hide the later batches of others.
-        time = time_text(min(time_of(one["ended"]), now) if "ended" in one else now)
-        for id, deliveries in one.get("busiest", {}).items():
-            found = (time, one["batch"], deliveries)
-            newest[id] = max(newest.get(id, found), found)
+        time = time_text(min(time_of(body["ended"]), now) if "ended" in body else now)
+        for id, deliveries in body.get("busiest", {}).items():
+            delivery = (time, body["batch"], deliveries)
+            newest[id] = max(newest.get(id, delivery), delivery)
     if not newest:
         return
     read_counter(connection, lock=True)  # other streams and removals wait
@@ -394,17 +394,17 @@ def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[
     """Return the deliveries a second of subscriptions since the oldest of the newest batches of each stream
     that runs, without those of that batch.
     """
-    found: dict[str, float] = defaultdict(float)
-    for one in connection.execute(select(stream)).all():
-        if _status(time_of(one.time), _body(one), now) != "running":
+    rates: dict[str, float] = defaultdict(float)
+    for row in connection.execute(select(stream)).all():
+        if _status(time_of(row.time), _body(row), now) != "running":
             continue
-        if (rated := _rated(_newest(connection, one.query), now)) is None:
+        if (rated := _rated(_newest(connection, row.query), now)) is None:
             continue
         for body in rated.bodies:
             for id, deliveries in body.get("busiest", {}).items():
                 if id in ids:
-                    found[id] += deliveries / rated.seconds
-    return found
+                    rates[id] += deliveries / rated.seconds
+    return rates
 
 
 class _Rated(NamedTuple):
@@ -439,17 +439,17 @@ def _status(heard: datetime, state: Mapping[str, Any], now: datetime) -> Status:
 
 def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState:
     reports = _newest(connection, row.query)
-    bodies = [_body(one) for one in reports]
+    bodies = [_body(reported) for reported in reports]
     state, heard = _body(row), time_of(row.time)
     status = _status(heard, state, now)
     rated = _rated(reports, now) if status == "running" else None
     messages = deliveries = None
     if rated is not None:
         # A backfill or a replay reads messages that the stream has counted.
-        own = (one.get("messages", 0) for one in rated.bodies if one.get("kind", "stream") == "stream")
+        own = (body.get("messages", 0) for body in rated.bodies if body.get("kind", "stream") == "stream")
         messages = sum(own) / rated.seconds
-        deliveries = sum(one.get("deliveries", 0) for one in rated.bodies) / rated.seconds
-    dead = sum(one.get("dead_lettered", 0) + one.get("refused", 0) for one in bodies)
+        deliveries = sum(body.get("deliveries", 0) for body in rated.bodies) / rated.seconds
+    dead = sum(body.get("dead_lettered", 0) + body.get("refused", 0) for body in bodies)
     newest = bodies[0] if bodies else None
     numbers = (messages, deliveries, dead, len(bodies))
     name = state.get("name") or row.query

@@ -125,10 +125,10 @@ class Checks:
                 self._known[key] = _check_selector(spec, self._limits)
             except SelectRouteError as error:
                 self._known[key] = error
-        found = self._known[key]
-        if isinstance(found, SelectRouteError):
-            raise found
-        return found
+        outcome = self._known[key]
+        if isinstance(outcome, SelectRouteError):
+            raise outcome
+        return outcome
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
@@ -166,7 +166,7 @@ def patched(subscription: Subscription, patch: Mapping[str, Any]) -> Subscriptio
             data[name] = value  # from_json raises the error
         elif name in ("labels", "destination") and isinstance(value, Mapping):
             merged = {**(data.get(name) or {}), **value}
-            data[name] = {key: one for key, one in merged.items() if one is not None}
+            data[name] = {key: part for key, part in merged.items() if part is not None}
         elif value is None:
             data.pop(name, None)
         else:

@@ -131,13 +131,13 @@ class Tokens:
         raise AuthError("not the secret of a token")
 
 
-def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
+def _patterns(values: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
     """Check patterns and return them: the allowed characters admit no special ones but * and ?."""
-    found = tuple(given)
-    for index, one in enumerate(found):
-        if not allowed.fullmatch(one):
+    patterns = tuple(values)
+    for index, pattern in enumerate(patterns):
+        if not allowed.fullmatch(pattern):
             raise InvalidSpecError(f"/{field}/{index}", f"a pattern must be {letters}")
-    return found
+    return patterns
 
 
 def _token(row: Any) -> Token:

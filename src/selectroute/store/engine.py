@@ -209,13 +209,13 @@ class Store:
         if self._file is None:
             return
         try:
-            found = _identity(self.path)
+            current = _identity(self.path)
         except OSError as error:
             raise ReplacedError(
                 f"the database file is gone ({error.strerror}): put it back, or restart"
             ) from error
-        if found != self._file:
-            what = "was truncated" if found[:2] == self._file[:2] else "was replaced by another"
+        if current != self._file:
+            what = "was truncated" if current[:2] == self._file[:2] else "was replaced by another"
             raise ReplacedError(f"the database file {what}: put it back, or restart")
 
     @contextmanager
@@ -251,18 +251,18 @@ class Store:
                 with suppress(RuntimeError):  # the store is being closed
                     self._truncation.submit(self._truncate_log)
 
-    def single(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def single(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run one statement as a write transaction and return its rows as the driver does (SQLite: true is
         1).
         """
         if not self.is_sqlite:
             with self.writing() as connection:
-                return [tuple(row) for row in connection.execute(statement, given)]
+                return [tuple(row) for row in connection.execute(statement, parameters)]
         self._acquire()
         try:
             self.check_file()
             with named_errors():
-                rows = self._autocommit.run(statement, given)
+                rows = self._autocommit.run(statement, parameters)
             self.check_file()
             return rows
         finally:
@@ -305,20 +305,20 @@ class _AutocommitStatements:
         self._connection: PoolProxiedConnection | None = None
         self._compiled: dict[Executable, tuple[str, list[str], dict[str, Any]]] = {}
 
-    def run(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def run(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as SQLite's driver does, once durable. Raises sqlite3.Error."""
         compiled = self._compiled.get(statement)
         if compiled is None:
             compiled = self._compiled[statement] = self._compile(statement)
         text, names, constants = compiled
-        given = {**constants, **given}
+        parameters = {**constants, **parameters}
         if self._connection is None:
             self._connection = self._engine.raw_connection()
             self._connection.detach()  # does not count against the pool's size
         cursor = self._connection.cursor()
         try:
             # The statement is a transaction by itself, committed when its last row is fetched.
-            cursor.execute(text, [given[name] for name in names])
+            cursor.execute(text, [parameters[name] for name in names])
             return list(cursor.fetchall())
         except sqlite3.Error:
             self.close()
@@ -428,8 +428,8 @@ def _not_opened(path: str) -> str | None:
 
 def _identity(path: str) -> tuple[int, int, bool]:
     """Return the device and inode of a file, and whether the file is non-empty."""
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size > 0
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size > 0
 
 
 def _engine(
@@ -511,12 +511,12 @@ def insert_values(
     """
     width = len(table.columns) - len(same)
     step = max(1, (_VALUES - len(same)) // width) * width
-    given = {name: value for name, value in same.items() if value is not None}
-    names = tuple(one.name for one in table.columns if one.name not in same)
+    constants = {name: value for name, value in same.items() if value is not None}
+    names = tuple(column.name for column in table.columns if column.name not in same)
     for start in range(0, len(values), step):
         some = values[start : start + step]
-        statement = _statement(connection.dialect, table, tuple(given), names, len(some) // width)
-        connection.exec_driver_sql(statement, (*given.values(), *some))
+        statement = _statement(connection.dialect, table, tuple(constants), names, len(some) // width)
+        connection.exec_driver_sql(statement, (*constants.values(), *some))
 
 
 @contextmanager
@@ -533,9 +533,9 @@ def indexes_later(connection: Connection, tables: Sequence[Table]) -> Iterator[N
     if connection.dialect.name == "sqlite":
         for table in tables:
             dropped += [
-                one
-                for one in sorted(table.indexes, key=lambda index: str(index.name))
-                if not one.unique and one.dialect_options["sqlite"]["where"] is None
+                table_index
+                for table_index in sorted(table.indexes, key=lambda index: str(index.name))
+                if not table_index.unique and table_index.dialect_options["sqlite"]["where"] is None
             ]
     for index in dropped:
         index.drop(connection)

@@ -100,14 +100,16 @@ def _prepared(schema: Any, depth: int = 0) -> Any:
     type_ = _prepared(schema["type"], depth + 1)
     if "name" not in schema and not (isinstance(type_, str) and type_ in AVRO_TYPES):
         return type_  # only braces around a type
-    found = {name: part for name, part in schema.items() if name not in ("default", "aliases", "logicalType")}
+    prepared = {
+        name: part for name, part in schema.items() if name not in ("default", "aliases", "logicalType")
+    }
     for name in ("fields", "items", "values"):
-        if name in found:
-            found[name] = _prepared(found[name], depth + 1)
+        if name in prepared:
+            prepared[name] = _prepared(prepared[name], depth + 1)
     logical = f"{_OWN}{schema.get('logicalType')}"
     if f"{type_}-{logical}" in _READERS:
-        found["logicalType"] = logical
-    return {**found, "type": type_}
+        prepared["logicalType"] = logical
+    return {**prepared, "type": type_}
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:

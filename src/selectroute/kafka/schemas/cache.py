@@ -79,14 +79,14 @@ class Schemas:
             SchemaUnavailableError: the schema can't be fetched.
             RecordError: the schema is not valid, or of a kind that is not known.
         """
-        found = self._decoders.get((id, paths))
-        if found is None:
+        decoder = self._decoders.get((id, paths))
+        if decoder is None:
             if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()
-            found = self._decoders[id, paths] = self._compiled(id, paths)
-        if isinstance(found, RecordError):
-            raise RecordError(found.stage, found.reason, found.problem)
-        return found
+            decoder = self._decoders[id, paths] = self._compiled(id, paths)
+        if isinstance(decoder, RecordError):
+            raise RecordError(decoder.stage, decoder.reason, decoder.problem)
+        return decoder
 
     def _compiled(self, id: SchemaId, paths: Paths) -> Decoder | RecordError:
         try:
@@ -137,7 +137,7 @@ class Schemas:
         raise self._unavailable(id, failed, cause)
 
     def _with_references(self, registered: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         size = 0
 
         def collect(schema: Any, depth: int) -> str:
@@ -147,22 +147,23 @@ class Schemas:
             size += len(text)
             if size > MAX_SCHEMA_BYTES:
                 raise InvalidSchemaError(f"it is larger than {MAX_SCHEMA_BYTES:,} bytes")
-            for one in schema.references or ():
-                if one.name in found:
+            for reference in schema.references or ():
+                if reference.name in texts:
                     continue
-                if depth > _MAX_DEPTH or len(found) >= MAX_REFERENCES:
+                if depth > _MAX_DEPTH or len(texts) >= MAX_REFERENCES:
                     raise InvalidSchemaError(
                         f"it refers to more than {MAX_REFERENCES:,} others, or too deeply"
                     )
-                found[one.name] = ""
+                texts[reference.name] = ""
                 other = collect(
-                    self._client.get_version(one.subject, one.version, True, "serialized").schema, depth + 1
+                    self._client.get_version(reference.subject, reference.version, True, "serialized").schema,
+                    depth + 1,
                 )
-                del found[one.name]  # after those that it refers to
-                found[one.name] = other
+                del texts[reference.name]  # after those that it refers to
+                texts[reference.name] = other
             return text
 
-        return collect(registered, 0), tuple(found.items())
+        return collect(registered, 0), tuple(texts.items())
 
     def _unavailable(self, id: SchemaId, failed: SchemaId | None, cause: str) -> SchemaUnavailableError:
         if failed is not None:
@@ -185,5 +186,5 @@ def _called(id: SchemaId) -> str:
     return f"the schema with id {id}" if isinstance(id, int) else f"the schema with GUID {id}"
 
 
-def _number(given: object) -> int:
-    return given if isinstance(given, int) else -1
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1

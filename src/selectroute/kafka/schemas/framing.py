@@ -52,13 +52,13 @@ def framed(value: bytes, header: bytes | None) -> Framed | None:
         RecordError: header or body is too short for a schema id, or the header is anything else.
     """
     if header is not None:
-        found = _split(header, f"the header {HEADER}")
-        if found is None:
+        split = _split(header, f"the header {HEADER}")
+        if split is None:
             raise RecordError("parse", "not-framed", f"the header {HEADER} does not begin with 0 or 1")
-        return Framed(found[0], value, found[1])
+        return Framed(split[0], value, split[1])
     # Also JSON: its text can't begin with a control character.
-    found = _split(value, "the body")
-    return None if found is None else Framed(found[0], found[1], None)
+    split = _split(value, "the body")
+    return None if split is None else Framed(split[0], split[1], None)
 
 
 def schema_of_prefix(prefix: bytes | None, header: bytes | None) -> SchemaId | None:
@@ -66,10 +66,10 @@ def schema_of_prefix(prefix: bytes | None, header: bytes | None) -> SchemaId | N
     valid.
     """
     try:
-        found = None if prefix is None else framed(prefix, header)
+        frame = None if prefix is None else framed(prefix, header)
     except RecordError:
         return None
-    return None if found is None else found.id
+    return None if frame is None else frame.id
 
 
 def message_index(data: bytes) -> tuple[tuple[int, ...], int]:

@@ -97,13 +97,13 @@ def _file(text: str, references: tuple[tuple[str, str], ...]) -> Any:
 
 def _message_type(file: Any, index: tuple[int, ...]) -> Any:
     """Return the descriptor of the message with this index in a file. Raises RecordError."""
-    found, inside = None, list(file.message_types_by_name.values())
+    message, inside = None, list(file.message_types_by_name.values())
     for step in index:
         if not 0 <= step < len(inside):
             raise RecordError("parse", "not-protobuf", f"its schema has no message with index {list(index)}")
-        found = inside[step]
-        inside = found.nested_types
-    return found
+        message = inside[step]
+        inside = message.nested_types
+    return message
 
 
 class _Field(NamedTuple):

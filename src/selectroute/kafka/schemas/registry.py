@@ -93,8 +93,8 @@ class SchemaRegistry:
             raise SchemaSettingsError(
                 f"a missing schema can be {' or '.join(ON_MISSING)}, not {self.on_missing!r:.40}"
             )
-        given: Mapping[str, Any] = self.options
-        for name, value in given.items():
+        options: Mapping[str, Any] = self.options
+        for name, value in options.items():
             if name not in SETTINGS:
                 advice = did_you_mean(name, SETTINGS, "it is one of")
                 raise SchemaSettingsError(f"a schema registry has no setting {name!r:.80}: {advice}")
@@ -123,16 +123,16 @@ class SchemaRegistry:
         for name in _FILES:
             if name in self.options and not Path(self.options[name]).exists():
                 raise SchemaSettingsError(f"the file of {name} does not exist: {self.options[name]!r:.200}")
-        given = {name: SETTINGS[name](value) for name, value in self.options.items()}
-        if "bearer.auth.token" in given:
+        settings = {name: SETTINGS[name](value) for name, value in self.options.items()}
+        if "bearer.auth.token" in settings:
             # Registries of other makers have neither; the client asks for both.
-            given = {
+            settings = {
                 "bearer.auth.credentials.source": "STATIC_TOKEN",
                 "bearer.auth.logical.cluster": "",
-                **given,
+                **settings,
             }
         try:
-            return SchemaRegistryClient({**_DEFAULTS, **given, "url": self.url})
+            return SchemaRegistryClient({**_DEFAULTS, **settings, "url": self.url})
         except (ValueError, TypeError, OSError) as error:
             # The error's own text may show a value; those of missing settings name only settings.
             named = re.findall(r"\b(?:basic|bearer|ssl)\.[a-z.]+[a-z]\b", str(error))

@@ -49,9 +49,11 @@ class Position(NamedTuple):
     def find(self, messages: Messages) -> Record | None:
         """Return the next message of the group: a further segment before the next logical message."""
         for msg_seq_number, offset in (self._segment, self._successor):
-            found = messages.find(Match(group_id=self.group_id, msg_seq_number=msg_seq_number, offset=offset))
-            if found is not None:
-                return found
+            record = messages.find(
+                Match(group_id=self.group_id, msg_seq_number=msg_seq_number, offset=offset)
+            )
+            if record is not None:
+                return record
         return None
 
     @property

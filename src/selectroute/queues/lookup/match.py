@@ -154,8 +154,8 @@ def _selecting(match: Match, selection: Selection | None) -> Match:
     return match._replace(selection=selection)
 
 
-def _token_of(given: bytes) -> bytes:
-    token = bytes_of(given, MQRC_MSG_TOKEN_ERROR)
+def _token_of(octets: bytes) -> bytes:
+    token = bytes_of(octets, MQRC_MSG_TOKEN_ERROR)
     if len(token) != TOKEN_BYTES:
         raise failed(MQRC_MSG_TOKEN_ERROR, f"a message token must be {TOKEN_BYTES} bytes, not {len(token)}")
     return token

@@ -115,13 +115,13 @@ def _prepared(selector: Selector) -> Selection:
 
 
 def _alternatives(clause: Clause) -> Iterable[Alternative]:
-    found = equalities(clause)
-    if not found.satisfiable:
+    equated = equalities(clause)
+    if not equated.satisfiable:
         return
     keys: dict[KeyField, frozenset[Key]] = {}
     decided: set[int] = set()
     many = 1
-    for attribute, values in sorted(found.keys.items(), key=lambda item: (len(item[1]), item[0])):
+    for attribute, values in sorted(equated.keys.items(), key=lambda item: (len(item[1]), item[0])):
         if many * len(values) > MAX_ALTERNATIVES:
             break
         field, meant, exact = _as_field(attribute, values)
@@ -130,13 +130,13 @@ def _alternatives(clause: Clause) -> Iterable[Alternative]:
         keys[field] = meant
         many *= len(meant)
         if exact:
-            decided |= {id(literal) for literal in found.covered.get(attribute, ())}
+            decided |= {id(literal) for literal in equated.covered.get(attribute, ())}
     rest = tuple(literal for literal in clause.literals if id(literal) not in decided)
     left = Clause(rest, clause.valid_names) if rest or clause.valid_names else None
     # Sorted, fields of the descriptor first, so that equal sets of fields are equal tuples.
     fields = tuple(sorted(keys, key=lambda field: (isinstance(field, str), field)))
-    for one in product(*(sorted(keys[field], key=repr) for field in fields)):
-        yield Alternative(fields, one, left, clause)
+    for combination in product(*(sorted(keys[field], key=repr) for field in fields)):
+        yield Alternative(fields, combination, left, clause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,6 @@ def _as_field(attribute: str, keys: frozenset[Key]) -> tuple[KeyField, frozenset
     if known is not None:
         ids = frozenset(known.meant(key) for key in keys)
         # All zeros means no id, so they are not looked up.
-        if all(one is not None and len(one) == len(NO_ID) and one != NO_ID for one in ids):
-            return known.field, frozenset(one for one in ids if one is not None), known.exact
+        if all(octets is not None and len(octets) == len(NO_ID) and octets != NO_ID for octets in ids):
+            return known.field, frozenset(octets for octets in ids if octets is not None), known.exact
     return attribute, keys, True

@@ -95,8 +95,8 @@ class Bulk:
         """
         self._store.begin()
         with self._database.reading() as connection:
-            found = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
-            arrivals = 0 if found is None else found.arrivals
+            row = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
+            arrivals = 0 if row is None else row.arrivals
             self._last_arrival, self._after = min(position.last_arrival, arrivals), position.after
             matched = self._counted(connection)
         if expected is not None and matched.count != expected:
@@ -126,10 +126,10 @@ class Bulk:
         """Return the number of matches that are left."""
         match = self._match
         if match.selection is None and match.msg_token is None:
-            shape, given = shape_of(match)
-            given |= {**self._store.now(), "after": self._after, "last_arrival": self._last_arrival}
-            found = int(connection.execute(count(shape), given).scalar_one())
-            return MessageCount(found, True)
+            shape, parameters = shape_of(match)
+            parameters |= {**self._store.now(), "after": self._after, "last_arrival": self._last_arrival}
+            number = int(connection.execute(count(shape), parameters).scalar_one())
+            return MessageCount(number, True)
         matches = 0
         candidates = self._store.finder(connection).candidates(match, self._after)
         for compared, (record, is_match) in enumerate(candidates):
@@ -183,9 +183,9 @@ class Bulk:
     def _remove(self, connection: Connection, records: list[Record], stayed: Stayed) -> int:
         self._lock(connection, self._queue)
         free = self._free(connection, records)
-        given = {"in_queue": self._queue, "places": list(free)}
+        parameters = {"in_queue": self._queue, "places": list(free)}
         if free:
-            connection.execute(REMOVE, given)
+            connection.execute(REMOVE, parameters)
         stayed.in_use = len(records) - len(free)
         return len(free)
 
@@ -230,8 +230,8 @@ class Bulk:
         keys: list[dict[str, Any]] = []
         for arrival, record in enumerate(records, start=before + 1):
             place = queue_key_of(arrival, record.priority if by_priority else None)
-            given = {"in_queue": self._queue, "at_place": record.queue_key}
-            rows.append({**given, "to_queue": to.id, "to_place": place})
+            source = {"in_queue": self._queue, "at_place": record.queue_key}
+            rows.append({**source, "to_queue": to.id, "to_place": place})
             keys += keys_of(record._replace(queue_key=place), to.id, indexes)
         places = [record.queue_key for record in records]
         connection.execute(REMOVE_KEYS, {"in_queue": self._queue, "places": places})
@@ -241,12 +241,12 @@ class Bulk:
 
     def _lock(self, connection: Connection, *queues: int) -> dict[int, str]:
         """Lock queues; return the indexes of each. Raises MQError 2085 if one was deleted."""
-        found = {row.id: row.indexes for row in connection.execute(LOCK_QUEUES, {"queues": queues})}
-        if len(found) < len(queues):
+        indexes = {row.id: row.indexes for row in connection.execute(LOCK_QUEUES, {"queues": queues})}
+        if len(indexes) < len(queues):
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
-        return found
+        return indexes
 
     def _free(self, connection: Connection, records: list[Record]) -> dict[int, int]:
         """Lock the messages that are free; return the length of the body of each by its key."""
-        given = {**self._store.now(), "places": [record.queue_key for record in records]}
-        return {place: length for place, length in connection.execute(LOCK_FREE, given)}
+        parameters = {**self._store.now(), "places": [record.queue_key for record in records]}
+        return {place: length for place, length in connection.execute(LOCK_FREE, parameters)}

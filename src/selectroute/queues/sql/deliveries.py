@@ -151,8 +151,8 @@ class QueueDeliveries:
         stream or of its side batches, has begun.
         """
         with self._store.reading() as connection:
-            given = {"of_job": job, "is_backfill": batch < 0}
-            rows = connection.execute(_BATCHES, given).all()
+            parameters = {"of_job": job, "is_backfill": batch < 0}
+            rows = connection.execute(_BATCHES, parameters).all()
         if any(abs(row.batch) > abs(batch) for row in rows):
             return None
         return {row.plan for row in rows if row.batch == batch}
@@ -191,7 +191,7 @@ class QueueDeliveries:
         closing = dict(closed)
         with self._store.writing() as connection:
             is_new = self._lock(connection, task, progress)
-            queues = self._queues(connection, [one for _, one in deliveries])
+            queues = self._queues(connection, [delivery for _, delivery in deliveries])
             fitting = self._fitting(connection, queues, deliveries, *states, closing, excluded)
             after = max(progress.next, deliveries[-1][0] + 1)
             moved = Progress(progress.done + len(fitting), after, *states, progress.attempt)
@@ -244,7 +244,7 @@ class QueueDeliveries:
 
     def _queues(self, connection: Connection, deliveries: Sequence[Delivery]) -> dict[str, Row[Any]]:
         """Return the queues of deliveries by name, locked until the transaction ends."""
-        names = sorted({one.queue for one in deliveries})
+        names = sorted({delivery.queue for delivery in deliveries})
         return {row.name: row for row in connection.execute(_QUEUES, {"names": names})}
 
     def _fitting(
@@ -266,12 +266,12 @@ class QueueDeliveries:
             if row.max_depth is not None
         }
         fitting: list[Delivery] = []
-        for number, one in deliveries:
-            name = one.queue
+        for number, delivery in deliveries:
+            name = delivery.queue
             if name in gone or name in full or name in closed:
                 continue
             row = queues.get(name)
-            if row is None or row.max_message_length < len(one.message.body):
+            if row is None or row.max_message_length < len(delivery.message.body):
                 gone[name] = number
                 held.pop(name, None)
             elif room.get(name, 1) > 0:
@@ -279,7 +279,7 @@ class QueueDeliveries:
                     room[name] -= 1
                 if name in held:
                     held[name] = number + 1
-                fitting.append(one)
+                fitting.append(delivery)
             elif name in excluded:
                 full[name] = number
                 held.pop(name, None)
@@ -303,22 +303,22 @@ class QueueDeliveries:
         self, connection: Connection, queues: Mapping[str, Row[Any]], deliveries: Sequence[Delivery]
     ) -> None:
         """Insert the messages of deliveries, in order."""
-        counts = Counter(one.queue for one in deliveries)
+        counts = Counter(delivery.queue for delivery in deliveries)
         arrivals: dict[str, int] = {}
         for name in queues:
             if counts[name]:
-                given = {"in_queue": queues[name].id, "count": counts[name]}
-                arrivals[name] = connection.execute(ARRIVE_MANY, given).scalar_one() - counts[name]
+                parameters = {"in_queue": queues[name].id, "count": counts[name]}
+                arrivals[name] = connection.execute(ARRIVE_MANY, parameters).scalar_one() - counts[name]
         now = int(self._clock() * 1000)
         rows: list[dict[str, Any]] = []
         keys: list[dict[str, Any]] = []
-        for one in deliveries:
-            arrivals[one.queue] += 1
-            to = queues[one.queue]
-            record = self._record(one, to, arrivals[one.queue], now)
+        for delivery in deliveries:
+            arrivals[delivery.queue] += 1
+            to = queues[delivery.queue]
+            record = self._record(delivery, to, arrivals[delivery.queue], now)
             row = row_of(record, to.id, {})
             row["properties"] = with_delivery(
-                one.message.properties, one.subscription, one.delivery_id, one.revision
+                delivery.message.properties, delivery.subscription, delivery.delivery_id, delivery.revision
             )
             rows.append(row)
             if to.indexes != "{}":
@@ -329,9 +329,9 @@ class QueueDeliveries:
         if keys:
             connection.execute(PUT_KEY, keys)
 
-    def _record(self, one: Delivery, own: Row[Any], arrival: int, now_ms: int) -> Record:
+    def _record(self, delivery: Delivery, target: Row[Any], arrival: int, now_ms: int) -> Record:
         """Return the record of a delivery on a queue, without its properties."""
-        message = one.message
+        message = delivery.message
         put = ValidatedPut(
             message.body,
             message.msg_id,
@@ -340,12 +340,12 @@ class QueueDeliveries:
             message.msg_seq_number,
             0,
             False,
-            own.default_priority if message.priority is None else message.priority,
-            own.default_persistence if message.persistence is None else message.persistence,
+            target.default_priority if message.priority is None else message.priority,
+            target.default_persistence if message.persistence is None else message.persistence,
             expiry_at(message.expiration, now_ms),
             None,
         )
-        record = arrived(put, arrival, own.order == "priority", self._prefix, now_ms)
+        record = arrived(put, arrival, target.order == "priority", self._prefix, now_ms)
         timestamp = now_ms if message.timestamp is None else message.timestamp
         return record._replace(timestamp=timestamp, expiration=message.expiration)
 
@@ -391,11 +391,11 @@ def _progress(known: Any, task: TaskKey) -> Progress:
         )
     gone: dict[str, int] = {}
     states: dict[str, dict[str, int]] = {_HELD: {}, _FULL: {}}
-    for name, given in json.loads(known.gone).items():
-        if isinstance(given, int):
-            gone[name] = given
+    for name, entry in json.loads(known.gone).items():
+        if isinstance(entry, int):
+            gone[name] = entry
         else:
-            state, number = given
+            state, number = entry
             states[state][name] = number
     return Progress(known.done, int(known.next), gone, states[_HELD], states[_FULL], known.attempt)
 
@@ -446,11 +446,11 @@ class TaskPuts:
         """Put those of the next deliveries that are pending."""
         chunk: list[tuple[int, Delivery]] = []
         size = 0
-        for number, one in deliveries:
-            if not self.waits(number, one.queue):
+        for number, delivery in deliveries:
+            if not self.waits(number, delivery.queue):
                 continue
-            chunk.append((number, one))
-            size += len(one.message.body)
+            chunk.append((number, delivery))
+            size += len(delivery.message.body)
             if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
                 self._put(chunk)
                 chunk, size = [], 0

@@ -95,9 +95,9 @@ class SqlIndexes:
             return int(connection.execute(MESSAGES, {"in_queue": self._queue}).scalar_one())
 
     def _make(self, attributes: Attributes) -> None:
-        given = {"in_queue": self._queue}
+        parameters = {"in_queue": self._queue}
         with self._store.writing(bulk=True) as connection:
-            text = connection.execute(_ALONE, given).scalar_one_or_none()
+            text = connection.execute(_ALONE, parameters).scalar_one_or_none()
             if text is None:
                 return
             existing = dict(indexes_of(text))
@@ -107,16 +107,16 @@ class SqlIndexes:
             if len(existing) >= MAX_INDEXES:
                 oldest = min(existing)
                 del existing[oldest]
-                connection.execute(_DROP, {**given, "of_index": oldest})
+                connection.execute(_DROP, {**parameters, "of_index": oldest})
             existing[number] = attributes
-            connection.execute(_KEEP, {**given, "as_text": json.dumps(existing)})
+            connection.execute(_KEEP, {**parameters, "as_text": json.dumps(existing)})
             after: int = -1
             while True:
-                rows = connection.execute(_ALL, {**given, "after": after}).all()
+                rows = connection.execute(_ALL, {**parameters, "after": after}).all()
                 keys = [
-                    one
+                    row_of_key
                     for row in rows
-                    for one in _keys_of(bare_record_of(row), self._queue, {number: attributes})
+                    for row_of_key in _keys_of(bare_record_of(row), self._queue, {number: attributes})
                 ]
                 if keys:
                     connection.execute(PUT_KEY, keys)
@@ -132,12 +132,12 @@ def keys_of(record: Record, queue: int, indexes: str) -> list[dict[str, Any]]:
 
 
 def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for number, attributes in indexes.items():
         octets = key_of(record, attributes)
         if octets is not None:
-            found.append({"queue": queue, "index": number, "key": octets, "place": record.queue_key})
-    return found
+            rows.append({"queue": queue, "index": number, "key": octets, "place": record.queue_key})
+    return rows
 
 
 # ---- finding messages
@@ -160,20 +160,20 @@ class AccessPath(NamedTuple):
 class SqlLookup:
     """Visible messages of a queue in one transaction, found without their bodies.
 
-    ``given`` are the queue and the time as parameters, ``indexes`` is that column of the queue. ``vain``
+    ``parameters`` are the queue and the time, ``indexes`` is that column of the queue. ``vain``
     counts the messages compared for lack of an index, by the attributes of that index.
     """
 
     def __init__(
         self,
         connection: Connection,
-        given: Mapping[str, int],
+        parameters: Mapping[str, int],
         indexes: str,
         token_prefix: bytes,
         statistics: Statistics,
     ) -> None:
         self._connection = connection
-        self._given = given
+        self._parameters = parameters
         self._indexes = indexes_of(indexes)
         self.token_prefix = token_prefix
         self._statistics = statistics
@@ -197,9 +197,9 @@ class SqlLookup:
         most.
         """
         if match.msg_token is not None:
-            found = self.find(match, after)
-            if found is not None:
-                yield found, True
+            first = self.find(match, after)
+            if first is not None:
+                yield first, True
             return
         if match.selection is None:
             for record in self._walk(AccessPath(match), after, _LARGEST_CHUNK):
@@ -225,7 +225,7 @@ class SqlLookup:
             yield record, any(alternative.whole.holds(read) for alternative in alternatives)
 
     def _at(self, queue_key: int) -> Record | None:
-        row = self._connection.execute(AT, {**self._given, "at_place": queue_key}).one_or_none()
+        row = self._connection.execute(AT, {**self._parameters, "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
     def _search(
@@ -270,13 +270,13 @@ class SqlLookup:
 
     def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
         """Yield visible messages after a key, in order, read chunk by chunk."""
-        shape, given = shape_of(way.match)
-        given.update(self._given)
+        shape, parameters = shape_of(way.match)
+        parameters.update(self._parameters)
         if way.number is not None:
-            given |= {"of_index": way.number, "with_key": way.key}
+            parameters |= {"of_index": way.number, "with_key": way.key}
         statement = walk(shape, way.number is not None)
         while True:
-            rows = self._connection.execute(statement, {**given, "after": after, "most": chunk}).all()
+            rows = self._connection.execute(statement, {**parameters, "after": after, "most": chunk}).all()
             for row in rows:
                 yield bare_record_of(row)
             if len(rows) < chunk:

@@ -85,8 +85,8 @@ class SqlQueue(Queue[SqlStore]):
         """Time of the put, in UTC, of the available message that has been on the queue longest; None without
         messages. A moved message keeps the time of its put.
         """
-        found = self._store.oldest
-        return None if found is None else time_of(found)
+        timestamp = self._store.oldest
+        return None if timestamp is None else time_of(timestamp)
 
     @property
     def waiting(self) -> int:

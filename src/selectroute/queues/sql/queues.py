@@ -87,10 +87,10 @@ class SqlQueues:
             opened = self._opened.get(name)
             if opened is not None and opened.defined == defined:
                 return opened
-            found = self._opened[name] = SqlQueue(database, name, clock=self._clock)
+            queue = self._opened[name] = SqlQueue(database, name, clock=self._clock)
         if opened is not None:
             opened.close()  # deleted and created again since
-        return found
+        return queue
 
     def put_all(self, puts: Sequence[tuple[SqlQueue, ValidatedPut]]) -> None:
         """Put messages on queues of this database in one transaction, in their order: all or none.
@@ -116,8 +116,8 @@ class SqlQueues:
         with self._lock:
             opened, self._opened = [*self._opened.values()], {}
             database, self._database = self._database, None
-        for one in opened:
-            one.close()
+        for queue in opened:
+            queue.close()
         if database is not None:
             database.close()
 

@@ -195,8 +195,8 @@ MOVE: Final = (
 
 def shape_of(match: Match) -> tuple[Shape, dict[str, Any]]:
     """Return the descriptor fields that match options give, and their values as parameters."""
-    given = asked_fields(match)
-    return tuple(given), {f"field_{field}": value for field, value in given.items()}
+    fields = asked_fields(match)
+    return tuple(fields), {f"field_{field}": value for field, value in fields.items()}
 
 
 def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
@@ -204,22 +204,22 @@ def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
 
     SQLite picks any index with an equality, but a CorrelId may have many messages where a MsgId has one.
     """
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     for field in shape:
         column: ColumnElement[Any] = of.c[FIELDS[field]]
         if field in (Field.CORREL_ID, Field.GROUP_ID) and Field.MSG_ID in shape:
             column = func.coalesce(column, null())  # no index has this
-        found.append(column == bindparam(f"field_{field}", type_=of.c[FIELDS[field]].type))
-    return found
+        conditions.append(column == bindparam(f"field_{field}", type_=of.c[FIELDS[field]].type))
+    return conditions
 
 
 @lru_cache(maxsize=1_000)
 def walk(shape: Shape, indexed: bool) -> Select[Any]:
     """Return the select of visible messages with these fields after a key, through an index if `indexed`."""
-    found = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
+    statement = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
     place: ColumnElement[int] = message.c.place
     if indexed:
-        found = found.join_from(
+        statement = statement.join_from(
             key, message, and_(key.c.queue == message.c.queue, key.c.place == message.c.place)
         ).where(
             key.c.queue == bindparam("in_queue"),
@@ -227,7 +227,7 @@ def walk(shape: Shape, indexed: bool) -> Select[Any]:
             key.c.key == bindparam("with_key", type_=LargeBinary),
         )
         place = key.c.place
-    return found.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
+    return statement.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
 
 
 @lru_cache(maxsize=1_000)

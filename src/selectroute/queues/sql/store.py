@@ -128,11 +128,13 @@ class SqlStore:
         without messages. O(log depth) for each priority on the queue, and O(messages in units before it).
         """
         self.begin()
-        given, after, first = self.now(), -1, None
+        parameters, after, first = self.now(), -1, None
         with self._store.reading() as connection:
-            while (row := connection.execute(FIRST, {**given, "after": after}).one_or_none()) is not None:
-                found = row.place & ARRIVALS, row.timestamp
-                first = found if first is None else min(first, found)
+            while (
+                row := connection.execute(FIRST, {**parameters, "after": after}).one_or_none()
+            ) is not None:
+                candidate = row.place & ARRIVALS, row.timestamp
+                first = candidate if first is None else min(first, candidate)
                 after = row.place | ARRIVALS  # the last key of its priority
         return None if first is None else int(first[1])
 
@@ -198,9 +200,9 @@ class SqlStore:
         self.begin()
         records: list[Record] = []
         with self._finding() as finder:
-            while len(records) < most and (found := lookup.find(finder)) is not None:
-                records.append(found)
-                lookup = lookup._replace(after=found.queue_key)
+            while len(records) < most and (record := lookup.find(finder)) is not None:
+                records.append(record)
+                lookup = lookup._replace(after=record.queue_key)
         return records
 
     def at(self, queue_key: int) -> Record | None:
@@ -268,8 +270,8 @@ class SqlStore:
 
     def _changes(self) -> tuple[int, int]:
         with self._store.reading() as connection:
-            found = connection.execute(CHANGES, self._in_queue).one_or_none()
-        return (0, 0) if found is None else (found.arrivals, found.releases)
+            row = connection.execute(CHANGES, self._in_queue).one_or_none()
+        return (0, 0) if row is None else (row.arrivals, row.releases)
 
     def _arrived(self, after: int, upto: int) -> list[Record]:
         """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
@@ -328,30 +330,30 @@ class SqlStore:
             unit.check()
         match, _, handle = lookup
         if handle is None and match.selection is None and match.msg_token is None:
-            shape, given = shape_of(match)
-            record = self._taken(take(shape, unit is not None), given, unit)
+            shape, parameters = shape_of(match)
+            record = self._taken(take(shape, unit is not None), parameters, unit)
             self.statistics.looked_at += record is not None
             return record
         while True:
-            found = self._find(lookup)
-            if found is None:
+            candidate = self._find(lookup)
+            if candidate is None:
                 return None
-            record = self._taken(take_at(unit is not None), {"at_place": found.queue_key}, unit)
+            record = self._taken(take_at(unit is not None), {"at_place": candidate.queue_key}, unit)
             if record is not None:
                 break
         if handle is not None:
             move(handle, record, unit)
         return record
 
-    def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:
+    def _taken(self, statement: Executable, parameters: dict[str, Any], unit: Unit | None) -> Record | None:
         """Take one message, finally or into the unit."""
         if unit is None:
-            rows = self._store.single(statement, {**given, **self.now()})
+            rows = self._store.single(statement, {**parameters, **self.now()})
             return record_of(rows[0]) if rows else None
         with self._in(unit) as marks:
             with self._store.writing() as connection:
                 self._owner.check(connection, marks["own"])
-                row = connection.execute(statement, {**given, **marks, **self.now()}).one_or_none()
+                row = connection.execute(statement, {**parameters, **marks, **self.now()}).one_or_none()
             if row is not None:
                 unit.state.gets += 1
         return None if row is None else record_of(row)
@@ -359,9 +361,9 @@ class SqlStore:
     def _browse(self, lookup: Lookup) -> Record | None:
         self.begin()
         while True:
-            found = self._find(lookup)
-            record = None if found is None else self.at(found.queue_key)
-            if found is None or record is not None:
+            candidate = self._find(lookup)
+            record = None if candidate is None else self.at(candidate.queue_key)
+            if candidate is None or record is not None:
                 return record
 
     def _find(self, lookup: Lookup) -> Record | None:
@@ -406,6 +408,6 @@ def put_all(puts: Sequence[tuple[SqlStore, ValidatedPut]]) -> None:
         store.begin()
     if ordered:
         with ordered[0][0]._store.writing() as connection:
-            records = [store._arrive(connection, one, {}) for store, one in ordered]
+            records = [store._arrive(connection, message, {}) for store, message in ordered]
         for (store, _), record in zip(ordered, records, strict=True):
             store._watch.arrived(record)

@@ -280,14 +280,14 @@ def key_of(record: Record, attributes: Iterable[str]) -> bytes | None:
     """Return the key of a message in an index on attributes; None if a selector cannot equal one."""
     lookup = selector_values(record)
     keys = [message_key(lookup(name)) for name in attributes]
-    return None if None in keys else digest_of([one for one in keys if one is not None])
+    return None if None in keys else digest_of([value for value in keys if value is not None])
 
 
 def digest_of(keys: Iterable[Key]) -> bytes:
     """Return a 16-byte digest of keys of attributes. Messages found by a digest are re-evaluated."""
     digest = blake2b(digest_size=16)
-    for one in keys:
-        parts = one if isinstance(one, tuple) else (one,)
+    for value in keys:
+        parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             octets = (
                 part

@@ -102,10 +102,10 @@ class Watch:
     def wake_all(self) -> None:
         """Wake all calls."""
         with self._lock:
-            given = self._waiters.all()
-            for waiter in given:
+            woken = self._waiters.all()
+            for waiter in woken:
                 self._waiters.remove(waiter)
-        for waiter in given:
+        for waiter in woken:
             waiter.hand_over()
 
     def close(self) -> None:
@@ -126,8 +126,8 @@ class Watch:
                 self.wake_all()
                 continue
             with self._lock:
-                given = self._waiters.offer(record) if self._waiters.count else []
-            for waiter in given:
+                woken = self._waiters.offer(record) if self._waiters.count else []
+            for waiter in woken:
                 waiter.hand_over()
 
     def _poll(self) -> None:

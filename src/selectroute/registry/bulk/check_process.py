@@ -19,12 +19,12 @@ from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import Limits
 from selectroute.topics.filter import TopicFilter
 
-GIVEN: Final = pa.schema({"number": pa.int64(), "line": pa.binary()})
+LINES: Final = pa.schema({"number": pa.int64(), "line": pa.binary()})
 """Lines of a block."""
 
 _NUMBERS: Final = pa.large_list(pa.int64())
 
-FOUND: Final = pa.schema(
+RESULTS: Final = pa.schema(
     {"numbers": _NUMBERS, "literals": _NUMBERS, "lengths": _NUMBERS, "text": pa.large_binary()}
 )
 """`CheckedLines` of a block, a row; no row if a line is invalid, which the caller then finds again."""
@@ -32,7 +32,7 @@ FOUND: Final = pa.schema(
 
 def arguments(limits: Limits, by: Permission) -> str:
     """Return the argument of the process."""
-    topics = None if by.topics is None else [one.text for one in by.topics]
+    topics = None if by.topics is None else [topic_filter.text for topic_filter in by.topics]
     return json.dumps(
         {
             "limits": [limits.length, limits.nesting, limits.items],
@@ -43,19 +43,21 @@ def arguments(limits: Limits, by: Permission) -> str:
 
 def _arguments(text: str) -> tuple[Limits, Permission]:
     """Invert `arguments`."""
-    given = json.loads(text)
+    data = json.loads(text)
     topics, queues, kafka = (
-        None if patterns is None else tuple(patterns) for patterns in given["permission"].values()
+        None if patterns is None else tuple(patterns) for patterns in data["permission"].values()
     )
     filters = None if topics is None else tuple(map(TopicFilter.parse, topics))
-    return Limits(*given["limits"]), Permission(filters, queues, kafka)
+    return Limits(*data["limits"]), Permission(filters, queues, kafka)
 
 
-def to_batch(found: CheckedLines) -> pa.RecordBatch:
+def to_batch(checked: CheckedLines) -> pa.RecordBatch:
     """Return the result of a block as a batch of one row."""
-    numbers = [pa.array(column) for column in found[:3]]
-    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(one)], pa.int64()), one) for one in numbers]
-    return pa.record_batch([*lists, pa.array([found.text], pa.large_binary())], schema=FOUND)
+    numbers = [pa.array(column) for column in checked[:3]]
+    lists = [
+        pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values) for values in numbers
+    ]
+    return pa.record_batch([*lists, pa.array([checked.text], pa.large_binary())], schema=RESULTS)
 
 
 def of_batch(batch: pa.RecordBatch) -> CheckedLines:
@@ -64,18 +66,18 @@ def of_batch(batch: pa.RecordBatch) -> CheckedLines:
     return CheckedLines(numbers, literals, lengths, batch.column(3)[0].as_buffer())
 
 
-def main(given: str) -> None:
+def main(argument: str) -> None:
     """Check the blocks of standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then ends this process
-    limits, by = _arguments(given)
+    limits, by = _arguments(argument)
     output: Any = sys.stdout.buffer
-    with pa.ipc.open_stream(sys.stdin.buffer) as blocks, pa.ipc.new_stream(output, FOUND) as results:
+    with pa.ipc.open_stream(sys.stdin.buffer) as blocks, pa.ipc.new_stream(output, RESULTS) as results:
         for block in blocks:
             lines = list(zip(block.column(0).to_pylist(), block.column(1).to_pylist(), strict=True))
             try:
                 results.write_batch(to_batch(checked_lines(lines, limits, by)))
             except ImportLineError:
-                results.write_batch(pa.RecordBatch.from_pylist([], schema=FOUND))
+                results.write_batch(pa.RecordBatch.from_pylist([], schema=RESULTS))
             output.flush()
 
 

@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from selectroute.registry.authorization import Permission
-from selectroute.registry.bulk.check_process import GIVEN, arguments, of_batch
+from selectroute.registry.bulk.check_process import LINES, arguments, of_batch
 from selectroute.registry.bulk.checking import CheckedLines, Line, checked_lines
 from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import Limits
@@ -33,15 +33,15 @@ MOST_HELPERS: Final = 3
 _MOST_WAITING: Final = 16
 """Blocks that are read before the first one of them is checked; none after an invalid line."""
 
-_MOST_GIVEN: Final = 2
+_MOST_PENDING: Final = 2
 """Blocks that a helper has at a time: one that it checks, and the next one."""
 
-_Found = CheckedLines | ImportLineError
+_Result = CheckedLines | ImportLineError
 
 
-def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission) -> Generator[_Found]:
+def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission) -> Generator[_Result]:
     """Yield the result of each block of lines, in order: what `checked_lines` returns or raises."""
-    waiting: deque[Future[_Found]] = deque()
+    waiting: deque[Future[_Result]] = deque()
     most = _MOST_WAITING
     helpers: list[_Helper] = []
     with ExitStack() as opened:
@@ -50,22 +50,22 @@ def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission)
                 with suppress(OSError):  # the system has no room for a process: it works without
                     for _ in range(min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)):
                         helpers.append(opened.enter_context(closing(_Helper(limits, by))))
-            free = min(helpers, key=lambda one: one.waiting, default=None)
-            if free is not None and most and free.waiting < _MOST_GIVEN:
+            free = min(helpers, key=lambda helper: helper.waiting, default=None)
+            if free is not None and most and free.waiting < _MOST_PENDING:
                 waiting.append(free.submit(block))
             else:
                 waiting.append(Future())
                 waiting[-1].set_result(_checked(block, limits, by))
             while waiting and (waiting[0].done() or len(waiting) > most):
-                found = waiting.popleft().result()
-                if isinstance(found, ImportLineError):
+                result = waiting.popleft().result()
+                if isinstance(result, ImportLineError):
                     most = 0
-                yield found
+                yield result
         while waiting:
             yield waiting.popleft().result()
 
 
-def _checked(block: list[Line], limits: Limits, by: Permission) -> _Found:
+def _checked(block: list[Line], limits: Limits, by: Permission) -> _Result:
     try:
         return checked_lines(block, limits, by)
     except ImportLineError as error:
@@ -91,8 +91,8 @@ class _Helper:
         self._check = partial(_checked, limits=limits, by=by)
         self._thread = ThreadPoolExecutor(1, "selectroute-import")
         self._blocks: pa.ipc.RecordBatchStreamWriter | None = None
-        self._found: pa.ipc.RecordBatchStreamReader | None = None
-        self._results: deque[Future[_Found]] = deque()
+        self._answers: pa.ipc.RecordBatchStreamReader | None = None
+        self._results: deque[Future[_Result]] = deque()
         """Of the blocks that were submitted, in order; those at the front may be done."""
 
     @property
@@ -102,26 +102,26 @@ class _Helper:
             self._results.popleft()
         return len(self._results)
 
-    def submit(self, block: list[Line]) -> Future[_Found]:
+    def submit(self, block: list[Line]) -> Future[_Result]:
         """Let the process check a block, after those that it has."""
         self._results.append(self._thread.submit(self._exchange, block))
         return self._results[-1]
 
-    def _exchange(self, block: list[Line]) -> _Found:
+    def _exchange(self, block: list[Line]) -> _Result:
         """Write a block to the process and read its result."""
         numbers, lines = zip(*block, strict=True)
         # ValueError: a text that is not UTF-8; StopIteration: the process has ended.
         with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
-            batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=GIVEN)
+            batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=LINES)
             if self._blocks is None:
-                self._blocks = pa.ipc.new_stream(self._stdin, GIVEN)
+                self._blocks = pa.ipc.new_stream(self._stdin, LINES)
             self._blocks.write_batch(batch)
             self._stdin.flush()
-            if self._found is None:
-                self._found = pa.ipc.open_stream(self._stdout)
-            found = self._found.read_next_batch()
-            if found.num_rows:
-                return of_batch(found)
+            if self._answers is None:
+                self._answers = pa.ipc.open_stream(self._stdout)
+            answer = self._answers.read_next_batch()
+            if answer.num_rows:
+                return of_batch(answer)
         return self._check(block)
 
     def close(self) -> None:

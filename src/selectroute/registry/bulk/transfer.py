@@ -94,16 +94,16 @@ def staged(
     wrong: list[LineProblem] = []
     with _temporary_file() as file, closing(checked_blocks(_blocks(lines, wrong), limits, by)) as checked:
         stage = Stage(file)
-        for found in checked:
-            if isinstance(found, ImportLineError):
-                wrong.extend(found.problems)
+        for result in checked:
+            if isinstance(result, ImportLineError):
+                wrong.extend(result.problems)
             else:
-                stage.rows += len(found.numbers)
-                over = budget.spend_all(found.literals, found.lengths)
+                stage.rows += len(result.numbers)
+                over = budget.spend_all(result.literals, result.lengths)
                 if over is not None:
-                    wrong.append(LineProblem(int(found.numbers[over]), budget.error))
+                    wrong.append(LineProblem(int(result.numbers[over]), budget.error))
                 if not wrong:
-                    stage.append(found)
+                    stage.append(result)
             if len(wrong) >= MAX_REPORTED:
                 break
             if stage.rows > max_rows:
@@ -178,15 +178,15 @@ def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
     SQLite, which needs no interpreter, inserts those of the one before.
     """
     with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
-        for one in adds:
-            one.write(revision)
-            yield len(one.block)
+        for added in adds:
+            added.write(revision)
+            yield len(added.block)
 
 
 def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
     """Add or replace the staged subscriptions block by block; yield the rows of each."""
     for block in stage.blocks(BLOCK):
-        existing = _existing(revision.connection, [one.id for one in block])
+        existing = _existing(revision.connection, [line.id for line in block])
         if existing:
             _replace_block(revision, block, existing)
         else:
@@ -205,9 +205,10 @@ class _Adds(NamedTuple):
     @classmethod
     def of(cls, revision: Revision, block: list[Staged]) -> _Adds:
         first = revision.seq
-        logged = revision.chain_adds([(one.id, one.body) for one in block])
+        logged = revision.chain_adds([(line.id, line.body) for line in block])
         added = [
-            (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
+            (line.id, line.name, line.topic_key, line.dialect, line.status or ACTIVE, line.body)
+            for line in block
         ]
         return cls(block, logged, added_values(added, revision.number, first), _label_values(block))
 
@@ -245,30 +246,30 @@ def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, 
     changes: list[LogRow] = []
     last: list[int] = []  # index of each line's last change
     hidden = [
-        LineProblem(one.number, _id_taken(old.id))
-        for one in block
-        if (old := existing.get(one.id)) is not None and not revision.by.sees(old.topic)
+        LineProblem(line.number, _id_taken(old.id))
+        for line in block
+        if (old := existing.get(line.id)) is not None and not revision.by.sees(old.topic)
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(connection, [one.id for one in block if _resumes(one, existing)])
-    for one in block:
-        id, old = one.id, existing.get(one.id)
+    since = _paused_at(connection, [line.id for line in block if _resumes(line, existing)])
+    for line in block:
+        id, old = line.id, existing.get(line.id)
         if old is None:
-            changes.append(LogRow("add", id, one.body))
+            changes.append(LogRow("add", id, line.body))
         else:
-            kept = replace(from_body(one.body, 0), created=old.created)
+            kept = replace(from_body(line.body, 0), created=old.created)
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
             # A changed status is a separate change: readers of the log find each pause and resume.
-            if one.status not in (None, old.status):
-                now = body_of(replace(kept, status=Status(one.status)))
-                if one.status == Status.PAUSED:
+            if line.status not in (None, old.status):
+                now = body_of(replace(kept, status=Status(line.status)))
+                if line.status == Status.PAUSED:
                     changes.append(LogRow("pause", id, now))
                 else:
                     changes.append(LogRow("resume", id, now, "latest", since[id]))
         last.append(len(changes) - 1)
     positions = revision.log_rows(changes)
-    rows = [_view_row(one, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
+    rows = [_view_row(line, changes[at], positions[at]) for line, at in zip(block, last, strict=True)]
     for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
@@ -292,36 +293,36 @@ def _insert(
 def _label_values(block: list[Staged]) -> list[str]:
     """Return the rows of the labels of these lines as one list."""
     values: list[str] = []
-    for one in block:
-        for name, value in one.labels.items():
-            values += (name, value, one.id)
+    for line in block:
+        for name, value in line.labels.items():
+            values += (name, value, line.id)
     return values
 
 
-def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
+def _view_row(line: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
     assert last.body is not None, "an import removes nothing"
-    status = one.status or Status.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
-    return view_row(one.id, one.name, one.topic_key, one.dialect, status, position, last.body)
+    status = line.status or Status.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
+    return view_row(line.id, line.name, line.topic_key, line.dialect, status, position, last.body)
 
 
-def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
-    old = existing.get(one.id)
-    return old is not None and old.status is Status.PAUSED and one.status == Status.ACTIVE
+def _resumes(line: Staged, existing: dict[str, Subscription]) -> bool:
+    old = existing.get(line.id)
+    return old is not None and old.status is Status.PAUSED and line.status == Status.ACTIVE
 
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
     """Return the registered subscriptions among these ids."""
-    found = subscriptions_with_state()
-    rows = (connection.execute(found.where(subscription.c.id.in_(some))) for some in batched(ids))
+    statement = subscriptions_with_state()
+    rows = (connection.execute(statement.where(subscription.c.id.in_(some))) for some in batched(ids))
     return {row.id: subscription_of(row) for row in chain.from_iterable(rows)}
 
 
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
     """Return the revision of the last pause of each of these subscriptions."""
-    found: dict[str, int] = {}
+    paused: dict[str, int] = {}
     for some in batched(ids):
-        found |= {id: at for id, at in connection.execute(last_pauses(some))}
-    return found
+        paused |= {id: at for id, at in connection.execute(last_pauses(some))}
+    return paused
 
 
 def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
@@ -329,8 +330,8 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
     wrong: list[LineProblem] = []
     ids: set[str] = set()
     names: set[str] = set()
-    for one in block:
-        number, id, name = one.number, one.id, one.name
+    for line in block:
+        number, id, name = line.number, line.id, line.name
         if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
             wrong.append(LineProblem(number, _id_taken(id)))
         elif (

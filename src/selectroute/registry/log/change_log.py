@@ -111,15 +111,17 @@ class RecentChanges:
     def since(self, revision: int) -> Latest | None:
         """Return what changed after a revision; None if that is not known here, or nothing did."""
         with self._lock:
-            found: list[_Committed] = []
-            for one in reversed(self._committed):
-                if one.before.revision < revision:
+            newest_first: list[_Committed] = []
+            for committed in reversed(self._committed):
+                if committed.before.revision < revision:
                     break
-                found.append(one)
-        if not found or found[-1].before.revision != revision:
+                newest_first.append(committed)
+        if not newest_first or newest_first[-1].before.revision != revision:
             return None
-        changed = {id: state for one in reversed(found) for id, state in one.changed.items()}
-        return Latest(found[0].after.revision, found[0].after.digest.hex(), changed)
+        changed = {
+            id: state for committed in reversed(newest_first) for id, state in committed.changed.items()
+        }
+        return Latest(newest_first[0].after.revision, newest_first[0].after.digest.hex(), changed)
 
     def _clear(self) -> None:
         self._committed.clear()
@@ -138,12 +140,12 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
     """Return the parts of a cursor. Raises `InvalidSpecError` for text that is not a cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        version, *found = base64.urlsafe_b64decode(padded.encode()).decode().split(".", parts)
+        version, *values = base64.urlsafe_b64decode(padded.encode()).decode().split(".", parts)
     except (ValueError, UnicodeError):
         raise no_cursor() from None
-    if version != _VERSION or len(found) != parts:
+    if version != _VERSION or len(values) != parts:
         raise no_cursor()
-    return found
+    return values
 
 
 def no_cursor() -> InvalidSpecError:
@@ -181,10 +183,10 @@ class LogPosition(NamedTuple):
         revision, seq = read_cursor(cursor, 2)
         if not (revision + seq).isascii() or not (revision + seq).isdigit():
             raise no_cursor()
-        found = cls(int(revision[:20] or -1), int(seq[:20] or -1))
-        if not 0 <= found.revision <= _LAST_REVISION or not 0 <= found.seq <= _LAST_SEQ:
+        position = cls(int(revision[:20] or -1), int(seq[:20] or -1))
+        if not 0 <= position.revision <= _LAST_REVISION or not 0 <= position.seq <= _LAST_SEQ:
             raise no_cursor()
-        return found
+        return position
 
 
 def page(
@@ -195,9 +197,11 @@ def page(
     rows: list[Row[Any]] = []
     following: Row[Any] | None = None
     size = 0
-    found = connection.execute(_after(position, ops).limit(limit + 1), execution_options={"yield_per": _READ})
-    with closing(found):
-        for row in found:
+    result = connection.execute(
+        _after(position, ops).limit(limit + 1), execution_options={"yield_per": _READ}
+    )
+    with closing(result):
+        for row in result:
             size += len(row.body) if isinstance(row.body, str) else 0  # not checked yet
             if len(rows) == limit or (rows and size > MAX_CHARACTERS):
                 following = row
@@ -228,10 +232,10 @@ def history(
         statement = statement.where(tuple_(*_ORDER) < tuple_(*before))
     newest = statement.order_by(*(c.desc() for c in _ORDER)).limit(limit + 1)
     rows = connection.execute(newest).all()
-    found = [change_of(checked_row(connection, row)) for row in rows[:limit]]
+    changes = [change_of(checked_row(connection, row)) for row in rows[:limit]]
     if len(rows) <= limit:
-        return found, None
-    return found, LogPosition(rows[limit - 1].revision, rows[limit - 1].seq).cursor
+        return changes, None
+    return changes, LogPosition(rows[limit - 1].revision, rows[limit - 1].seq).cursor
 
 
 def rows_after(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
@@ -260,15 +264,15 @@ def digest_at(connection: Connection, position: LogPosition) -> bytes:
 
 def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Subscription]:
     """Return these subscriptions as of a revision; those not registered then are left out."""
-    found = []
+    subscriptions = []
     for id in ids:
         newest = select(change).where(change.c.id == id, change.c.revision <= revision)
         row = connection.execute(newest.order_by(*(c.desc() for c in _ORDER)).limit(1)).one_or_none()
         if row is not None and row.op != "remove":
-            one = change_of(checked_row(connection, row)).subscription
-            if one is not None:
-                found.append(one)
-    return found
+            state = change_of(checked_row(connection, row)).subscription
+            if state is not None:
+                subscriptions.append(state)
+    return subscriptions
 
 
 def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
@@ -280,8 +284,8 @@ def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
 
 def _last_digest(connection: Connection, which: ColumnElement[bool]) -> bytes:
     newest = select(change.c.digest).where(which).order_by(*(c.desc() for c in _ORDER))
-    found = connection.execute(newest.limit(1)).scalar()
-    return START if found is None else bytes(found)
+    digest = connection.execute(newest.limit(1)).scalar()
+    return START if digest is None else bytes(digest)
 
 
 def _after(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:

@@ -112,14 +112,14 @@ class Revision:
         spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
-        one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
+        subscription = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
         if id is None:
-            self._transaction.add_new(one.id)
+            self._transaction.add_new(subscription.id)
         if id is not None or spec.name is not None:  # a generated name is unique
-            self._check_name(one)
-        self._log(LogRow("add", one.id, body_of(one)), one)
-        self._note_adds([one.id])
-        return one
+            self._check_name(subscription)
+        self._log(LogRow("add", subscription.id, body_of(subscription)), subscription)
+        self._note_adds([subscription.id])
+        return subscription
 
     def register(
         self, id: str | None, spec: SubscriptionSpec, idempotency: Idempotency | None
@@ -275,20 +275,20 @@ class Revision:
     def _put(
         self,
         op: Op,
-        one: Subscription,
+        subscription: Subscription,
         resume_from: From | None = None,
         paused_at: int | None = None,
     ) -> Subscription:
-        self._check_name(one)
-        self._log(LogRow(op, one.id, body_of(one), resume_from, paused_at), one)
-        return one
+        self._check_name(subscription)
+        self._log(LogRow(op, subscription.id, body_of(subscription), resume_from, paused_at), subscription)
+        return subscription
 
-    def _check_name(self, one: Subscription) -> None:
-        if self._transaction.owner_of(one.name) not in (None, one.id):
-            raise NameTakenError(f"the name {one.name!r} is taken")
+    def _check_name(self, subscription: Subscription) -> None:
+        if self._transaction.owner_of(subscription.name) not in (None, subscription.id):
+            raise NameTakenError(f"the name {subscription.name!r} is taken")
 
-    def _log(self, row: LogRow, one: Subscription | None) -> None:
-        self._transaction.log(row, one, self._next_row(row))
+    def _log(self, row: LogRow, subscription: Subscription | None) -> None:
+        self._transaction.log(row, subscription, self._next_row(row))
 
     def _next_row(self, row: LogRow) -> LoggedRow:
         logged = chained_row(self._digest, self.number, self.seq, row, self._time, self._actor)

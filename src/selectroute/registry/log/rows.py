@@ -26,7 +26,7 @@ from selectroute.store.errors import DamagedError
 _COUNTER: Final = select(counter)
 _COUNTER_LOCKED: Final = _COUNTER.with_for_update()
 _UPDATE: Final = update(counter).values(
-    {one.name: bindparam(one.name) for one in counter.columns if one.name != "name"}
+    {column.name: bindparam(column.name) for column in counter.columns if column.name != "name"}
 )
 
 
@@ -89,9 +89,9 @@ def topic_key(topic: str | None) -> str | None:
     return "#sha256:" + hashlib.sha256(topic.encode()).hexdigest()
 
 
-def body_of(one: Subscription) -> str:
+def body_of(state: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
-    data = one.to_json()
+    data = state.to_json()
     del data["revision"]
     return orjson.dumps(data).decode()
 

@@ -44,7 +44,7 @@ _OF_NAMES: Final = select(subscription.c.name, subscription.c.id).where(
 _UPDATE: Final = (
     update(subscription)
     .where(subscription.c.id == bindparam("of_id"))
-    .values({one.name: bindparam(one.name) for one in subscription.columns if one.name != "id"})
+    .values({column.name: bindparam(column.name) for column in subscription.columns if column.name != "id"})
 )
 _DELETE: Final = delete(subscription).where(subscription.c.id == bindparam("of_id"))
 _DROP_CREATORS: Final = delete(creator).where(creator.c.id.in_(bindparam("given_ids", expanding=True)))
@@ -103,9 +103,15 @@ class _State(NamedTuple):
     position: tuple[int, int]
 
     def row(self) -> ViewRow:
-        one = self.subscription
+        current = self.subscription
         return view_row(
-            one.id, one.name, topic_key(one.topic), one.dialect, one.status, self.position, self.body
+            current.id,
+            current.name,
+            topic_key(current.topic),
+            current.dialect,
+            current.status,
+            self.position,
+            self.body,
         )
 
 
@@ -200,8 +206,8 @@ class Transaction:
         """Look the owners of some names up together, which takes less time than one by one."""
         if len(names) > 1:
             for some in batched(names):
-                found = {name: id for name, id in self.connection.execute(_OF_NAMES, {"given_names": some})}
-                self._owners.update((name, found.get(name)) for name in some)
+                owners = {name: id for name, id in self.connection.execute(_OF_NAMES, {"given_names": some})}
+                self._owners.update((name, owners.get(name)) for name in some)
 
     def owner_of(self, name: str) -> str | None:
         """Return the id of the subscription of a name, None if the name is free."""
@@ -209,8 +215,8 @@ class Transaction:
             return self._names[name]
         if name not in self._owners:
             self._owners[name] = self.connection.execute(_OF_NAME, {"given_name": name}).scalar()
-        found = self._owners[name]
-        return None if found is None or found in self._now else found
+        owner = self._owners[name]
+        return None if owner is None or owner in self._now else owner
 
     def paused_at(self, id: str) -> int:
         """Return the revision since which a paused subscription is paused."""
@@ -224,20 +230,20 @@ class Transaction:
         """Note that the database has no subscription of this id, which was just generated."""
         self._stored[id] = None
 
-    def log(self, row: LogRow, one: Subscription | None, logged: LoggedRow) -> None:
+    def log(self, row: LogRow, after: Subscription | None, logged: LoggedRow) -> None:
         """Record a change: its row of the log, and the subscription after it; None if it is removed."""
         self._rows.append(logged)
         id, before = row.id, self.find(row.id)
         if before is not None and self._names.get(before.name) == id:
             self._set(self._names, before.name, _ABSENT)
-        if one is None:
+        if after is None:
             self._set(self._now, id, None)
             self._set(self._removed, id, True)
             return
         assert row.body is not None
-        state = _State(one, row.body, (logged.revision, logged.seq))
+        state = _State(after, row.body, (logged.revision, logged.seq))
         self._set(self._now, id, state)
-        self._set(self._names, one.name, id)
+        self._set(self._names, after.name, id)
         if row.op in ("pause", "add"):
             self._set(self._paused_at, id, logged.revision)
         if self._stored[id] is not None and id not in self._removed:
@@ -263,9 +269,9 @@ class Transaction:
             execute(_DELETE, removed)
             execute(_DELETE_ACTIVITY, removed)
         if self._replaced:
-            rows = [one.row() for one in self._replaced]
+            rows = [state.row() for state in self._replaced]
             execute(_UPDATE, [{**row._asdict(), "of_id": row.id} for row in rows])
-        added = [one.row() for one in self._now.values() if one is not None and self._is_new(one)]
+        added = [state.row() for state in self._now.values() if state is not None and self._is_new(state)]
         insert_rows(self.connection, subscription, added)
         self._write_labels()
         head = self.head
