@@ -56,7 +56,7 @@ class KafkaBindingError(SelectRouteError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PropertySource:
     """Part of a record: a header by name, a field of the body by path, or the part that ``kind`` names."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Source:
     path: Path = ()
 
     @classmethod
-    def of(cls, text: str) -> Source:
+    def of(cls, text: str) -> PropertySource:
         """Parse the source of a binding. ``header:NAME`` is a header, also if its name starts with @ or $."""
         if text in _OF_RECORD:
             return cls(_OF_RECORD[text])
@@ -85,11 +85,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundProperty:
     """Type of an identifier, one of `TYPES`, and its source."""
 
     type: str
-    source: Source
+    source: PropertySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class KafkaBinding:
 
     >>> binding = KafkaBinding.of(["weight:int", "price:double=$.order.price"], separator=".")
     >>> binding.field("weight")
-    Bound(type='int', source=Source(kind='header', name='weight', path=()))
+    BoundProperty(type='int', source=PropertySource(kind='header', name='weight', path=()))
     >>> binding.field("JMSPriority").type
     'int'
     """
 
-    bound: Mapping[str, Bound] = field(default_factory=dict)
+    bound: Mapping[str, BoundProperty] = field(default_factory=dict)
     separator: str | None = None
     _given_away: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -127,7 +127,7 @@ class KafkaBinding:
         Raises:
             KafkaBindingError: a text is not valid, or an identifier is bound twice.
         """
-        bound: dict[str, Bound] = {}
+        bound: dict[str, BoundProperty] = {}
         for text in texts:
             match = _TEXT.fullmatch(text)
             if match is None:
@@ -154,7 +154,7 @@ class KafkaBinding:
             raise KafkaBindingError('the "fields" of a Kafka binding must be an object')
         if separator is not None and not isinstance(separator, str):
             raise KafkaBindingError(f"the separator must be a string, not {separator!r}")
-        bound: dict[str, Bound] = {}
+        bound: dict[str, BoundProperty] = {}
         for name, entry in fields.items():
             parts = dict(entry) if isinstance(entry, Mapping) else None
             for part in parts or ():
@@ -191,14 +191,14 @@ class KafkaBinding:
         }
         return {"fields": fields, "separator": self.separator}
 
-    def field(self, identifier: str) -> Bound:
+    def field(self, identifier: str) -> BoundProperty:
         """Return type and source of an identifier, bound or not."""
         bound = self.bound.get(identifier)
         if bound is not None:
             return bound
         if identifier == TOPIC:
-            return Bound("string", Source("topic"))
-        return Bound(fixed_type(identifier) or "string", Source("header", identifier))
+            return BoundProperty("string", PropertySource("topic"))
+        return BoundProperty(fixed_type(identifier) or "string", PropertySource("header", identifier))
 
     def is_property(self, header: str) -> bool:
         """Return whether a record's header is the property of its own name. O(1).
@@ -218,8 +218,8 @@ class KafkaBinding:
 BY_NAME: Final = KafkaBinding()
 
 
-def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
-    source = Source("header", name) if source_text is None else _source(name, source_text)
+def _bound(name: str, type_: str | None, source_text: str | None) -> BoundProperty:
+    source = PropertySource("header", name) if source_text is None else _source(name, source_text)
     if not name or (name.startswith("@") and (name not in (TOPIC, ID) or source_text is None)):
         raise KafkaBindingError(f"{name!r} can't be bound: write an identifier, {TOPIC}=… or {ID}=…")
     fixed = "string" if name.startswith("@") else fixed_type(name)
@@ -232,17 +232,17 @@ def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
         raise KafkaBindingError(f"{name!r} is always of type {fixed}, not {chosen}")
     if own is not None and chosen != own:
         raise KafkaBindingError(f"{name!r}: the {source} of a record is of type {own}, not {chosen}")
-    return Bound(chosen, source)
+    return BoundProperty(chosen, source)
 
 
-def _source(name: str, text: str) -> Source:
+def _source(name: str, text: str) -> PropertySource:
     try:
-        return Source.of(text)
+        return PropertySource.of(text)
     except KafkaBindingError as error:
         raise KafkaBindingError(f"the binding of {name!r}: {error}") from None
 
 
-def _source_text(source: Source) -> str:
+def _source_text(source: PropertySource) -> str:
     if source.kind == "header":
         return f"header:{source.name}"
     return source.name if source.kind == "body" else f"@{source.kind}"

@@ -34,10 +34,10 @@ from kafka.protocol.producer import ProduceRequest
 from selectroute.kafka.config import PLAINTEXT_CREDENTIALS, SECONDS, TokenError
 from selectroute.kafka.errors import (
     GO_ON,
+    BrokerUnreachableError,
     KafkaClientError,
     RefusedError,
     TopicChangedError,
-    UnreachableError,
 )
 from selectroute.loopback import is_loopback
 
@@ -183,7 +183,7 @@ class Wire:
             unless given.
         delivery_seconds: longest time of retries until records are acknowledged; that of a call unless given.
 
-    Every call raises `KafkaClientError`: `UnreachableError` if no broker answers, `RefusedError` if one
+    Every call raises `KafkaClientError`: `BrokerUnreachableError` if no broker answers, `RefusedError` if one
     refuses.
     """
 
@@ -677,23 +677,25 @@ class Wire:
         return self._error(error)
 
     def _not_kafka(self) -> KafkaClientError:
-        return UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's")
+        return BrokerUnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's")
 
     def _error(self, error: Exception) -> KafkaClientError:
         """Return an error of kafka-python as one of ours."""
         if isinstance(error, TokenError):
-            return UnreachableError(str(error)) if error.retriable else RefusedError(str(error), "TOKEN")
+            return (
+                BrokerUnreachableError(str(error)) if error.retriable else RefusedError(str(error), "TOKEN")
+            )
         text = " ".join(str(part) for part in error.args if part is not None).split("\n")[0]
         if isinstance(error, codes.BrokerResponseError) and not isinstance(error, codes.RetriableError):
             name = _name(error.errno)
             return RefusedError(f"Kafka at {self.servers}: {name}" + (f": {text}" if text else ""), name)
         if isinstance(error, codes.InvalidReceiveError):
-            return UnreachableError(
+            return BrokerUnreachableError(
                 f"Kafka at {self.servers} answers in another protocol: is it a listener with TLS?"
             )
         if isinstance(error, codes.KafkaConnectionError) and ("Handshake" in text or "DNS" in text):
-            return UnreachableError(f"Kafka at {self.servers}: {text}")
-        return UnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
+            return BrokerUnreachableError(f"Kafka at {self.servers}: {text}")
+        return BrokerUnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
 
     def check(self, code: int, what: str, topic: str | None = None, more: str | None = None) -> None:
         """Raise `RefusedError` if the code of an answer is an error."""
@@ -775,7 +777,9 @@ class Wire:
     def _pause(self, deadline: float, problem: str) -> None:
         if time.monotonic() >= deadline:
             beginning = f"Kafka at {self.servers}"
-            raise UnreachableError(problem if problem.startswith(beginning) else f"{beginning}: {problem}")
+            raise BrokerUnreachableError(
+                problem if problem.startswith(beginning) else f"{beginning}: {problem}"
+            )
         time.sleep(_RETRY_SECONDS)
 
 

@@ -43,7 +43,7 @@ def source_of(topic: str, history: int) -> str:
     return topic if history == 1 else f"{topic}@{history}"
 
 
-class Part(NamedTuple):
+class PartitionRecords(NamedTuple):
     """Records of one partition, in the columns of `selectroute.kafka.batches.decode.COLUMNS`."""
 
     topic: str

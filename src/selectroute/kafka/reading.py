@@ -9,8 +9,8 @@ from typing import Final
 
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
-from selectroute.kafka.errors import LostRecordsError, TopicChangedError, UnreachableError
-from selectroute.kafka.ranges import Part, Range
+from selectroute.kafka.errors import BrokerUnreachableError, LostRecordsError, TopicChangedError
+from selectroute.kafka.ranges import PartitionRecords, Range
 from selectroute.kafka.record import Record
 
 MOST_BYTES: Final = 8 << 20
@@ -30,7 +30,7 @@ def read(
     may_lack: bool = False,
     may_change: bool = False,
     most_bytes: int = MOST_BYTES,
-) -> Iterator[Part]:
+) -> Iterator[PartitionRecords]:
     """Yield the records of ranges, those of each partition by offset. O(bytes).
 
     Markers of transactions and compacted records leave gaps. Partitions are read side by side, the ranges of
@@ -48,7 +48,7 @@ def read(
         LostRecordsError: Kafka no longer has an offset.
         TopicChangedError: the topic was created again.
         RecordBatchError: bytes are damaged, or of a format before Kafka 0.11.
-        UnreachableError: no broker answers.
+        BrokerUnreachableError: no broker answers.
     """
     waiting: dict[Partition, list[Range]] = {}
     for range_ in sorted(ranges, reverse=True):
@@ -79,7 +79,7 @@ def read(
             for partition in [partition for partition in left if partition[0] == error.topic]:
                 del left[partition]
 
-    def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[Part]:
+    def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[PartitionRecords]:
         """Yield the records of answers, and find out what is left."""
         nonlocal progress, was_above
         was_above = False
@@ -95,7 +95,7 @@ def read(
                 for part in decode(answer.records, *partition, range_.start, range_.end, answer.aborted):
                     start, lacks = part.next_offset, part.lacks
                     if len(part.records):
-                        yield Part(*partition, part.records)
+                        yield PartitionRecords(*partition, part.records)
                 share[partition] = max(share[partition], lacks)
             if start > range_.start:
                 progress = time.monotonic()
@@ -122,7 +122,7 @@ def read(
                 yield last
             last = part
         if left and not was_above and time.monotonic() > progress + wire.seconds:
-            raise UnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
+            raise BrokerUnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
         # Brokers answer while the last part is used.
         next_asked = ask()
         if last is not None:
@@ -161,8 +161,8 @@ def _first_kept(wire: Wire, range_: Range, may_lack: bool, may_change: bool, is_
     if may_lack:
         return min(first, range_.end)
     raise LostRecordsError(
-        f"Kafka no longer has {range_}: its records begin at offset {first}. They were dropped before they were "
-        "read: retention must be longer than the job may be down"
+        f"Kafka no longer has {range_}: its records begin at offset {first}. They were dropped before they "
+        "were read: retention must be longer than the job may be down"
     )
 
 

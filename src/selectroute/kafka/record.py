@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from selectroute.kafka.binding import ID, Bound, KafkaBinding
+from selectroute.kafka.binding import ID, BoundProperty, KafkaBinding
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies
 from selectroute.kafka.schemas.cache import Schemas
@@ -183,7 +183,7 @@ class _Sources:
             if missing:
                 raise missing[0]
 
-    def value(self, name: str, bound: Bound, reads: Collection[str] | None) -> Value | None:
+    def value(self, name: str, bound: BoundProperty, reads: Collection[str] | None) -> Value | None:
         source, record = bound.source, self._record
         wanted = reads is None or name in reads
         if source.kind == "body":
@@ -199,21 +199,23 @@ class _Sources:
             return record.topic
         return Int(record.partition) if source.kind == "partition" else Long(record.offset)
 
-    def text(self, bound: Bound) -> bytes | None:
+    def text(self, bound: BoundProperty) -> bytes | None:
         """Return the bytes of a header or of the key, None for any other source."""
         kind = bound.source.kind
         if kind == "key":
             return self._record.key
         return self._headers.get(bound.source.name) if kind == "header" else None
 
-    def _of_body(self, name: str, bound: Bound) -> Value | None:
+    def _of_body(self, name: str, bound: BoundProperty) -> Value | None:
         if self._body is None:  # a body that is not valid is read again for each of its fields
             values = self._bodies.values(self._record.value, self._headers.get(HEADER))
             self._body = dict(zip(self._in_body, values, strict=True))
         return _converted(name, bound, partial(value_of_json, self._body[name]))
 
 
-def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str] | None) -> Value | None:
+def _unbound(
+    name: str, text: bytes | None, bound: BoundProperty, reads: Collection[str] | None
+) -> Value | None:
     if text is None:
         return None
     if name in HEADER_TYPES:
@@ -221,11 +223,11 @@ def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str]
     return _strict(name, bound, text) if reads is not None and name in reads else _as_it_is(text)
 
 
-def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
+def _strict(name: str, bound: BoundProperty, text: bytes) -> Value | None:
     return _converted(name, bound, partial(value_of, text))
 
 
-def _converted(name: str, bound: Bound, convert: Callable[[str, str], Value | None]) -> Value | None:
+def _converted(name: str, bound: BoundProperty, convert: Callable[[str, str], Value | None]) -> Value | None:
     try:
         return _as_header(name, convert(bound.type, name))
     except TextError as error:

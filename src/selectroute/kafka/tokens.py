@@ -36,10 +36,10 @@ from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.errors import (
     GO_ON,
+    BrokerUnreachableError,
     KafkaClientError,
     RefusedError,
     TopicChangedError,
-    UnreachableError,
 )
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
@@ -67,7 +67,7 @@ class TokenTopicError(KafkaClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class CommitToken:
     """Token of one transaction of a task.
 
     Attributes:
@@ -103,7 +103,7 @@ class Token:
         )
 
     @classmethod
-    def of(cls, key: bytes | None, value: bytes | None) -> Token | None:
+    def of(cls, key: bytes | None, value: bytes | None) -> CommitToken | None:
         """Read a record; None unless it is a token of this release."""
         try:
             kind, task, part = (key or b"").decode().split("/")
@@ -135,7 +135,7 @@ class TokenTopic:
     name: str
     partitions: int
     since: Mapping[int, int] = field(default_factory=dict)
-    known: tuple[Token, ...] = ()
+    known: tuple[CommitToken, ...] = ()
     id: str = ""
 
     def partition(self, task: int) -> int:
@@ -167,7 +167,7 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
             is_new = wire.create(name, PARTITIONS, SETTINGS)
             # Another broker than the one that knows of a new topic may not know of it yet.
             partitions = PARTITIONS if is_new else wire.partitions([name])[name]
-        except (RefusedError, UnreachableError, KeyError) as error:
+        except (RefusedError, BrokerUnreachableError, KeyError) as error:
             if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":
                 raise RefusedError(
                     f"Kafka at {wire.servers}: this client needs the rights Create, Read and Write on the "
@@ -234,7 +234,7 @@ def _barriers(wire: Wire, topic: TokenTopic, numbers: Iterable[int]) -> dict[Par
         return wire.append(dict.fromkeys(places, batch.data))
 
 
-def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
+def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[CommitToken]]:
     """Read the whole topic; return how far, and the newest token of each key. O(tokens)."""
     after = _barriers(wire, topic, range(topic.partitions))
     first, decided = wire.offsets(after, EARLIEST), wire.offsets(after, LATEST, committed=True)
@@ -245,7 +245,9 @@ def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     return replace(topic, since=since), list(newest.values())
 
 
-def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -> tuple[list[Token], int]:
+def tokens_of(
+    wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int
+) -> tuple[list[CommitToken], int]:
     """Return the tokens of one task of a batch by their part, and the offset up to which was read.
 
     Call it after `Transactions.begin`. Waits while another transaction on the partition is open, which only a
@@ -271,22 +273,22 @@ def _wait(wire: Wire, place: Partition, end: int) -> None:
     deadline = time.monotonic() + wire.seconds
     while wire.offsets([place], LATEST, committed=True)[place] < end:
         if time.monotonic() > deadline:
-            raise UnreachableError(
+            raise BrokerUnreachableError(
                 f"Kafka at {wire.servers}: a transaction on {place[0]}/{place[1]} does not end"
             )
         time.sleep(_RETRY_SECONDS)
 
 
-def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[Token]:
+def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[CommitToken]:
     for part in read(wire, ranges, committed=True, may_lack=True):
         rows = zip(part.records["key"].to_pylist(), part.records["value"].to_pylist(), strict=True)
         for key, value in rows:
-            token = Token.of(key, value)
+            token = CommitToken.of(key, value)
             if token is not None:
                 yield token
 
 
-def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> None:
+def write_token(transactions: Transactions, topic: TokenTopic, token: CommitToken) -> None:
     """Write a token in the open transaction. Raises KafkaClientError."""
     place = (topic.name, topic.partition(token.task))
     batches = encode(

@@ -24,7 +24,7 @@ from kafka.protocol.producer import (
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
 from selectroute.kafka.cluster import ALL_REPLICAS, COORDINATOR_NOT_READY, MOVED, PASSING, Partition, Wire
-from selectroute.kafka.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.errors import BrokerUnreachableError, FencedError, KafkaClientError, RefusedError
 
 _ROUNDS: Final = 4
 """Produce requests to one node that are not answered yet; the broker keeps the last five batches of each
@@ -176,7 +176,7 @@ class Transactions:
         if failed:
             self._wire.forget(failed)
             if time.monotonic() >= deadline:
-                raise UnreachableError(
+                raise BrokerUnreachableError(
                     problem if "Kafka at" in problem else f"Kafka at {self._wire.servers}: {problem}"
                 )
             time.sleep(_RETRY_SECONDS)
@@ -245,13 +245,13 @@ class Transactions:
                 answer = self._wire.ask(request, self._coordinator)
                 code, topic = _worst(answer)
                 problem = codes.for_code(code).__name__
-            except UnreachableError as error:
+            except BrokerUnreachableError as error:
                 code, topic, problem = 16, None, str(error)
             if code in COORDINATOR_NOT_READY | MOVED:
                 if code != 51:
                     self._coordinator = None
                 if time.monotonic() >= deadline:
-                    raise UnreachableError(f"Kafka at {self._wire.servers}: {what}: {problem}")
+                    raise BrokerUnreachableError(f"Kafka at {self._wire.servers}: {what}: {problem}")
                 time.sleep(_RETRY_SECONDS)
                 continue
             self._check(code, what, topic, None)

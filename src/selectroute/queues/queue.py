@@ -20,12 +20,12 @@ from selectroute.queues.errors import (
     MQRC_WAIT_INTERVAL_ERROR,
     failed,
 )
-from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.finding import LookupStatistics
 from selectroute.queues.lookup.groups import Handle, Lookup, position_after
 from selectroute.queues.lookup.match import MatchOptions, match_of
 from selectroute.queues.message.message import UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut, validate_put
-from selectroute.queues.message.record import Record
+from selectroute.queues.message.record import StoredMessage
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, UnitStore
 from selectroute.queues.waiting import Waiter
@@ -40,7 +40,7 @@ class MessageStore(UnitStore, Protocol):
     """
 
     settings: QueueSettings
-    statistics: Statistics
+    statistics: LookupStatistics
 
     @property
     def depth(self) -> int:
@@ -49,25 +49,27 @@ class MessageStore(UnitStore, Protocol):
     def put(self, message: ValidatedPut, unit: UnitOfWork[Any] | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
 
-    def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
+    def take(
+        self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None
+    ) -> StoredMessage | None:
         """Take the first match off the queue; without one, `wait` may follow, and misses no arrival."""
 
-    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> StoredMessage | None:
         """Return the first match, left on the queue; without one, `wait` may follow, as after `take`."""
 
-    def wait(self, waiter: Waiter, seconds: float) -> Record:
+    def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
 
-    def at(self, queue_key: int) -> Record | None:
+    def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
 
-    def take_at(self, queue_key: int, unit: UnitOfWork[Any] | None) -> Record | None:
+    def take_at(self, queue_key: int, unit: UnitOfWork[Any] | None) -> StoredMessage | None:
         """Take the message with a key off the queue."""
 
     def begin_unit(self) -> UnitOfWork[Any]:
         """Begin a unit of work."""
 
-    def to_message(self, record: Record) -> QueuedMessage:
+    def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
 
     def close(self) -> None:
@@ -206,7 +208,7 @@ class Queue(Generic[StoreT]):
             handle = self._threads.handle = Handle()
         return handle
 
-    def _waited(self, waiter: Waiter | None, seconds: float | None) -> Record:
+    def _waited(self, waiter: Waiter | None, seconds: float | None) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout, or without a waiter."""
         if waiter is None or seconds is None:
             raise failed(MQRC_NO_MSG_AVAILABLE)
@@ -260,7 +262,7 @@ class Cursor:
         unit = None if syncpoint is None else self._queue._own(syncpoint)
         return self._under(self._store.take_at(self._queue_key, unit))
 
-    def _under(self, record: Record | None) -> QueuedMessage:
+    def _under(self, record: StoredMessage | None) -> QueuedMessage:
         if record is None:
             raise failed(MQRC_NO_MSG_UNDER_CURSOR)
         return self._store.to_message(record)

@@ -8,9 +8,9 @@ from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.finding import LookupStatistics
 from selectroute.queues.lookup.groups import ID_FIELDS, Lookup
-from selectroute.queues.message.record import Record, message_of
+from selectroute.queues.message.record import StoredMessage, message_of
 from selectroute.queues.unit import UnitOfWork
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Waiter:
         self.lookup = lookup
         self.browses = browses
         self.unit = unit
-        self.record: Record | None = None
+        self.record: StoredMessage | None = None
         self.number = 0
         # Stored, because the group may change during the wait: a backout by another thread restores it.
         self.id = next(iter(lookup.ids), None)
@@ -51,7 +51,7 @@ class Waiter:
         self._handed = Lock()
         self._handed.acquire()
 
-    def takes(self, record: Record) -> bool:
+    def takes(self, record: StoredMessage) -> bool:
         """Return whether an arriving message is for this call; never after its unit has ended."""
         return self.lookup.wants(record) and (self.unit is None or not self.unit.ended)
 
@@ -72,7 +72,7 @@ class Waiters:
 
     __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count", "gets", "selecting")
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: LookupStatistics) -> None:
         self.count = 0
         self.gets = 0
         self.selecting = 0
@@ -102,7 +102,7 @@ class Waiters:
         """Return every waiting call."""
         return [*self._browsing.all(), *self._taking.all()]
 
-    def offer(self, record: Record) -> list[Waiter]:
+    def offer(self, record: StoredMessage) -> list[Waiter]:
         """Remove and return the calls that get an arriving message: all that browse, and one that takes it.
 
         "The queue manager attempts to give priority to … specific get-wait requests that can be satisfied
@@ -119,7 +119,7 @@ class Waiters:
             waiter.record = record
         return woken
 
-    def _takes(self, waiter: Waiter, record: Record) -> bool:
+    def _takes(self, waiter: Waiter, record: StoredMessage) -> bool:
         self._statistics.waiters_looked_at += 1
         return waiter.takes(record)
 
@@ -165,7 +165,7 @@ class _Waiting:
         for group in self._groups.values():
             yield from group.values()
 
-    def candidates(self, record: Record) -> Iterator[Waiter]:
+    def candidates(self, record: StoredMessage) -> Iterator[Waiter]:
         """Yield the calls that may match a message: specific ones first, of each kind the oldest first."""
         if not self._groups:
             return

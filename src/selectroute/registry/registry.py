@@ -46,7 +46,7 @@ from selectroute.registry.errors import NotFoundError, OperationError, PublishEr
 from selectroute.registry.log import change_log
 from selectroute.registry.log.change_log import Latest, RecentChanges, verify
 from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.revision import Revision, answered, keep
+from selectroute.registry.log.revision import PendingRevision, answered, keep
 from selectroute.registry.log.rows import (
     change_of,
     insert_counter,
@@ -256,7 +256,7 @@ class Registry:
         check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
         checks = Checks(self.limits)
 
-        def change(is_last: bool, revision: Revision) -> Subscription | None:
+        def change(is_last: bool, revision: PendingRevision) -> Subscription | None:
             spec = patched(revision.get(id, expected), patch)
             return revision.replace(id, spec, expected) if is_last or checks.knows(spec) else None
 
@@ -298,7 +298,7 @@ class Registry:
         """
         check_argument(id, str, "id", _ID)
 
-        def resume(revision: Revision) -> Resumed:
+        def resume(revision: PendingRevision) -> Resumed:
             resumed = revision.resume(id, from_, expected)
             known = backfills(revision.connection) if from_ == "last-processed" else []
             return Resumed(resumed, known)
@@ -324,7 +324,7 @@ class Registry:
         specs = [operation.spec for operation in operations if operation.spec is not None]
         checks = Checks(self.limits, specs, Budget(max_expanded))
 
-        def apply(revision: Revision) -> Applied:
+        def apply(revision: PendingRevision) -> Applied:
             before = answered(revision.connection, idempotency)
             if before is not None:
                 return read_plain(Applied, before)
@@ -397,7 +397,7 @@ class Registry:
         budget = Budget(max_expanded)
         with transfer.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
             with self._transaction(bulk=stage.rows >= _BULK_ROWS) as transaction:
-                revision = Revision(transaction, Checks(self.limits), by)
+                revision = PendingRevision(transaction, Checks(self.limits), by)
                 rows = transfer.import_stage(revision, stage, mode, progress)
                 newest = revision.finish()
                 transaction.finish()
@@ -613,7 +613,7 @@ class Registry:
 
     def _changed(
         self,
-        work: Callable[[Revision], _T],
+        work: Callable[[PendingRevision], _T],
         checks: Checks | None = None,
         by: Permission = EVERYTHING,
         operations: int = 1,
@@ -626,7 +626,7 @@ class Registry:
 
     def submit(
         self,
-        work: Callable[[Revision], _T],
+        work: Callable[[PendingRevision], _T],
         checks: Checks | None = None,
         by: Permission = EVERYTHING,
         operations: int = 1,

@@ -326,9 +326,9 @@ def _scan(
 ) -> tuple[int, int]:
     """Enter batches into the table; return how many, and what ended the scan.
 
-    ``following`` is the offset after the batches so far. Into ``status`` go the address of the first batch that
-    was not read, the offset after those that were, two numbers about an error (or that are missing of a
-    batch), and its offset.
+    ``following`` is the offset after the batches so far. ``status`` gets the address of the first batch that
+    was not read, the offset after those that were, two numbers about an error (or how many bytes a batch
+    lacks), and its offset.
     """
     rows = 0
     size = 0
@@ -456,7 +456,7 @@ def _after(at: int, size: int, stop: int) -> int:
 @compiled
 def _measure(table: Numbers, low: int, high: int, totals: Numbers, status: Numbers) -> int:
     """Check all lengths of the visible batches, and add up what `_fill` will write; return `_DONE` or what is
-    wrong. Into ``status`` go a number about an error, and its offset.
+    wrong. ``status`` gets a number about an error, and its offset.
     """
     records, key_bytes, value_bytes, null_keys, null_values = 0, 0, 0, 0, 0
     headers, name_bytes, content_bytes, null_headers = 0, 0, 0, 0

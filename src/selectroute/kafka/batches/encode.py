@@ -98,7 +98,7 @@ class Producer(NamedTuple):
 NOT_IDEMPOTENT: Final = Producer()
 
 
-class Batch(NamedTuple):
+class EncodedBatch(NamedTuple):
     """Record batch for a produce request, which may have one for each partition.
 
     Attributes:
@@ -182,7 +182,7 @@ def encode(
     compression: str = "none",
     batch_bytes: int = 1 << 17,
     most_bytes: int = 1 << 20,
-) -> list[Batch]:
+) -> list[EncodedBatch]:
     """Encode records as batches. O(bytes).
 
     Args:
@@ -244,7 +244,7 @@ def encode(
             batch = memoryview(bytearray().join((batch[: f.RECORDS], content)))
             batch_attributes |= codec
         _seal(batch, batch_attributes)
-        encoded.append(Batch(group, first, length, sequence, batch))
+        encoded.append(EncodedBatch(group, first, length, sequence, batch))
     return encoded
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, json_decoder
 from selectroute.kafka.schemas.framing import SchemaId
-from selectroute.kafka.schemas.registry import OnMissing, RegistryClient, SchemaRegistry
+from selectroute.kafka.schemas.registry import OnMissing, SchemaClient, SchemaRegistry
 from selectroute.selector.errors import SelectRouteError
 
 UNKNOWN: Final = "unknown-schema"
@@ -57,7 +57,7 @@ class Schemas:
     registry that did not answer, or does not know an id, is asked again after a second at the earliest.
     """
 
-    def __init__(self, client: RegistryClient, on_missing: OnMissing = "wait", where: str = "") -> None:
+    def __init__(self, client: SchemaClient, on_missing: OnMissing = "wait", where: str = "") -> None:
         """Create an empty cache.
 
         Args:

@@ -52,7 +52,7 @@ class SchemaSettingsError(SelectRouteError):
     """Invalid setting of a schema registry. The text names it and never shows its value."""
 
 
-class RegistryClient(Protocol):
+class SchemaClient(Protocol):
     """Requests of a registry's client, as in ``confluent_kafka``, that readers of bodies make."""
 
     def get_schema(self, schema_id: int, *, fmt: str | None = ...) -> Any:
@@ -108,7 +108,7 @@ class SchemaRegistry:
     def __hash__(self) -> int:
         return hash((self.url, tuple(sorted(self.options.items())), self.on_missing))
 
-    def client(self) -> RegistryClient:
+    def client(self) -> SchemaClient:
         """Return a client. It connects when it is first used.
 
         Raises:

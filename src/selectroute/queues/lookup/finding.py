@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from selectroute.queues.errors import ScanLimitError
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.record import MAX_KEY, Record, queue_key_in
+from selectroute.queues.message.record import MAX_KEY, StoredMessage, queue_key_in
 
 MAX_INDEXES: Final = 8
 """Maximum indexes made on demand: a new one replaces the least recently used, in a database the oldest."""
@@ -60,7 +60,7 @@ def check_budget() -> None:
 
 
 @dataclass(slots=True)
-class Statistics:
+class LookupStatistics:
     """Counts of the cost of lookups since the queue was opened."""
 
     looked_at: int = 0
@@ -74,7 +74,7 @@ class Statistics:
     """Waiting calls that were compared with an arriving message."""
 
 
-def has_token(record: Record, msg_token: bytes, token_prefix: bytes) -> bool:
+def has_token(record: StoredMessage, msg_token: bytes, token_prefix: bytes) -> bool:
     """Return whether a message has this token, on the queue with this token prefix."""
     return msg_token[:8] == token_prefix and record.queue_key == queue_key_in(msg_token)
 
@@ -83,9 +83,9 @@ def find_by_token(
     match: Match,
     after: int,
     token_prefix: bytes,
-    get: Callable[[int], Record | None],
-    statistics: Statistics,
-) -> Record | None:
+    get: Callable[[int], StoredMessage | None],
+    statistics: LookupStatistics,
+) -> StoredMessage | None:
     """Return the message with the token of the match options, if it is after a key and matches. O(1).
 
     Args:
@@ -107,6 +107,6 @@ def find_by_token(
     return record if match.is_satisfied(record) else None
 
 
-def first_of(records: Iterable[Record | None]) -> Record | None:
+def first_of(records: Iterable[StoredMessage | None]) -> StoredMessage | None:
     """Return the record with the lowest key."""
     return min(filter(None, records), key=lambda record: record.queue_key, default=None)

@@ -13,16 +13,16 @@ from typing import Final, NamedTuple, Protocol
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
 from selectroute.queues.lookup.finding import has_token
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.record import Field, Record
+from selectroute.queues.message.record import Field, StoredMessage
 from selectroute.selector.fields import NO_ID
 
 ID_FIELDS: Final = (Field.MSG_ID, Field.CORREL_ID, Field.GROUP_ID)
 
 
-class Messages(Protocol):
+class MessageSearch(Protocol):
     """Messages of a queue, to be searched."""
 
-    def find(self, match: Match, after: int = -1) -> Record | None:
+    def find(self, match: Match, after: int = -1) -> StoredMessage | None:
         """Return the first message that matches after a key."""
 
     @property
@@ -30,7 +30,7 @@ class Messages(Protocol):
         """Prefix of the queue's tokens."""
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """Position in an unfinished group: after one of its messages."""
 
     group_id: bytes
@@ -41,12 +41,12 @@ class Position(NamedTuple):
     begun: int
     """Key of the first message of the group."""
 
-    def is_next(self, record: Record) -> bool:
+    def is_next(self, record: StoredMessage) -> bool:
         """Return whether a message is the next segment or the first of the next logical message."""
         numbers = record.msg_seq_number, record.offset
         return record.group_id == self.group_id and numbers in (self._segment, self._successor)
 
-    def find(self, messages: Messages) -> Record | None:
+    def find(self, messages: MessageSearch) -> StoredMessage | None:
         """Return the next message of the group: a further segment before the next logical message."""
         for msg_seq_number, offset in (self._segment, self._successor):
             record = messages.find(
@@ -71,16 +71,16 @@ class Handle:
     __slots__ = ("position",)
 
     def __init__(self) -> None:
-        self.position: Position | None = None
+        self.position: GroupPosition | None = None
 
 
-def position_after(record: Record, before: Position | None) -> Position | None:
+def position_after(record: StoredMessage, before: GroupPosition | None) -> GroupPosition | None:
     """Return the position in logical order after a message; None at the end of a group or outside a group."""
     if record.group_id == NO_ID or record.last_in_group:
         return None
     end = record.offset + len(record.body)
     begun = record.queue_key if before is None else before.begun
-    return Position(record.group_id, record.msg_seq_number, end, begun)
+    return GroupPosition(record.group_id, record.msg_seq_number, end, begun)
 
 
 class Lookup(NamedTuple):
@@ -90,7 +90,7 @@ class Lookup(NamedTuple):
     after: int = -1
     handle: Handle | None = None
 
-    def find(self, messages: Messages) -> Record | None:
+    def find(self, messages: MessageSearch) -> StoredMessage | None:
         """Return the first match.
 
         Raises MQError 2247 if options that do not apply disagree with the match: "the value of the relevant
@@ -114,7 +114,7 @@ class Lookup(NamedTuple):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
         return record
 
-    def wants(self, record: Record) -> bool:
+    def wants(self, record: StoredMessage) -> bool:
         """Return whether an arriving message matches."""
         match, after, handle = self
         if not match.is_satisfied(record):

@@ -13,10 +13,10 @@ from selectroute.queues.errors import (
     MQRC_MSG_TOKEN_ERROR,
     failed,
 )
-from selectroute.queues.lookup.selection import Alternative, KeyField, Selection, selection_of
+from selectroute.queues.lookup.selection import Alternative, KeyField, PreparedSelector, selection_of
 from selectroute.queues.message.message import TOKEN_BYTES
 from selectroute.queues.message.put_validation import bytes_of, id_of, offset_of, sequence_of
-from selectroute.queues.message.record import Field, Record, selector_values
+from selectroute.queues.message.record import Field, StoredMessage, selector_values
 from selectroute.selector.selector import Selector
 
 Fields = tuple[KeyField, ...]
@@ -67,12 +67,12 @@ def ways_of(match: Match) -> Iterator[tuple[Fields, Keys, Alternative]]:
             yield fields, tuple([wanted[field] for field in fields]), alternative
 
 
-def key_of_fields(fields: Fields) -> Callable[[Record], Keys]:
+def key_of_fields(fields: Fields) -> Callable[[StoredMessage], Keys]:
     """Return a function that returns the values of some fields of a message, attributes as keys."""
     of_descriptor = tuple(field for field in fields if isinstance(field, int))
     attributes = tuple(field for field in fields if isinstance(field, str))
 
-    def key_of(record: Record) -> Keys:
+    def key_of(record: StoredMessage) -> Keys:
         values: list[Any] = [record[field] for field in of_descriptor]
         if attributes:
             lookup = selector_values(record)
@@ -94,9 +94,9 @@ class Match(NamedTuple):
     msg_seq_number: int | None = None
     offset: int | None = None
     msg_token: bytes | None = None
-    selection: Selection | None = None
+    selection: PreparedSelector | None = None
 
-    def agrees(self, record: Record) -> bool:
+    def agrees(self, record: StoredMessage) -> bool:
         """Return whether all fields of a message agree; token and selector are ignored. O(1)."""
         msg_id, correl_id, group_id, msg_seq_number, offset, _, _ = self
         return (
@@ -107,11 +107,11 @@ class Match(NamedTuple):
             and (offset is None or record.offset == offset)
         )
 
-    def is_satisfied(self, record: Record) -> bool:
+    def is_satisfied(self, record: StoredMessage) -> bool:
         """Return whether a message's fields agree, except the token, and it satisfies the selector."""
         return self.agrees(record) and self.is_selected(record)
 
-    def is_selected(self, record: Record) -> bool:
+    def is_selected(self, record: StoredMessage) -> bool:
         """Return whether a message satisfies the selector, if there is one."""
         return self.selection is None or self.selection.selects(selector_values(record))
 
@@ -143,7 +143,7 @@ def match_of(
     return match if selector is None else _selecting(match, selection_of(selector, dialect))
 
 
-def _selecting(match: Match, selection: Selection | None) -> Match:
+def _selecting(match: Match, selection: PreparedSelector | None) -> Match:
     """Return a match with a selector; one that only equates an id becomes that option (seed 000)."""
     if selection is None:
         return match

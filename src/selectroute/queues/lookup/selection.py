@@ -49,7 +49,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class PreparedSelector:
     """Selector as alternatives: satisfied exactly if one of them is."""
 
     selector: Selector
@@ -66,11 +66,11 @@ class Selection:
         return any(clause.holds(read) for clause in self.clauses)
 
 
-_READY: Final[OrderedDict[tuple[str, str], Selection]] = OrderedDict()
+_READY: Final[OrderedDict[tuple[str, str], PreparedSelector]] = OrderedDict()
 _MOST_READY: Final = 10_000
 
 
-def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
+def selection_of(selector: str | Selector, dialect: str) -> PreparedSelector | None:
     """Prepare a selector, text in the given dialect; return None for an empty text. Cached.
 
     Raises MQError 2519 for anything but a text or Selector, and with the selector's own reason, 2551 or 2459,
@@ -98,7 +98,7 @@ def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
     return ready
 
 
-def _prepared(selector: Selector) -> Selection:
+def _prepared(selector: Selector) -> PreparedSelector:
     clauses = clauses_of(selector.expression, dialect_named(selector.dialect))
     alternatives = [alternative for clause in clauses for alternative in _alternatives(clause)]
     only_id = None
@@ -111,7 +111,7 @@ def _prepared(selector: Selector) -> Selection:
         ):
             only_id = alternative.fields[0], alternative.keys[0]
     name = sha256(f"{selector.dialect} {selector.text}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Selection(selector, tuple(alternatives), clauses, only_id, name)  # type: ignore[arg-type]  # ids are bytes
+    return PreparedSelector(selector, tuple(alternatives), clauses, only_id, name)  # type: ignore[arg-type]  # ids are bytes
 
 
 def _alternatives(clause: Clause) -> Iterable[Alternative]:

@@ -21,7 +21,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.record import ARRIVALS, Record, queue_key_of
+from selectroute.queues.message.record import ARRIVALS, StoredMessage, queue_key_of
 from selectroute.queues.sql.database import Defined
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import (
@@ -138,13 +138,13 @@ class Bulk:
             matches += is_match and self._is_old(record)
         return MessageCount(matches, True)
 
-    def _is_old(self, record: Record) -> bool:
+    def _is_old(self, record: StoredMessage) -> bool:
         """Return whether a message arrived before the count."""
         return record.queue_key & ARRIVALS <= self._last_arrival
 
-    def _next(self, connection: Connection, most: int) -> tuple[list[Record], int, bool]:
+    def _next(self, connection: Connection, most: int) -> tuple[list[StoredMessage], int, bool]:
         """Return the next matches, the key up to which was looked, and whether that is the end."""
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         after = self._after
         candidates = self._store.finder(connection).candidates(self._match, after)
         try:
@@ -158,7 +158,7 @@ class Bulk:
             return records, after, False
         return records, after, True
 
-    def _change(self, records: list[Record], after: int, is_last: bool) -> tuple[int, bool]:
+    def _change(self, records: list[StoredMessage], after: int, is_last: bool) -> tuple[int, bool]:
         """Remove or move messages, in one transaction; return the key up to which all is done, and whether
         nothing is left to do. `after` and `is_last` are these if all of the messages are dealt with.
         """
@@ -180,7 +180,7 @@ class Bulk:
             is_last = True
         return after, is_last
 
-    def _remove(self, connection: Connection, records: list[Record], stayed: Stayed) -> int:
+    def _remove(self, connection: Connection, records: list[StoredMessage], stayed: Stayed) -> int:
         self._lock(connection, self._queue)
         free = self._free(connection, records)
         parameters = {"in_queue": self._queue, "places": list(free)}
@@ -190,7 +190,7 @@ class Bulk:
         return len(free)
 
     def _move(
-        self, connection: Connection, to: Defined, records: list[Record], stayed: Stayed
+        self, connection: Connection, to: Defined, records: list[StoredMessage], stayed: Stayed
     ) -> tuple[int, int | None]:
         """Move messages up to the first for which the target or the transaction has no room; return their
         number, and the key of that message.
@@ -201,7 +201,7 @@ class Bulk:
         room = math.inf
         if limit is not None:
             room = limit - connection.execute(HELD, {**self._store.now(), "in_queue": to.id}).scalar_one()
-        moved: list[Record] = []
+        moved: list[StoredMessage] = []
         size = 0
         undone: int | None = None
         for record in records:
@@ -221,7 +221,7 @@ class Bulk:
             self._put(connection, to, moved, indexes)
         return len(moved), undone
 
-    def _put(self, connection: Connection, to: Defined, records: list[Record], indexes: str) -> None:
+    def _put(self, connection: Connection, to: Defined, records: list[StoredMessage], indexes: str) -> None:
         """Put locked messages on the end of another queue, in their order."""
         arrivals = {"in_queue": to.id, "count": len(records)}
         before = connection.execute(ARRIVE_MANY, arrivals).scalar_one() - len(records)
@@ -246,7 +246,7 @@ class Bulk:
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
         return indexes
 
-    def _free(self, connection: Connection, records: list[Record]) -> dict[int, int]:
+    def _free(self, connection: Connection, records: list[StoredMessage]) -> dict[int, int]:
         """Lock the messages that are free; return the length of the body of each by its key."""
         parameters = {**self._store.now(), "places": [record.queue_key for record in records]}
         return {place: length for place, length in connection.execute(LOCK_FREE, parameters)}

@@ -30,7 +30,7 @@ from sqlalchemy.exc import IntegrityError
 from selectroute.queues.message.from_stream import Routed, with_delivery
 from selectroute.queues.message.message import properties_of
 from selectroute.queues.message.put_validation import ValidatedPut
-from selectroute.queues.message.record import Record, arrived, expiry_at, new_id_prefix
+from selectroute.queues.message.record import StoredMessage, arrived, expiry_at, new_id_prefix
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import ARRIVE_MANY, HELD, PUT, PUT_KEY
 from selectroute.queues.sql.tables import delivered, metadata, queue, row_of
@@ -329,7 +329,7 @@ class QueueDeliveries:
         if keys:
             connection.execute(PUT_KEY, keys)
 
-    def _record(self, delivery: Delivery, target: Row[Any], arrival: int, now_ms: int) -> Record:
+    def _record(self, delivery: Delivery, target: Row[Any], arrival: int, now_ms: int) -> StoredMessage:
         """Return the record of a delivery on a queue, without its properties."""
         message = delivery.message
         put = ValidatedPut(

@@ -13,14 +13,14 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from selectroute.queues.lookup.finding import (
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
-    Statistics,
+    LookupStatistics,
     check_budget,
     find_by_token,
     first_of,
 )
 from selectroute.queues.lookup.match import Match, ways_of
 from selectroute.queues.lookup.selection import Alternative, KeyField
-from selectroute.queues.message.record import Field, Record, selector_values
+from selectroute.queues.message.record import Field, StoredMessage, selector_values
 from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
 from selectroute.queues.sql.tables import (
     BARE_COLUMNS,
@@ -65,7 +65,7 @@ class SqlIndexes:
     Safe for threads, except that a count may be lost.
     """
 
-    def __init__(self, store: Store, queue: int, statistics: Statistics) -> None:
+    def __init__(self, store: Store, queue: int, statistics: LookupStatistics) -> None:
         self._store = store
         self._queue = queue
         self._statistics = statistics
@@ -126,12 +126,12 @@ class SqlIndexes:
         self._statistics.indexes_made += 1
 
 
-def keys_of(record: Record, queue: int, indexes: str) -> list[dict[str, Any]]:
+def keys_of(record: StoredMessage, queue: int, indexes: str) -> list[dict[str, Any]]:
     """Return the rows of a message in the indexes of a queue."""
     return _keys_of(record, queue, indexes_of(indexes)) if indexes != "{}" else []
 
 
-def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
+def _keys_of(record: StoredMessage, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
     rows = []
     for number, attributes in indexes.items():
         octets = key_of(record, attributes)
@@ -170,7 +170,7 @@ class SqlLookup:
         parameters: Mapping[str, int],
         indexes: str,
         token_prefix: bytes,
-        statistics: Statistics,
+        statistics: LookupStatistics,
     ) -> None:
         self._connection = connection
         self._parameters = parameters
@@ -179,7 +179,7 @@ class SqlLookup:
         self._statistics = statistics
         self.vain: dict[Attributes, int] = {}
 
-    def find(self, match: Match, after: int = -1) -> Record | None:
+    def find(self, match: Match, after: int = -1) -> StoredMessage | None:
         """Return the first visible message that matches after a key."""
         if match.msg_token is not None:
             return find_by_token(match, after, self.token_prefix, self._at, self._statistics)
@@ -189,7 +189,7 @@ class SqlLookup:
             return first
         return first_of(self._search(*way, after) for way in ways_of(match))
 
-    def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[Record, bool]]:
+    def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[StoredMessage, bool]]:
         """Yield the messages after a key that are compared to find all that match, in order, each
         once and without its body, and whether it matches.
 
@@ -216,7 +216,7 @@ class SqlLookup:
 
     def _compared(
         self, way: AccessPath, alternatives: Sequence[Alternative], after: int
-    ) -> Iterator[tuple[Record, bool]]:
+    ) -> Iterator[tuple[StoredMessage, bool]]:
         """Yield all messages on an access path, and whether each satisfies one of the alternatives."""
         for record in self._walk(way, after, _FIRST_CHUNK):
             check_budget()
@@ -224,13 +224,13 @@ class SqlLookup:
             read = selector_values(record)
             yield record, any(alternative.whole.holds(read) for alternative in alternatives)
 
-    def _at(self, queue_key: int) -> Record | None:
+    def _at(self, queue_key: int) -> StoredMessage | None:
         row = self._connection.execute(AT, {**self._parameters, "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
     def _search(
         self, fields: tuple[KeyField, ...], keys: tuple[Any, ...], alternative: Alternative, after: int
-    ) -> Record | None:
+    ) -> StoredMessage | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
         attributes = _lasting(fields)
         way = self._way(fields, keys)
@@ -268,7 +268,7 @@ class SqlLookup:
         usable = [number for number, of in self._indexes.items() if set(of) <= set(attributes)]
         return max(usable, key=lambda number: len(self._indexes[number]), default=None)
 
-    def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
+    def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[StoredMessage]:
         """Yield visible messages after a key, in order, read chunk by chunk."""
         shape, parameters = shape_of(way.match)
         parameters.update(self._parameters)
@@ -289,7 +289,7 @@ def _lasting(fields: tuple[KeyField, ...]) -> Attributes:
     return tuple(name for name in fields if isinstance(name, str) and is_lasting(name))
 
 
-def _key_of_candidate(candidate: tuple[Record, bool]) -> int:
+def _key_of_candidate(candidate: tuple[StoredMessage, bool]) -> int:
     return candidate[0].queue_key
 
 

@@ -21,14 +21,14 @@ from selectroute.queues.errors import (
     MQError,
     failed,
 )
-from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.finding import LookupStatistics
 from selectroute.queues.lookup.groups import Lookup
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (
     ARRIVALS,
     MAX_KEY,
-    Record,
+    StoredMessage,
     arrived,
     current_message_of,
     descriptor_of,
@@ -55,7 +55,7 @@ from selectroute.queues.sql.statements import (
 )
 from selectroute.queues.sql.tables import bare_record_of, record_of, row_of
 from selectroute.queues.sql.units import UnitEndings
-from selectroute.queues.sql.watch import WaitingCall, Watch
+from selectroute.queues.sql.watch import QueueWatch, WaitingCall
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.sentences import counted
@@ -97,7 +97,7 @@ class SqlStore:
     ) -> None:
         store, queue = database.store, defined.id
         self.settings = defined.settings
-        self.statistics = Statistics()
+        self.statistics = LookupStatistics()
         self.database = database
         self.defined = defined
         self._owns_database = owns_database
@@ -110,7 +110,7 @@ class SqlStore:
         self._endings = UnitEndings(store, database.owner, self.now, lambda: self._watch.released())
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
-        self._watch = Watch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
+        self._watch = QueueWatch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
         self._indexes = SqlIndexes(store, queue, self.statistics)
         self._lock = Lock()
         self._closed = False
@@ -157,17 +157,17 @@ class SqlStore:
             self._watch.arrived(record)
         return descriptor_of(record, self._token_prefix)
 
-    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
+    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> StoredMessage | None:
         """Take the first match off the queue. A waiter is added by `wait`, which looks again."""
         record = self._take(lookup, unit)
         return self._take(lookup, unit) if record is None and self._endings.clean_up() else record
 
-    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> StoredMessage | None:
         """Return the first match, left on the queue. A waiter is added by `wait`, which looks again."""
         record = self._browse(lookup)
         return self._browse(lookup) if record is None and self._endings.clean_up() else record
 
-    def wait(self, waiter: Waiter, seconds: float) -> Record:
+    def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         deadline = time.monotonic() + seconds
         call = self.call(waiter.lookup, None, waiter.unit, waiter.browses)
@@ -195,24 +195,24 @@ class SqlStore:
             raise failed(MQRC_MSG_TOKEN_ERROR, "the token is of another queue")
         return queue_key
 
-    def listed(self, lookup: Lookup, most: int) -> list[Record]:
+    def listed(self, lookup: Lookup, most: int) -> list[StoredMessage]:
         """Return the first matches without their bodies, in one transaction."""
         self.begin()
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         with self._finding() as finder:
             while len(records) < most and (record := lookup.find(finder)) is not None:
                 records.append(record)
                 lookup = lookup._replace(after=record.queue_key)
         return records
 
-    def at(self, queue_key: int) -> Record | None:
+    def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
         self.begin()
         with self._store.reading() as connection:
             row = connection.execute(AT, {**self.now(), "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
-    def take_at(self, queue_key: int, unit: Unit | None) -> Record | None:
+    def take_at(self, queue_key: int, unit: Unit | None) -> StoredMessage | None:
         """Take the message with a key off the queue."""
         self.begin()
         return self._taken(take_at(unit is not None), {"at_place": queue_key}, unit)
@@ -246,7 +246,7 @@ class SqlStore:
         if state.owner is not None:
             self._endings.forget(state.owner, state.number)
 
-    def to_message(self, record: Record) -> QueuedMessage:
+    def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
         return current_message_of(record, self._token_prefix, self._clock)
 
@@ -273,16 +273,18 @@ class SqlStore:
             row = connection.execute(CHANGES, self._in_queue).one_or_none()
         return (0, 0) if row is None else (row.arrivals, row.releases)
 
-    def _arrived(self, after: int, upto: int) -> list[Record]:
+    def _arrived(self, after: int, upto: int) -> list[StoredMessage]:
         """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         with self._store.reading() as connection:
             for priority in range(10) if self._by_priority else (None,):
                 ends = {"after": queue_key_of(after, priority), "upto": queue_key_of(upto, priority)}
                 records += map(bare_record_of, connection.execute(BETWEEN, {**self.now(), **ends}))
         return records
 
-    def _arrive(self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int]) -> Record:
+    def _arrive(
+        self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int]
+    ) -> StoredMessage:
         """Insert a message. Raises MQError 2053 for a full queue, 2085 for a deleted one.
 
         Args:
@@ -324,7 +326,7 @@ class SqlStore:
                 state.owner = self._owner.enter()
             yield {"own": state.owner, "of_unit": state.number}
 
-    def _take(self, lookup: Lookup, unit: Unit | None) -> Record | None:
+    def _take(self, lookup: Lookup, unit: Unit | None) -> StoredMessage | None:
         self.begin()
         if unit is not None:
             unit.check()
@@ -345,7 +347,9 @@ class SqlStore:
             move(handle, record, unit)
         return record
 
-    def _taken(self, statement: Executable, parameters: dict[str, Any], unit: Unit | None) -> Record | None:
+    def _taken(
+        self, statement: Executable, parameters: dict[str, Any], unit: Unit | None
+    ) -> StoredMessage | None:
         """Take one message, finally or into the unit."""
         if unit is None:
             rows = self._store.single(statement, {**parameters, **self.now()})
@@ -358,7 +362,7 @@ class SqlStore:
                 unit.state.gets += 1
         return None if row is None else record_of(row)
 
-    def _browse(self, lookup: Lookup) -> Record | None:
+    def _browse(self, lookup: Lookup) -> StoredMessage | None:
         self.begin()
         while True:
             candidate = self._find(lookup)
@@ -366,7 +370,7 @@ class SqlStore:
             if candidate is None or record is not None:
                 return record
 
-    def _find(self, lookup: Lookup) -> Record | None:
+    def _find(self, lookup: Lookup) -> StoredMessage | None:
         """Return the first match without its body."""
         with self._finding() as finder:
             return lookup.find(finder)
@@ -388,7 +392,7 @@ class SqlStore:
         indexes = connection.execute(INDEXES, self._in_queue).scalar_one_or_none() or "{}"
         return SqlLookup(connection, self.now(), indexes, self._token_prefix, self.statistics)
 
-    def _retry(self, waiter: Waiter) -> Record | None:
+    def _retry(self, waiter: Waiter) -> StoredMessage | None:
         """Look again for the message of a waiter; None in a unit that has ended.
 
         Most retries find nothing: they only read, and block no writer.

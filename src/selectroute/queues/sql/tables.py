@@ -40,7 +40,7 @@ from sqlalchemy import (
 
 from selectroute.clauses.access import Key, message_key
 from selectroute.queues.message.message import properties_of, text_of
-from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Record, selector_values
+from selectroute.queues.message.record import DESCRIPTOR_FIELDS, StoredMessage, selector_values
 from selectroute.selector.fields import NO_ID, PREFIX
 
 metadata: Final = MetaData()
@@ -222,7 +222,7 @@ delivered: Final = Table(
     Column("attempt", Integer, nullable=False),
 )
 
-FIELDS: Final = (*Record._fields[:DESCRIPTOR_FIELDS], "place")
+FIELDS: Final = (*StoredMessage._fields[:DESCRIPTOR_FIELDS], "place")
 """Columns of a record up to its key, which the table calls `place`."""
 
 COLUMNS: Final[tuple[ColumnElement[Any], ...]] = tuple(
@@ -238,7 +238,7 @@ _NULLABLE: Final = tuple(map(FIELDS.index, ("correl_id", "group_id")))
 _BOOLEANS: Final = tuple(map(FIELDS.index, ("last_in_group", "persistence")))
 
 
-def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
+def row_of(record: StoredMessage, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
     """Return the row of a message of a queue; `marks` name the unit of the put, if any."""
     row: dict[str, Any] = dict(zip(FIELDS, record, strict=False))
     for name in ("correl_id", "group_id"):
@@ -250,7 +250,7 @@ def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, An
     return row
 
 
-def record_of(row: Any) -> Record:
+def record_of(row: Any) -> StoredMessage:
     """Return the record of a row of `COLUMNS`, from SQLAlchemy or from the driver."""
     fields = list(row)
     for index in _NULLABLE:
@@ -260,10 +260,10 @@ def record_of(row: Any) -> Record:
         fields[index] = bool(fields[index])
     if fields[-1] is not None:
         fields[-1] = properties_of(fields[-1])
-    return Record._make(fields)
+    return StoredMessage._make(fields)
 
 
-def bare_record_of(row: Any) -> Record:
+def bare_record_of(row: Any) -> StoredMessage:
     """Return the record of a row of `BARE_COLUMNS`; its body is empty."""
     return record_of((*row[:-1], b"", row[-1]))
 
@@ -276,7 +276,7 @@ def is_lasting(attribute: str) -> bool:
     return attribute not in _COUNTING and not attribute.startswith(PREFIX)
 
 
-def key_of(record: Record, attributes: Iterable[str]) -> bytes | None:
+def key_of(record: StoredMessage, attributes: Iterable[str]) -> bytes | None:
     """Return the key of a message in an index on attributes; None if a selector cannot equal one."""
     lookup = selector_values(record)
     keys = [message_key(lookup(name)) for name in attributes]

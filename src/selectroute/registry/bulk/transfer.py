@@ -28,7 +28,7 @@ from selectroute.registry.bulk.helpers import checked_blocks
 from selectroute.registry.changes import Progress
 from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError, TooLargeError
 from selectroute.registry.log.change_log import BLOCK, checked_row
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.rows import (
     ViewRow,
     added_values,
@@ -55,7 +55,7 @@ _CHECKED_AT_ONCE: Final = 16_384
 
 
 @dataclass(slots=True)
-class Stage:
+class ImportStage:
     """Checked lines in a temporary file."""
 
     file: IO[bytes]
@@ -85,7 +85,7 @@ def staged(
     budget: Budget,
     progress: Progress | None,
     by: Permission = EVERYTHING,
-) -> Iterator[Stage]:
+) -> Iterator[ImportStage]:
     """Read and check the lines of an import and the caller's permission for each. Raises `ImportLineError`,
     `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that exceeds the budget.
 
@@ -93,7 +93,7 @@ def staged(
     """
     wrong: list[LineProblem] = []
     with _temporary_file() as file, closing(checked_blocks(_blocks(lines, wrong), limits, by)) as checked:
-        stage = Stage(file)
+        stage = ImportStage(file)
         for result in checked:
             if isinstance(result, ImportLineError):
                 wrong.extend(result.problems)
@@ -157,7 +157,7 @@ _MANY_ROWS: Final = 20_000
 
 
 def import_stage(
-    revision: Revision, stage: Stage, mode: Literal["add", "replace"], progress: Progress | None
+    revision: PendingRevision, stage: ImportStage, mode: Literal["add", "replace"], progress: Progress | None
 ) -> int:
     """Log the staged subscriptions as one revision, apply them to the view, and return their count."""
     if mode not in ("add", "replace"):
@@ -173,7 +173,7 @@ def import_stage(
     return done
 
 
-def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
+def _write_adds(revision: PendingRevision, stage: ImportStage) -> Generator[int]:
     """Add the staged subscriptions block by block; yield the rows of each. The rows of a block are made while
     SQLite, which needs no interpreter, inserts those of the one before.
     """
@@ -183,7 +183,7 @@ def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
             yield len(added.block)
 
 
-def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
+def _write_replaces(revision: PendingRevision, stage: ImportStage) -> Generator[int]:
     """Add or replace the staged subscriptions block by block; yield the rows of each."""
     for block in stage.blocks(BLOCK):
         existing = _existing(revision.connection, [line.id for line in block])
@@ -203,7 +203,7 @@ class _Adds(NamedTuple):
     labels: Sequence[Any]
 
     @classmethod
-    def of(cls, revision: Revision, block: list[Staged]) -> _Adds:
+    def of(cls, revision: PendingRevision, block: list[Staged]) -> _Adds:
         first = revision.seq
         logged = revision.chain_adds([(line.id, line.body) for line in block])
         added = [
@@ -212,7 +212,7 @@ class _Adds(NamedTuple):
         ]
         return cls(block, logged, added_values(added, revision.number, first), _label_values(block))
 
-    def write(self, revision: Revision) -> None:
+    def write(self, revision: PendingRevision) -> None:
         revision.write_adds(self.logged)
         _insert(revision.connection, self.block, self.view, {"revision": revision.number})
         insert_values(revision.connection, label, self.labels)
@@ -228,7 +228,7 @@ def _one_ahead(items: Iterator[_T]) -> Generator[_T]:
 
 
 def _fewer_indexes(
-    revision: Revision, stage: Stage, mode: Literal["add", "replace"]
+    revision: PendingRevision, stage: ImportStage, mode: Literal["add", "replace"]
 ) -> AbstractContextManager[None]:
     """Return the context in which a large import writes its rows; the indexes are complete at its end.
 
@@ -240,7 +240,7 @@ def _fewer_indexes(
     return indexes_later(revision.connection, (change, subscription, label))
 
 
-def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
+def _replace_block(revision: PendingRevision, block: list[Staged], existing: dict[str, Subscription]) -> None:
     """Log these lines and apply them to the view; the `existing` subscriptions are replaced."""
     connection = revision.connection
     changes: list[LogRow] = []

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from selectroute.registry.authorization import EVERYTHING, Permission
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.specification import Checks
 
@@ -49,7 +49,11 @@ class Unit(Future[_T]):
     """
 
     def __init__(
-        self, work: Callable[[Revision], _T], checks: Checks, by: Permission = EVERYTHING, operations: int = 1
+        self,
+        work: Callable[[PendingRevision], _T],
+        checks: Checks,
+        by: Permission = EVERYTHING,
+        operations: int = 1,
     ) -> None:
         super().__init__()
         self._work = work
@@ -67,7 +71,7 @@ class Unit(Future[_T]):
         self.error = None  # of an earlier try with others
         transaction.begin()
         try:
-            revision = Revision(transaction, self.checks, self._by)
+            revision = PendingRevision(transaction, self.checks, self._by)
             self._made = self._work(revision)
             revision.finish()
         except SQLAlchemyError:

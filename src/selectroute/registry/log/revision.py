@@ -76,7 +76,7 @@ def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None
     connection.execute(insert(request), {**row, "seal": row_digest(*row.values())})
 
 
-class Revision:
+class PendingRevision:
     """Next revision of a transaction; it exists after `finish` and the commit. Other writers wait for the
     transaction, so `checks` should know the specifications before.
     """

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
@@ -48,7 +48,9 @@ def expected_revision(
     return None if wanted is None or wanted.any else now.revision
 
 
-def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: bool = False) -> Subscription:
+def matching(
+    revision: PendingRevision, id: str, wanted: Revisions | None, *, needed: bool = False
+) -> Subscription:
     """Return a subscription in a transaction that changes it. Raises a problem: 404 if it is missing or
     hidden, 412 or 428 if it does not satisfy If-Match.
     """

@@ -20,7 +20,7 @@ from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.log import group_commit
 from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.model import Subscription
 from selectroute.registry.registry import Registry
@@ -54,7 +54,7 @@ def unit_of(changes: list[Any], prefix: str) -> Unit[Any]:
         for _, _, name, label in changes
     ]
 
-    def work(revision: Revision) -> Any:
+    def work(revision: PendingRevision) -> Any:
         done = []
         for (op, id, *_), spec in zip(changes, specs, strict=True):
             id = prefix + id

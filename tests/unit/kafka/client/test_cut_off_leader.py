@@ -8,7 +8,7 @@ pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed 
 from selectroute.kafka.cluster import LATEST, Wire
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
-from selectroute.kafka.tokens import Token, open_topic, scan, tokens_of, write_token
+from selectroute.kafka.tokens import CommitToken, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.testing.broker import BrokerError
@@ -57,7 +57,7 @@ def sent_once(wire, tokens, topic):
     found, _ = tokens_of(wire, tokens, "stream", 1, 0)
     if not found:
         begin_to_send(transactions, topic, b"delivery")
-        write_token(transactions, tokens, Token("stream", 1, 0, 0, "plan", 1))
+        write_token(transactions, tokens, CommitToken("stream", 1, 0, 0, "plan", 1))
         transactions.commit()
     return not found
 
