@@ -10,8 +10,7 @@ from typing import Final
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
 from selectroute.kafka.errors import BrokerUnreachableError, LostRecordsError, TopicChangedError
-from selectroute.kafka.ranges import PartitionRecords, Range
-from selectroute.kafka.record import Record
+from selectroute.kafka.record import PartitionRecords, Range, Record
 
 MOST_BYTES: Final = 8 << 20
 _LEAST_BYTES: Final = 1 << 20

@@ -23,16 +23,63 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from selectroute.kafka.binding import ID, BoundProperty, KafkaBinding
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies
-from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.framing import HEADER
+from selectroute.kafka.schemas.registry import Schemas
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
 from selectroute.topics.filter import TOPIC
+
+
+class Range(NamedTuple):
+    """Records of one partition: from the offset ``start`` to the one before ``end``.
+
+    An offset says which record it is only together with the id of its topic, and an epoch that the leader had
+    when the partition went as far (KIP-516, KIP-320): a topic that was created again under its name, or lost
+    its newest records, has other records at the same offsets. Its records are of another *history*, counted
+    from 1.
+
+    ``id`` is the topic's and ``epoch`` the leader's when the range was planned, empty and -1 if they are not
+    known. ``skipped`` is the number of offsets before the range that were gone when the partition was first
+    met.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    id: str = ""
+    epoch: int = -1
+    history: int = 1
+    skipped: int = 0
+
+    @property
+    def source(self) -> str:
+        """Name of the topic in the output, which is another one for each history."""
+        return source_of(self.topic, self.history)
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.partition} offsets {self.start} to {self.end - 1}"
+
+
+def source_of(topic: str, history: int) -> str:
+    """Return the name of a topic's history in the output: ``cars``, ``cars@2``. No topic has an @ in it."""
+    return topic if history == 1 else f"{topic}@{history}"
+
+
+class PartitionRecords(NamedTuple):
+    """Records of one partition, in the columns of `selectroute.kafka.batches.decode.COLUMNS`."""
+
+    topic: str
+    partition: int
+    records: pa.RecordBatch
+
 
 SUBSCRIPTION: Final = "selectroute-subscription"
 DELIVERY_ID: Final = "selectroute-delivery-id"

@@ -41,8 +41,8 @@ from selectroute.kafka.errors import (
     RefusedError,
     TopicChangedError,
 )
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
+from selectroute.kafka.record import Range
 from selectroute.kafka.transactions import Transactions
 
 PARTITIONS: Final = 16

@@ -21,23 +21,24 @@ from selectroute.queues.errors import (
     MQError,
     failed,
 )
-from selectroute.queues.lookup.finding import (
+from selectroute.queues.lookup import (
+    ID_FIELDS,
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
-    LookupStatistics,
-    find_by_token,
-    first_of,
-)
-from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup
-from selectroute.queues.lookup.match import (
+    Alternative,
     Fields,
+    Handle,
+    KeyField,
     Keys,
+    Lookup,
+    LookupStatistics,
     Match,
     fields_and_keys,
+    find_by_token,
+    first_of,
     key_of_fields,
     ways_of,
 )
-from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (

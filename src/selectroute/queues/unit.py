@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
-from selectroute.queues.lookup.groups import GroupPosition, Handle, position_after
+from selectroute.queues.lookup import GroupPosition, Handle, position_after
 from selectroute.queues.message.record import StoredMessage
 
 State = TypeVar("State")

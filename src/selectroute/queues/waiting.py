@@ -8,8 +8,7 @@ from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.queues.lookup.finding import LookupStatistics
-from selectroute.queues.lookup.groups import ID_FIELDS, Lookup
+from selectroute.queues.lookup import ID_FIELDS, Lookup, LookupStatistics
 from selectroute.queues.message.record import StoredMessage, message_of
 from selectroute.queues.unit import UnitOfWork
 

@@ -34,13 +34,12 @@ from sqlalchemy import (
 )
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.change_log import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.rows import batched, read_counter
 from selectroute.registry.log.tables import activity, batch, report, sample, stream, subscription
 from selectroute.registry.log.tables import query as queries
-from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text
+from selectroute.registry.model import MAX_SAMPLED, Backfill, EffectiveFrom, sampled_text, time_of, time_text
 from selectroute.selector.arguments import check_iterable
 from selectroute.store.engine import Store
 

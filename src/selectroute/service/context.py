@@ -11,7 +11,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter
 
 from selectroute.job_output import JobOutput
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.authorization import Permission
 from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.registry import Registry

@@ -12,8 +12,7 @@ import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.ranges import PartitionRecords
-from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.kafka.record import PartitionRecords, Record, RecordError, message_id, message_of
 from selectroute.selector.values.values import UNSUPPORTED
 from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader, rows_of

@@ -8,7 +8,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from hypothesis import given
 
-from selectroute.queues.lookup.match import Match
+from selectroute.queues.lookup import Match
 from selectroute.queues.message.message import Descriptor, properties_of, text_of
 from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Field, StoredMessage
 from selectroute.queues.sql.tables import digest_of

@@ -19,7 +19,7 @@ from fastavro.const import AVRO_TYPES
 from fastavro.schema import UnknownType
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, at_path
+from selectroute.kafka.schemas.framing import Decoder, InvalidSchemaError, Paths, at_path
 from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _MAX_DEPTH: Final = 100

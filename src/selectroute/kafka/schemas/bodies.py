@@ -12,9 +12,8 @@ from typing import Any
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
-from selectroute.kafka.schemas.decoder import at_path, parsed
-from selectroute.kafka.schemas.framing import SchemaId, framed, schema_of_prefix
+from selectroute.kafka.schemas.framing import SchemaId, at_path, framed, parsed, schema_of_prefix
+from selectroute.kafka.schemas.registry import Schemas, SchemaUnavailableError
 from selectroute.storage import Location
 
 

@@ -24,8 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
-from selectroute.kafka.schemas.framing import message_index
+from selectroute.kafka.schemas.framing import Decoder, InvalidSchemaError, Paths, message_index
 from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _SHIPPED: Final = re.compile(r"(google/protobuf|google/type|confluent|confluent/types?)/[a-z_]+\.proto")

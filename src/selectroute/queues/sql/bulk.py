@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import (
     MQRC_OBJECT_NAME_ERROR,
     MQRC_UNKNOWN_OBJECT_NAME,
@@ -20,8 +19,9 @@ from selectroute.queues.errors import (
     ScanLimitError,
     failed,
 )
-from selectroute.queues.lookup.match import Match
+from selectroute.queues.lookup import Match
 from selectroute.queues.message.record import ARRIVALS, StoredMessage, queue_key_of
+from selectroute.queues.queue import BulkPosition, BulkResult, MessageCount, Stayed
 from selectroute.queues.sql.database import Defined
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import (

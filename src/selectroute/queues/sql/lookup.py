@@ -10,16 +10,18 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from selectroute.queues.lookup.finding import (
+from selectroute.queues.lookup import (
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
+    Alternative,
+    KeyField,
     LookupStatistics,
+    Match,
     check_budget,
     find_by_token,
     first_of,
+    ways_of,
 )
-from selectroute.queues.lookup.match import Match, ways_of
-from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, StoredMessage, selector_values
 from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
 from selectroute.queues.sql.tables import (

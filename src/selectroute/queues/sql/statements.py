@@ -31,7 +31,7 @@ from sqlalchemy import (
     update,
 )
 
-from selectroute.queues.lookup.match import Match, asked_fields
+from selectroute.queues.lookup import Match, asked_fields
 from selectroute.queues.message.record import ARRIVALS, Field
 from selectroute.queues.sql.tables import BARE_COLUMNS, COLUMNS, FIELDS, held, key, message, owner, queue
 

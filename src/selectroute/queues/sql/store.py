@@ -21,8 +21,7 @@ from selectroute.queues.errors import (
     MQError,
     failed,
 )
-from selectroute.queues.lookup.finding import LookupStatistics
-from selectroute.queues.lookup.groups import Lookup
+from selectroute.queues.lookup import Lookup, LookupStatistics
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (

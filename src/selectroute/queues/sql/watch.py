@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from selectroute.queues.lookup.finding import LookupStatistics
+from selectroute.queues.lookup import LookupStatistics
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.message.record import StoredMessage
 from selectroute.queues.waiting import Waiter, Waiters

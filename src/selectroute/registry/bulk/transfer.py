@@ -25,7 +25,6 @@ from selectroute.index.specification import Status
 from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.bulk.checking import ACTIVE, CheckedLines, Line, Staged
 from selectroute.registry.bulk.helpers import checked_blocks
-from selectroute.registry.changes import Progress
 from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError, TooLargeError
 from selectroute.registry.log.change_log import BLOCK, checked_row
 from selectroute.registry.log.revision import PendingRevision
@@ -42,7 +41,7 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Progress, Subscription
 from selectroute.registry.specification import Budget
 from selectroute.selector.limits import Limits
 from selectroute.store.engine import indexes_later, insert_values

@@ -30,7 +30,6 @@ from sqlalchemy import (
 )
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import OPS, Change, ChangePage, Op, Progress, Verified
 from selectroute.registry.log.rows import (
     chained_rows,
     change_of,
@@ -50,7 +49,7 @@ from selectroute.registry.log.tables import (
     token,
 )
 from selectroute.registry.log.transaction import LogHead, Transaction
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import OPS, Change, ChangePage, Op, Progress, Subscription, Verified
 from selectroute.selector.sentences import counted
 from selectroute.store.engine import START, row_digest
 from selectroute.store.errors import DamagedError

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, delete, insert, select
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Status, SubscriptionSpec, check_id, is_id
 from selectroute.registry.authorization import EVERYTHING, Permission, local_user
-from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
     IdempotencyConflictError,
     IdTakenError,
@@ -34,7 +33,7 @@ from selectroute.registry.log.transaction import (
     chained_adds,
     chained_row,
 )
-from selectroute.registry.model import Subscription, new_id, time_text
+from selectroute.registry.model import From, Idempotency, Op, Operation, Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
 from selectroute.store.engine import insert_rows, insert_values, row_digest
 from selectroute.store.errors import DamagedError

@@ -16,9 +16,8 @@ import orjson
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import Change
 from selectroute.registry.log.tables import change, counter, row_seal, setting, subscription
-from selectroute.registry.model import Subscription, time_of
+from selectroute.registry.model import Change, Subscription, time_of
 from selectroute.store.engine import START, canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 

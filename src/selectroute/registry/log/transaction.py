@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, cast
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
 from selectroute.registry.authorization import Permission
-from selectroute.registry.changes import From, Op
 from selectroute.registry.log.rows import (
     ViewRow,
     batched,
@@ -32,7 +31,7 @@ from selectroute.registry.log.rows import (
     write_counter,
 )
 from selectroute.registry.log.tables import activity, change, creator, label, subscription
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import From, Op, Subscription
 from selectroute.store.engine import canonical, chained, insert_rows
 
 # Built once: building a statement takes longer than executing it.

@@ -9,10 +9,9 @@ import json
 
 from pydantic import BaseModel
 
-from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import PendingRevision
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Idempotency, Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.preconditions import Revisions, revisions

@@ -15,10 +15,9 @@ from starlette.responses import Response
 from selectroute.clauses.analysis import registered_warnings
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import PendingRevision
-from selectroute.registry.model import Subscription, plain
+from selectroute.registry.model import EffectiveFrom, Subscription, plain
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import Limits
 from selectroute.service.context import Service

@@ -23,10 +23,9 @@ from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.errors import BrokerUnreachableError, FencedError
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
-from selectroute.kafka.schemas.registry import SchemaRegistry
+from selectroute.kafka.schemas.registry import SchemaRegistry, SchemaUnavailableError, open_schemas
 from selectroute.match.columns.batch import leaves
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants

@@ -14,8 +14,8 @@ from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Wire
 from selectroute.kafka.errors import BrokerUnreachableError, FencedError, LostRecordsError, RefusedError
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import kept, read, records_at
+from selectroute.kafka.record import Range
 from selectroute.kafka.tokens import CommitToken, TokenTopicError, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark.sources.kafka.config import KafkaCluster

@@ -6,8 +6,8 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
 
 from selectroute.kafka.cluster import LATEST, Wire
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
+from selectroute.kafka.record import Range
 from selectroute.kafka.tokens import CommitToken, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError

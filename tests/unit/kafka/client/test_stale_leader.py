@@ -11,8 +11,8 @@ from kafka.future import Future
 
 from selectroute.kafka.cluster import LATEST, Wire
 from selectroute.kafka.errors import BrokerUnreachableError, LostRecordsError, TopicChangedError
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import kept, read
+from selectroute.kafka.record import Range
 from selectroute.kafka.tokens import CommitToken, TokenTopic, scan, tokens_of
 from tests.support.record_batches import Record, batch_bytes
 

@@ -21,7 +21,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from selectroute.kafka.binding import PropertySource
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.avro import avro_decoder
-from selectroute.kafka.schemas.decoder import InvalidSchemaError, at_path
+from selectroute.kafka.schemas.framing import InvalidSchemaError, at_path
 from selectroute.kafka.texts import NonFinite, Temporal
 from tests.support.components import NIGHTLY
 

@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from selectroute.kafka.binding import PropertySource
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import InvalidSchemaError, at_path
+from selectroute.kafka.schemas.framing import InvalidSchemaError, at_path
 from selectroute.kafka.schemas.protobuf import protobuf_decoder
 from selectroute.kafka.texts import NonFinite, Temporal
 from tests.support.components import NIGHTLY

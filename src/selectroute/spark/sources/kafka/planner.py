@@ -27,7 +27,7 @@ from selectroute.kafka.errors import (
     LostRecordsError,
     TopicChangedError,
 )
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
 from selectroute.spark.sources.kafka.offsets import (
     Identity,

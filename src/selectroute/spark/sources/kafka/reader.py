@@ -22,11 +22,10 @@ import pyarrow.compute as pc
 from selectroute.arrays import tables as t
 from selectroute.kafka.binding import ID, BoundProperty, KafkaBinding, Kind
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.ranges import PartitionRecords
-from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
+from selectroute.kafka.record import PartitionRecords, Record, message_of, too_large, too_many_headers
 from selectroute.kafka.schemas.bodies import Bodies, Decisions
-from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.framing import HEADER, PREFIX_BYTES
+from selectroute.kafka.schemas.registry import Schemas
 from selectroute.kafka.texts import TextError
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike
