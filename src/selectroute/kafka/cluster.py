@@ -396,12 +396,7 @@ class Wire:
         return self._asked(batches, part, request, lambda reply: int(reply.base_offset))()
 
     def fetching(
-        self,
-        wanted: Mapping[Partition, int],
-        *,
-        committed: bool,
-        most_bytes: int,
-        wait_ms: int = 500,
+        self, wanted: Mapping[Partition, int], *, committed: bool, most_bytes: int, wait_ms: int = 500
     ) -> Answers[Fetched]:
         """Ask for the records of each of these partitions from its offset on, at least one batch if there is
         one; return the function that waits for them.

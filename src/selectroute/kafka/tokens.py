@@ -94,12 +94,7 @@ class CommitToken:
     def value(self) -> str:
         """Return the value of the record, as JSON."""
         return json.dumps(
-            {
-                "batch": self.batch,
-                "plan": self.plan,
-                "deliveries": self.deliveries,
-                "held": list(self.held),
-            }
+            {"batch": self.batch, "plan": self.plan, "deliveries": self.deliveries, "held": list(self.held)}
         )
 
     @classmethod

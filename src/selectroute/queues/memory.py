@@ -14,13 +14,7 @@ from typing import Any, Final, NamedTuple
 from sortedcontainers import SortedList
 
 from selectroute.clauses.predicate import Clause
-from selectroute.queues.errors import (
-    MQRC_HOBJ_ERROR,
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_Q_FULL,
-    MQError,
-    failed,
-)
+from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQRC_NO_MSG_AVAILABLE, MQRC_Q_FULL, MQError, failed
 from selectroute.queues.lookup import (
     ID_FIELDS,
     MAX_INDEXES,

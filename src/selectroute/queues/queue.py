@@ -223,11 +223,7 @@ class Queue(Generic[StoreT]):
         return self._store.to_message(record)
 
     def browse(
-        self,
-        *,
-        wait: float | None = None,
-        logical_order: bool = False,
-        **options: Unpack[MatchOptions],
+        self, *, wait: float | None = None, logical_order: bool = False, **options: Unpack[MatchOptions]
     ) -> QueuedMessage:
         """Return the message that `get` would, left on the queue; a `cursor` browses the next ones."""
         return self.cursor().next(wait=wait, logical_order=logical_order, **options)

@@ -303,12 +303,7 @@ class Registry:
             folder = str(self.snapshots_folder)
         except PublishError:
             folder = None
-        return {
-            "revision": self.revision,
-            "subscriptions": len(self),
-            "id": self.id,
-            "snapshots": folder,
-        }
+        return {"revision": self.revision, "subscriptions": len(self), "id": self.id, "snapshots": folder}
 
     # ---- one subscription
 
@@ -361,12 +356,7 @@ class Registry:
         return self._changed(lambda revision: revision.replace(id, spec, expected), checks, by)
 
     def change(
-        self,
-        id: str,
-        patch: Mapping[str, Any],
-        *,
-        expected: int | None = None,
-        by: Permission = EVERYTHING,
+        self, id: str, patch: Mapping[str, Any], *, expected: int | None = None, by: Permission = EVERYTHING
     ) -> Subscription:
         """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
         check_argument(id, str, "id", _ID)
@@ -401,12 +391,7 @@ class Registry:
         return self._changed(lambda revision: revision.pause(id, expected), by=by)
 
     def resume(
-        self,
-        id: str,
-        *,
-        from_: From = "latest",
-        expected: int | None = None,
-        by: Permission = EVERYTHING,
+        self, id: str, *, from_: From = "latest", expected: int | None = None, by: Permission = EVERYTHING
     ) -> Resumed:
         """Resume a paused subscription. No change if it is active.
 

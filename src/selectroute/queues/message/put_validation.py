@@ -23,14 +23,7 @@ from selectroute.queues.errors import (
     MQRC_PROPERTY_TYPE_ERROR,
     failed,
 )
-from selectroute.queues.message.message import (
-    CORRELATION,
-    FIELDS,
-    GROUP,
-    OWN_PROPERTIES,
-    SEQUENCE,
-    UNLIMITED,
-)
+from selectroute.queues.message.message import CORRELATION, FIELDS, GROUP, OWN_PROPERTIES, SEQUENCE, UNLIMITED
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import ID_BYTES, NO_ID, id_from_any_text
 from selectroute.selector.message import (

@@ -10,12 +10,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Any, Self, Unpack
 
-from selectroute.queues.errors import (
-    MQRC_OBJECT_ALREADY_EXISTS,
-    MQRC_UNKNOWN_OBJECT_NAME,
-    MQError,
-    failed,
-)
+from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQRC_UNKNOWN_OBJECT_NAME, MQError, failed
 from selectroute.queues.lookup import Lookup, MatchOptions, match_of
 from selectroute.queues.message.message import QueuedMessage, time_of
 from selectroute.queues.message.put_validation import ValidatedPut

@@ -87,12 +87,7 @@ class SqlStore:
     """
 
     def __init__(
-        self,
-        database: QueueDatabase,
-        defined: Defined,
-        clock: Callable[[], float],
-        *,
-        owns_database: bool,
+        self, database: QueueDatabase, defined: Defined, clock: Callable[[], float], *, owns_database: bool
     ) -> None:
         store, queue = database.store, defined.id
         self.settings = defined.settings

@@ -106,10 +106,7 @@ for _id in (message.c.correl_id, message.c.group_id):
     _partial_index(f"queue_message_{_id.name}", message.c.queue, _id, message.c.place, where=_id.is_not(None))
 _partial_index("queue_message_owner", message.c.owner, message.c.unit, where=message.c.owner.is_not(None))
 _partial_index(
-    "queue_message_expiration",
-    message.c.queue,
-    message.c.expiration,
-    where=message.c.expiration > text("0"),
+    "queue_message_expiration", message.c.queue, message.c.expiration, where=message.c.expiration > text("0")
 )
 
 key: Final = Table(

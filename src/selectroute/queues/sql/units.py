@@ -232,11 +232,7 @@ class UnitEndings:
     """
 
     def __init__(
-        self,
-        store: Store,
-        owner: Owner,
-        now: Callable[[], Mapping[str, int]],
-        released: Callable[[], None],
+        self, store: Store, owner: Owner, now: Callable[[], Mapping[str, int]], released: Callable[[], None]
     ) -> None:
         self.owner = owner
         self._store = store
