@@ -376,24 +376,30 @@ class Wire:
         All replicas in sync have it then, so only the true leader can answer. An answer that is lost leaves
         the batch there twice.
         """
-        kind = ProduceRequest.TopicProduceData
-
-        def request(parts: Parts) -> Any:
-            return ProduceRequest(
-                max_version=self.produce_version(parts),
-                transactional_id=None,
-                acks=ALL_REPLICAS,
-                timeout_ms=int(min(self.request_seconds, _APPEND_SECONDS) * 1_000),
-                topic_data=[
-                    kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
-                    for topic, of_topic in parts.items()
-                ],
-            )
 
         def part(topic: str, number: int) -> Any:
-            return kind.PartitionProduceData(index=number, records=batches[topic, number])
+            return produced_part(number, batches[topic, number])
+
+        def request(parts: Parts) -> Any:
+            return self.produce_request(parts, _APPEND_SECONDS)
 
         return self._asked(batches, part, request, lambda reply: int(reply.base_offset))()
+
+    def produce_request(
+        self, parts: Parts, seconds: float, transactional_id: str | None = None
+    ) -> ProduceRequest:
+        """Return the request that writes these `produced_part` to all replicas in sync, within a time."""
+        kind = ProduceRequest.TopicProduceData
+        return ProduceRequest(
+            max_version=self._produce_version(parts, transactional_id is not None),
+            transactional_id=transactional_id,
+            acks=ALL_REPLICAS,
+            timeout_ms=int(min(self.request_seconds, seconds) * 1_000),
+            topic_data=[
+                kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
+                for topic, of_topic in parts.items()
+            ],
+        )
 
     def fetching(
         self, wanted: Mapping[Partition, int], *, committed: bool, most_bytes: int, wait_ms: int = 500
@@ -464,10 +470,7 @@ class Wire:
         def ask(deadline: float) -> list[Future]:
             requests = []
             for node, of_node in self.leaders(left).items():
-                parts: dict[str, list[Any]] = {}
-                for topic, number in of_node:
-                    parts.setdefault(topic, []).append(part(topic, number))
-                requests.append((node, request(parts)))
+                requests.append((node, request(by_topic((place[0], part(*place)) for place in of_node))))
             return self.send_all(requests, deadline)
 
         asked = ask(time.monotonic() + self.seconds)
@@ -494,7 +497,7 @@ class Wire:
                 if not left:
                     return own
                 self.forget(left, doubt=True)
-                self._pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
+                self.pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
                 asked = ask(deadline)
 
         return answers
@@ -512,7 +515,7 @@ class Wire:
                     self.check(described.error_code, f"the topic {described.name}", described.name)
             missing = next((place for place in wanted if place not in self._leaders), None)
             if missing is not None:
-                self._pause(deadline, f"{missing[0]}/{missing[1]} has no leader{self._in_doubt(missing)}")
+                self.pause(deadline, f"{missing[0]}/{missing[1]} has no leader{self._in_doubt(missing)}")
         of_node: dict[int, list[Partition]] = {}
         for described in wanted:
             of_node.setdefault(self._leaders[described], []).append(described)
@@ -575,8 +578,10 @@ class Wire:
         """
         return self._protocols()[0]
 
-    def produce_version(self, topics: Iterable[str], is_transactional: bool = False) -> int:
-        """Return the highest version of Produce that can name these topics."""
+    def _produce_version(self, topics: Iterable[str], is_transactional: bool) -> int:
+        """Return the highest version of Produce that can name these topics. From 12 on a request adds its
+        partitions to the transaction.
+        """
         if is_transactional and not self.is_new_protocol:
             return _BY_ID - 2
         return _BY_ID if all(topic in self.ids for topic in topics) else _BY_ID - 1
@@ -617,7 +622,7 @@ class Wire:
                     return response
                 if isinstance(response, RefusedError):
                     raise response
-            self._pause(deadline, str(response))
+            self.pause(deadline, str(response))
 
     def _response(self, node: int | str, request: Any, deadline: float) -> Any:
         (response,) = self.responses(self.send_all([(node, request)], deadline), deadline)
@@ -766,16 +771,30 @@ class Wire:
         """Call until there is an answer."""
         deadline = time.monotonic() + self.seconds
         while (answer := attempt()) is None:
-            self._pause(deadline, problem)
+            self.pause(deadline, problem)
         return answer
 
-    def _pause(self, deadline: float, problem: str) -> None:
+    def pause(self, deadline: float, problem: str, seconds: float = _RETRY_SECONDS) -> None:
+        """Sleep before another try. Raises `BrokerUnreachableError`, with the problem, after the deadline."""
         if time.monotonic() >= deadline:
             beginning = f"Kafka at {self.servers}"
             raise BrokerUnreachableError(
                 problem if problem.startswith(beginning) else f"{beginning}: {problem}"
             )
-        time.sleep(_RETRY_SECONDS)
+        time.sleep(seconds)
+
+
+def produced_part(partition: int, records: memoryview) -> Any:
+    """Return what a produce request has of a partition."""
+    return ProduceRequest.TopicProduceData.PartitionProduceData(index=partition, records=records)
+
+
+def by_topic(parts: Iterable[tuple[str, _Answer]]) -> dict[str, list[_Answer]]:
+    """Return the parts of each topic, in their order."""
+    of_topics: dict[str, list[_Answer]] = {}
+    for topic, part in parts:
+        of_topics.setdefault(topic, []).append(part)
+    return of_topics
 
 
 def _name(code: int) -> str:

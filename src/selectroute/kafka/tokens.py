@@ -267,11 +267,7 @@ def _wait(wire: Wire, place: Partition, end: int) -> None:
     """Wait until each transaction on a partition that began before this offset has ended."""
     deadline = time.monotonic() + wire.seconds
     while wire.offsets([place], LATEST, committed=True)[place] < end:
-        if time.monotonic() > deadline:
-            raise BrokerUnreachableError(
-                f"Kafka at {wire.servers}: a transaction on {place[0]}/{place[1]} does not end"
-            )
-        time.sleep(_RETRY_SECONDS)
+        wire.pause(deadline, f"a transaction on {place[0]}/{place[1]} does not end", _RETRY_SECONDS)
 
 
 def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[CommitToken]:

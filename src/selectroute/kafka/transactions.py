@@ -23,7 +23,15 @@ from kafka.protocol.producer import (
 )
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
-from selectroute.kafka.cluster import ALL_REPLICAS, COORDINATOR_NOT_READY, MOVED, PASSING, Partition, Wire
+from selectroute.kafka.cluster import (
+    COORDINATOR_NOT_READY,
+    MOVED,
+    PASSING,
+    Partition,
+    Wire,
+    by_topic,
+    produced_part,
+)
 from selectroute.kafka.errors import BrokerUnreachableError, FencedError, KafkaClientError, RefusedError
 
 _ROUNDS: Final = 4
@@ -175,36 +183,16 @@ class Transactions:
                 failed.add(partition)
         if failed:
             self._wire.forget(failed)
-            if time.monotonic() >= deadline:
-                raise BrokerUnreachableError(
-                    problem if "Kafka at" in problem else f"Kafka at {self._wire.servers}: {problem}"
-                )
-            time.sleep(_RETRY_SECONDS)
+            self._wire.pause(deadline, problem, _RETRY_SECONDS)
         self._left = {partition: batches for partition, batches in left.items() if batches}
 
     def _request(self, batches: Sequence[tuple[Partition, memoryview]]) -> ProduceRequest:
-        of_topics: dict[str, list[Any]] = {}
-        topic_of = ProduceRequest.TopicProduceData
-        for (topic, number), data in batches:
-            part = topic_of.PartitionProduceData(index=number, records=data)
-            of_topics.setdefault(topic, []).append(part)
-        return ProduceRequest(
-            # From 12 on a request adds its partitions to the transaction.
-            max_version=self._wire.produce_version(of_topics, is_transactional=True),
-            transactional_id=self.transactional_id,
-            acks=ALL_REPLICAS,
-            timeout_ms=int(min(self._wire.request_seconds, self._wire.delivery_seconds) * 1_000),
-            topic_data=[
-                topic_of(name=topic, topic_id=self._wire.uuid(topic), partition_data=parts)
-                for topic, parts in of_topics.items()
-            ],
-        )
+        parts = by_topic((topic, produced_part(number, data)) for (topic, number), data in batches)
+        return self._wire.produce_request(parts, self._wire.delivery_seconds, self.transactional_id)
 
     def _add(self, partitions: Iterable[Partition]) -> None:
         """Add partitions to the transaction (its first version only)."""
-        of_topics: dict[str, list[int]] = {}
-        for topic, number in sorted(partitions):
-            of_topics.setdefault(topic, []).append(number)
+        of_topics = by_topic(sorted(partitions))
         if not of_topics:
             return
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -250,9 +238,7 @@ class Transactions:
             if code in COORDINATOR_NOT_READY | MOVED:
                 if code != 51:
                     self._coordinator = None
-                if time.monotonic() >= deadline:
-                    raise BrokerUnreachableError(f"Kafka at {self._wire.servers}: {what}: {problem}")
-                time.sleep(_RETRY_SECONDS)
+                self._wire.pause(deadline, f"{what}: {problem}", _RETRY_SECONDS)
                 continue
             self._check(code, what, topic, None)
             return answer

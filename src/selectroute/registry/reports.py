@@ -108,17 +108,6 @@ def keep_newest(
         connection.execute(delete(key[0].table).where(*which, tuple_(*key) < tuple_(*oldest)))
 
 
-def messages_after(connection: Connection, key: Key | None) -> list[SampledMessage]:
-    """Return the messages of the sample after that of a key, all for None; the oldest first."""
-    wanted = select(sample).order_by(*_NEWEST_FIRST).limit(SAMPLES_KEPT)
-    if key is not None:
-        wanted = wanted.where(tuple_(*_SAMPLE_KEY) > tuple_(*key))
-    return [
-        SampledMessage((row.time, row.query, row.number), json.loads(row.body))
-        for row in reversed(connection.execute(wanted).all())
-    ]
-
-
 KEPT: Final = 1_000
 """Batches that are kept of each query."""
 
@@ -348,8 +337,12 @@ class Streams:
 
     def recent_messages(self, after: Key | None = None) -> list[SampledMessage]:
         """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
+        wanted = select(sample).order_by(*_NEWEST_FIRST).limit(SAMPLES_KEPT)
+        if after is not None:
+            wanted = wanted.where(tuple_(*_SAMPLE_KEY) > tuple_(*after))
         with self._store.reading() as connection:
-            return messages_after(connection, after)
+            rows = connection.execute(wanted).all()
+        return [SampledMessage((row.time, row.query, row.number), json.loads(row.body)) for row in rows[::-1]]
 
 
 def backfills(connection: Connection) -> list[Backfill]:

@@ -54,7 +54,6 @@ _LENGTHS: Final = select(queue.c.name, queue.c.max_message_length)
 _DEPTHS: Final = select(queue.c.id, queue.c.name, queue.c.max_depth).where(
     queue.c.name.in_(bindparam("names", expanding=True))
 )
-_HELD, _FULL = "held", "full"
 
 DONE: Final = 1 << 160
 """Number after the last delivery of any task."""
@@ -205,11 +204,7 @@ class QueueDeliveries:
 
         Raises OvertakenError if another attempt has continued the task.
         """
-        moved = progress._replace(attempt=progress.attempt + 1)
-        with self._store.writing() as connection:
-            self._lock(connection, task, progress)
-            self._write(connection, task, moved, is_new=False)
-        return moved
+        return self._change(task, progress, progress._replace(attempt=progress.attempt + 1))
 
     def finish(self, task: TaskKey, progress: Progress, closed: Collection[str]) -> Progress:
         """Record that all deliveries of a task are put, but those that closed queues hold; return the new
@@ -218,11 +213,7 @@ class QueueDeliveries:
         Raises OvertakenError if another attempt has continued the task.
         """
         held = {name: number for name, number in progress.held.items() if name in closed}
-        moved = progress._replace(next=DONE, held=held)
-        with self._store.writing() as connection:
-            self._lock(connection, task, progress)
-            self._write(connection, task, moved, is_new=False)
-        return moved
+        return self._change(task, progress, progress._replace(next=DONE, held=held))
 
     def rooms(self, names: Collection[str]) -> dict[str, Room | None]:
         """Return the room in the existing queues of these; None for one without a maximum depth."""
@@ -239,6 +230,13 @@ class QueueDeliveries:
     def close(self) -> None:
         """Close the database."""
         self._store.close()
+
+    def _change(self, task: TaskKey, progress: Progress, after: Progress) -> Progress:
+        """Change the progress of a task without putting anything; return the new one."""
+        with self._store.writing() as connection:
+            self._lock(connection, task, progress)
+            self._write(connection, task, after, is_new=False)
+        return after
 
     # ---- in a transaction
 
@@ -350,13 +348,10 @@ class QueueDeliveries:
         return record._replace(timestamp=timestamp, expiration=message.expiration)
 
     def _write(self, connection: Connection, task: TaskKey, after: Progress, is_new: bool) -> None:
-        states: dict[str, int | list[str | int]] = dict(after.gone)
-        for state in (_HELD, _FULL):
-            states |= {name: [state, number] for name, number in getattr(after, state).items()}
         row = {
             "batch": task.batch,
             "done": after.done,
-            "gone": json.dumps(states),
+            "queues": json.dumps([after.gone, after.held, after.full]),
             "plan": task.plan,
             "next": str(after.next),
             "attempt": after.attempt,
@@ -389,15 +384,8 @@ def _progress(known: Any, task: TaskKey) -> Progress:
             f"batch {task.batch} was put to queues by another plan than this one: another process runs the "
             "job, or its input has changed"
         )
-    gone: dict[str, int] = {}
-    states: dict[str, dict[str, int]] = {_HELD: {}, _FULL: {}}
-    for name, entry in json.loads(known.gone).items():
-        if isinstance(entry, int):
-            gone[name] = entry
-        else:
-            state, number = entry
-            states[state][name] = number
-    return Progress(known.done, int(known.next), gone, states[_HELD], states[_FULL], known.attempt)
+    gone, held, full = json.loads(known.queues)
+    return Progress(known.done, int(known.next), gone, held, full, known.attempt)
 
 
 _CHUNK: Final = 2_000

@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select
 
 from selectroute.queues.lookup import (
     MAX_INDEXES,
@@ -23,7 +23,7 @@ from selectroute.queues.lookup import (
     ways_of,
 )
 from selectroute.queues.message.record import Field, StoredMessage, selector_values
-from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
+from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, UPDATE_QUEUE, shape_of, walk
 from selectroute.queues.sql.tables import (
     BARE_COLUMNS,
     bare_record_of,
@@ -43,13 +43,8 @@ _ENOUGH: Final = 1_000
 _CHUNK: Final = 1_000
 
 # Locks the queue's row, which every put updates: no put misses the key of an index being made.
-_ALONE: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(indexes=queue.c.indexes)
-    .returning(queue.c.indexes)
-)
-_KEEP: Final = update(queue).where(queue.c.id == bindparam("in_queue")).values(indexes=bindparam("as_text"))
+_ALONE: Final = UPDATE_QUEUE.values(indexes=queue.c.indexes).returning(queue.c.indexes)
+_KEEP: Final = UPDATE_QUEUE.values(indexes=bindparam("as_text"))
 _DROP: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.index == bindparam("of_index"))
 _ALL: Final = (
     select(*BARE_COLUMNS)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Delete,
     FromClause,
@@ -47,29 +48,24 @@ def _back_out_gets(which: ColumnElement[bool]) -> Update:
 
 _IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
 
-ARRIVE: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(arrivals=queue.c.arrivals + 1)
-    .returning(queue.c.arrivals, queue.c.indexes)
+_THIS_QUEUE: Final = queue.c.id == bindparam("in_queue")
+UPDATE_QUEUE: Final = update(queue).where(_THIS_QUEUE)
+
+ARRIVE: Final = UPDATE_QUEUE.values(arrivals=queue.c.arrivals + 1).returning(
+    queue.c.arrivals, queue.c.indexes
 )
 """Increments the arrivals. The next put waits until this transaction has ended."""
 
-ARRIVE_MANY: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type))
-    .returning(queue.c.arrivals)
-)
+ARRIVE_MANY: Final = UPDATE_QUEUE.values(
+    arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type)
+).returning(queue.c.arrivals)
 """Adds several arrivals, and returns the number of the last one."""
 
 PUT: Final = insert(message)
 PUT_KEY: Final = insert(key)
-RELEASED: Final = (
-    update(queue).where(queue.c.id == bindparam("in_queue")).values(releases=queue.c.releases + 1)
-)
-CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(queue.c.id == bindparam("in_queue"))
-INDEXES: Final = select(queue.c.indexes).where(queue.c.id == bindparam("in_queue"))
+RELEASED: Final = UPDATE_QUEUE.values(releases=queue.c.releases + 1)
+CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(_THIS_QUEUE)
+INDEXES: Final = select(queue.c.indexes).where(_THIS_QUEUE)
 
 COMMIT_GETS: Final = delete(message).where(_IN_UNIT, message.c.arriving.is_(False))
 COMMIT_PUTS: Final = (
@@ -85,11 +81,8 @@ OWNER_KEPT: Final = _OWNER.with_for_update(read=True)
 OWNER_LOCKED: Final = _OWNER.with_for_update()
 OWNER_ENTERS: Final = insert(owner)
 OWNER_LEAVES: Final = delete(owner).where(owner.c.id == bindparam("own"))
-RELEASED_BY_OWNER: Final = (
-    update(queue)
-    .where(queue.c.id.in_(select(message.c.queue).where(_OF_OWNER)))
-    .values(releases=queue.c.releases + 1)
-)
+_QUEUES_OF_OWNER: Final = queue.c.id.in_(select(message.c.queue).where(_OF_OWNER))
+RELEASED_BY_OWNER: Final = update(queue).where(_QUEUES_OF_OWNER).values(releases=queue.c.releases + 1)
 BACK_OUT_PUTS_OF_OWNER: Final = delete(message).where(_OF_OWNER, message.c.arriving)
 BACK_OUT_GETS_OF_OWNER: Final = _back_out_gets(_OF_OWNER)
 
@@ -158,9 +151,7 @@ BETWEEN: Final = (
 AT: Final = select(*COLUMNS).where(_visible(message), message.c.place == bindparam("at_place"))
 
 
-_AT_PLACES: Final = and_(
-    message.c.queue == bindparam("in_queue"), message.c.place.in_(bindparam("places", expanding=True))
-)
+_PLACES: Final[BindParameter[Any]] = bindparam("places", expanding=True)
 LOCK_QUEUES: Final = (
     select(queue.c.id, queue.c.indexes)
     .where(queue.c.id.in_(bindparam("queues", expanding=True)))
@@ -171,16 +162,14 @@ LOCK_QUEUES: Final = (
 
 LOCK_FREE: Final = (
     select(message.c.place, func.length(message.c.body))
-    .where(_visible(message), message.c.place.in_(bindparam("places", expanding=True)))
+    .where(_visible(message), message.c.place.in_(_PLACES))
     .with_for_update(skip_locked=True)
 )
 """Locks the visible messages with some keys, without those that another transaction takes, and returns the
 lengths of their bodies in bytes."""
 
-REMOVE: Final = delete(message).where(_AT_PLACES)
-REMOVE_KEYS: Final = delete(key).where(
-    key.c.queue == bindparam("in_queue"), key.c.place.in_(bindparam("places", expanding=True))
-)
+REMOVE: Final = delete(message).where(message.c.queue == bindparam("in_queue"), message.c.place.in_(_PLACES))
+REMOVE_KEYS: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.place.in_(_PLACES))
 MOVE: Final = (
     update(message)
     .where(message.c.queue == bindparam("in_queue"), message.c.place == bindparam("at_place"))

@@ -208,9 +208,8 @@ delivered: Final = Table(
     Column("batch", _NUMBER, nullable=False),
     # The number of messages put.
     Column("done", _NUMBER, nullable=False),
-    # Missing queues with their first skipped delivery of the batch, as JSON: {"ORDERS": 17}; queues without
-    # room as {"ORDERS": ["held", 17]}, or ["full", 17] after they were given up.
-    Column("gone", Text, nullable=False),
+    # The queues that are gone, held and full, with the first delivery concerned: [{"ORDERS": 17}, {}, {}].
+    Column("queues", Text, nullable=False),
     # The digest of the plan by which the deliveries are numbered.
     Column("plan", Text, nullable=False),
     # The number of the next delivery, which may have more than 64 bits.

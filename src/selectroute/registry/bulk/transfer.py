@@ -251,7 +251,7 @@ def _replace_block(revision: PendingRevision, block: list[Staged], existing: dic
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(connection, [line.id for line in block if _resumes(line, existing)])
+    since = _paused_at(connection, [id for id, old in existing.items() if old.status is Status.PAUSED])
     for line in block:
         id, old = line.id, existing.get(line.id)
         if old is None:
@@ -302,11 +302,6 @@ def _view_row(line: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
     assert last.body is not None, "an import removes nothing"
     status = line.status or Status.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
     return view_row(line.id, line.name, line.topic_key, line.dialect, status, position, last.body)
-
-
-def _resumes(line: Staged, existing: dict[str, Subscription]) -> bool:
-    old = existing.get(line.id)
-    return old is not None and old.status is Status.PAUSED and line.status == Status.ACTIVE
 
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
