@@ -15,7 +15,7 @@ from selectroute.testing.broker import BrokerError
 from selectroute.testing.jars import JarError
 from tests.support.components import missing
 from tests.support.servers.kafka_cluster import cluster
-from tests.unit.kafka.client.test_broker import begin_to_send
+from tests.unit.kafka.test_broker import begin_to_send
 
 pytestmark = pytest.mark.nightly
 
