@@ -57,7 +57,7 @@ class CheckedLines(NamedTuple):
     numbers: Counts
     literals: Counts
     lengths: Counts
-    text: bytes | pa.Buffer
+    text: bytes
 
 
 class Staged(NamedTuple):

@@ -1,12 +1,14 @@
 """Check of an import's blocks of lines on several cores.
 
 The check is Python and holds the interpreter's lock, so that threads do not help: helpers are processes. This
-process checks the blocks for which no helper is free.
+process checks the blocks for which no helper is free. A helper is this module run as a program; blocks and
+results go over a connection.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -14,12 +16,11 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Final
 
-import pyarrow as pa
-
 from selectroute.registry.authorization import Permission
-from selectroute.registry.bulk.check_process import LINES, arguments, of_batch
 from selectroute.registry.bulk.checking import CheckedLines, Line, checked_lines
 from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import Limits
@@ -78,20 +79,20 @@ class _Helper:
     """
 
     def __init__(self, limits: Limits, by: Permission) -> None:
+        self._connection, remote = Pipe()
         # -P: `-m` would put the working directory first on the path, and import a numpy.py from there.
-        command = [sys.executable, "-P", "-m", "selectroute.registry.bulk.check_process"]
-        self._process = subprocess.Popen(
-            [*command, arguments(limits, by)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        command = [sys.executable, "-P", "-m", "selectroute.registry.bulk.helpers", str(remote.fileno())]
+        with remote:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[remote.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         self._check = partial(_checked, limits=limits, by=by)
         self._thread = ThreadPoolExecutor(1, "selectroute-import")
-        self._blocks: pa.ipc.RecordBatchStreamWriter | None = None
-        self._answers: pa.ipc.RecordBatchStreamReader | None = None
+        self._thread.submit(self._connection.send, (limits, by))
         self._results: deque[Future[_Result]] = deque()
         """Of the blocks that were submitted, in order; those at the front may be done."""
 
@@ -108,20 +109,12 @@ class _Helper:
         return self._results[-1]
 
     def _exchange(self, block: list[Line]) -> _Result:
-        """Write a block to the process and read its result."""
-        numbers, lines = zip(*block, strict=True)
-        # ValueError: a text that is not UTF-8; StopIteration: the process has ended.
-        with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
-            batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=LINES)
-            if self._blocks is None:
-                self._blocks = pa.ipc.new_stream(self._stdin, LINES)
-            self._blocks.write_batch(batch)
-            self._stdin.flush()
-            if self._answers is None:
-                self._answers = pa.ipc.open_stream(self._stdout)
-            answer = self._answers.read_next_batch()
-            if answer.num_rows:
-                return of_batch(answer)
+        """Send a block to the process and receive its result."""
+        with suppress(OSError, EOFError):  # the process has ended
+            self._connection.send(block)
+            result: CheckedLines | None = self._connection.recv()
+            if result is not None:
+                return result
         return self._check(block)
 
     def close(self) -> None:
@@ -129,6 +122,20 @@ class _Helper:
         self._process.kill()
         self._process.wait()
         self._thread.shutdown(cancel_futures=True)
-        for pipe in (self._stdin, self._stdout):
-            with suppress(OSError):
-                pipe.close()
+        self._connection.close()
+
+
+def main(descriptor: int) -> None:
+    """Check the blocks that the parent sends, until it closes the connection. The limits and the permission
+    come first. The result of a block with an invalid line is None: the parent checks such a block itself.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then ends this process
+    with Connection(descriptor) as parent, suppress(EOFError):
+        limits, by = parent.recv()
+        while True:
+            result = _checked(parent.recv(), limits, by)
+            parent.send(None if isinstance(result, ImportLineError) else result)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
