@@ -140,8 +140,9 @@ class KafkaBinding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KafkaBinding:
-        """Read ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``, all of it optional, from
-        a parsed JSON or TOML file.
+        """Read a binding from a parsed JSON or TOML file; every part of it is optional.
+
+        The form is ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``.
 
         Raises:
             KafkaBindingError: the data is anything else.

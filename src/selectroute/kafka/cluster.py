@@ -353,8 +353,9 @@ class Wire:
         return self._asked(partitions, part, request, lambda reply: int(reply.offset))()
 
     def epoch_ends(self, epochs: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the offset of each partition up to which its records are of this leader's epoch, or of
-        earlier ones: what was read beyond it in that epoch is lost. -1 if the epoch is not known.
+        """Return the offset of each partition up to which its records are of this leader's epoch, or earlier.
+
+        What was read beyond it in that epoch is lost. -1 if the epoch is not known.
         """
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
@@ -404,8 +405,9 @@ class Wire:
     def fetching(
         self, wanted: Mapping[Partition, int], *, committed: bool, most_bytes: int, wait_ms: int = 500
     ) -> Answers[Fetched]:
-        """Ask for the records of each of these partitions from its offset on, at least one batch if there is
-        one; return the function that waits for them.
+        """Ask for records of partitions, each from an offset on; return the function that waits for them.
+
+        At least one batch is fetched if there is one.
 
         Args:
             wanted: an offset of each partition.
@@ -455,8 +457,9 @@ class Wire:
         answer: Callable[[Any], _Answer],
         accepted: Collection[int] = (),
     ) -> Answers[_Answer]:
-        """Ask the leader of each partition; return the function that waits for the answers. Those that have
-        moved are asked again.
+        """Ask the leader of each partition; return the function that waits for the answers.
+
+        If a partition has moved, its new leader is asked.
 
         Args:
             partitions: the partitions.
@@ -526,8 +529,9 @@ class Wire:
         return f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
 
     def forget(self, partitions: Iterable[Partition], doubt: bool = False) -> None:
-        """Ask for the leaders of these partitions again when they are next needed; in doubt of what a leader
-        has said, ask other nodes.
+        """Ask for the leaders of these partitions again when they are next needed.
+
+        In doubt of what a leader has said, other nodes are asked.
         """
         for partition in partitions:
             leader = self._leaders.pop(partition, None)
@@ -573,14 +577,17 @@ class Wire:
 
     @property
     def is_new_protocol(self) -> bool:
-        """True if the cluster has the second version of transactions (KIP-890): a produce request adds its
-        partitions to the transaction itself, and each transaction has an epoch of its own.
+        """True if the cluster has the second version of transactions (KIP-890).
+
+        A produce request adds its partitions to the transaction itself, and each transaction has an
+        epoch of its own.
         """
         return self._protocols()[0]
 
     def _produce_version(self, topics: Iterable[str], is_transactional: bool) -> int:
-        """Return the highest version of Produce that can name these topics. From 12 on a request adds its
-        partitions to the transaction.
+        """Return the highest version of Produce that can name these topics.
+
+        From 12 on a request adds its partitions to the transaction.
         """
         if is_transactional and not self.is_new_protocol:
             return _BY_ID - 2
@@ -709,9 +716,11 @@ class Wire:
             raise RefusedError(sentence, name, topic)
 
     def _nodes(self) -> list[int | str]:
-        """Return the nodes that may be asked anything: connected ones, known ones, then the given ones; last
-        the one that was in doubt last, of which the others may know better. Now and then known ones are asked
-        like connected ones: if the only connection is to one that is cut off, all that it says is old.
+        """Return the nodes for a request to any: connected ones, known ones, then the bootstrap servers.
+
+        Last comes the node that was in doubt last, since the others may know better. Now and then
+        known nodes are asked like connected ones: if the only connection is to a node that is cut
+        off, all that it says is old.
         """
         cluster = self._manager.cluster
         known = [broker.node_id for broker in cluster.brokers()]
@@ -803,8 +812,10 @@ def _name(code: int) -> str:
 
 
 def _is_whole(answer: Any, version: int) -> bool:
-    """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
-    any null as None, also a UUID of zeros and a set of rights that is not told.
+    """Return whether an answer has all texts and arrays that Kafka's protocol asks for.
+
+    kafka-python decodes any null as None, also a UUID of zeros and a set of rights that the broker leaves
+    out.
     """
     for name, field in answer.fields.items():
         value = getattr(answer, name)

@@ -142,8 +142,10 @@ def _next(left: dict[Partition, Range], share: dict[Partition, int], most_bytes:
 
 
 def _first_kept(wire: Wire, range_: Range, may_lack: bool, may_change: bool, is_sure: bool) -> int:
-    """Return the offset from which Kafka has the records of a range; its start if that is above the end, and
-    the leader may be one that was deposed.
+    """Return the first offset of a range that Kafka still has.
+
+    It is the start of the range if the leader does not know its end: the leader may be one that was
+    deposed.
     """
     partition = (range_.topic, range_.partition)
     first = wire.offsets([partition], EARLIEST)[partition]
@@ -166,8 +168,10 @@ def _first_kept(wire: Wire, range_: Range, may_lack: bool, may_change: bool, is_
 
 
 def lost_from(wire: Wire, ranges: Iterable[Range]) -> dict[Range, int]:
-    """Return those of these ranges of which records are lost, each with the offset from which on they are
-    lost or other ones. Of a range without an epoch that is not known. Raises KafkaClientError.
+    """Return the ranges of which records are lost, each with the offset from which on they are.
+
+    From there on Kafka has no records, or other ones. A range without an epoch is taken as it is. Raises
+    KafkaClientError.
     """
     of_epochs: dict[int, list[Range]] = {}
     for range_ in ranges:
@@ -183,8 +187,9 @@ def lost_from(wire: Wire, ranges: Iterable[Range]) -> dict[Range, int]:
 
 
 def kept(wire: Wire, ranges: Iterable[Range]) -> dict[Range, Range]:
-    """Return the part of each of these ranges that Kafka still has, which is empty for one that is gone: its
-    records were dropped or lost, or those that are there are of another topic of this name.
+    """Return the part of each range that Kafka still has; it is empty if the range is gone.
+
+    Records are gone if they were dropped or lost, or if the topic of this name is another one.
     """
     wanted = set(ranges)
     for range_ in wanted:

@@ -1,5 +1,6 @@
-"""Kafka records as messages, one at a time: the reference for the meaning of a binding. `record_of` is the
-inverse without a binding.
+"""Kafka records as messages, one at a time: the reference for the meaning of a binding.
+
+`record_of` is the inverse without a binding.
 
 `spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
 is tested against this module. Queues, which take whole messages one by one, use this module itself.
@@ -184,8 +185,10 @@ def message_of(
 
 
 def message_id(record: Record, binding: KafkaBinding, schemas: Schemas | None = None) -> str | None:
-    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if the
-    record has none or an invalid one."""
+    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID.
+
+    None if the record has none or an invalid one.
+    """
     name = _id_of(binding)
     if name not in binding.bound and not binding.is_property(name):
         return None

@@ -198,7 +198,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 class NonFinite(float):
-    """NaN or an infinity, which JSON does not have. (A JSON number beyond its type's range is invalid.)"""
+    """NaN or an infinity, which JSON does not have; a JSON number beyond its type's range is invalid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,10 @@ from selectroute.selector.fields import NO_ID
 
 
 class BulkPosition(NamedTuple):
-    """Position of a purge or a move that is to go on: the arrival number of the last message that it is
-    about, and the key up to which all is done.
+    """Position from which a purge or a move goes on.
+
+    It is the arrival number of the last message that matched at the beginning, and the key up to which
+    all is done.
     """
 
     last_arrival: int = ARRIVALS
@@ -59,8 +61,10 @@ class MessageCount:
 
 @dataclass(slots=True)
 class Stayed:
-    """Numbers of matching messages that stayed on their queue, by reason: it is `full`, they are `too_long`
-    for it, or others got them in the meantime, or were getting them (`in_use`).
+    """Numbers of matching messages that stayed on their queue, by reason.
+
+    The other queue is `full`; the messages are `too_long` for it; or other calls got them, or were
+    getting them (`in_use`).
     """
 
     full: int = 0
@@ -75,8 +79,9 @@ class Stayed:
 
 @dataclass(slots=True)
 class BulkResult:
-    """Result of a purge or a move: how many messages matched when it began, and how many were removed or
-    moved. `position` is where to go on, null if all matches were dealt with.
+    """Result of a purge or a move: how many messages matched when it began, and how many are done.
+
+    `position` is where to go on, null if all matches were dealt with.
     """
 
     matched: MessageCount

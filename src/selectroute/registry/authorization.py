@@ -71,8 +71,10 @@ class Permission:
 
     @classmethod
     def of(cls, token: Token, quota: int | None = None) -> Permission:
-        """Return the permission of a token. A token limited in any way may name only destinations of its own
-        patterns; without patterns, none at all.
+        """Return the permission of a token.
+
+        A token limited in any way may name only destinations of its own patterns; without patterns,
+        none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
         actor = f"token {token.id}" if token.name == token.id else f"token {token.id} ({token.name})"
@@ -91,8 +93,10 @@ class Permission:
         return self.topics is None
 
     def sees(self, topic: str | None) -> bool:
-        """Return whether a subscription with this topic filter is visible: one of the caller's filters covers
-        it. Without a filter it matches every topic, and is visible only to callers without a limit on topics.
+        """Return whether a subscription with this topic filter is visible: a filter of the caller covers it.
+
+        Without a filter it matches every topic, and is visible only to callers without a limit on
+        topics.
 
         Raises `InvalidTopicFilterError` for text that is not a topic filter.
         """
@@ -101,8 +105,9 @@ class Permission:
         return topic is not None and any(permitted.covers(_parsed(topic)) for permitted in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
-        """Return whether the caller may use this destination of deliveries, or the queue of this name. The
-        grouping of a topic's records is not limited.
+        """Return whether the caller may use this destination of deliveries, or the queue of this name.
+
+        The grouping of a topic's records is not limited.
         """
         if kind == NOWHERE or not self.is_limited:
             return True
@@ -182,8 +187,10 @@ _HAD_TOKENS: Final = "had-tokens"
 
 
 class Tokens:
-    """Tokens of a registry. What changes them takes the caller's permission, `by`, and raises `AuthError` if
-    the caller's token is revoked in the meantime.
+    """Tokens of a registry.
+
+    What changes them takes the caller's permission, `by`, and raises `AuthError` if the caller's token is
+    revoked in the meantime.
     """
 
     def __init__(self, store: Store) -> None:
@@ -242,9 +249,7 @@ class Tokens:
         return added, secret
 
     def had_any(self) -> bool:
-        """Return whether a token exists or ever existed: then every caller needs one, even if all are
-        revoked.
-        """
+        """Return whether a token ever existed: then every caller needs one, even if all are revoked."""
         with self._store.reading() as connection:
             return read_setting(connection, _HAD_TOKENS) is not None
 

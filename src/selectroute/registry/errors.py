@@ -53,8 +53,9 @@ class AuthError(RegistryError):
 
 
 class ForbiddenError(RegistryError):
-    """Topic filter or destination that the caller may not use: `pointer` is its JSON pointer (RFC 6901),
-    `sentence` says what is permitted.
+    """Topic filter or destination that the caller may not use.
+
+    `pointer` is its JSON pointer (RFC 6901), `sentence` says what is permitted.
     """
 
     def __init__(self, pointer: str, sentence: str) -> None:

@@ -94,14 +94,12 @@ class Page:
 T = TypeVar("T")
 
 
-def _adapter(kind: Any) -> Any:
+@cache
+def adapter_of(kind: Any) -> Any:
+    """Return pydantic's `TypeAdapter` of a type, made once."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-adapter_of: Final[Callable[[Any], Any]] = cache(_adapter)
-"""Function that returns pydantic's `TypeAdapter` of a type, made once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +250,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Result of `Registry.apply`: one revision, and the subscription of each operation after it (after a
-    remove: as it was).
+    """Result of `Registry.apply`: one revision, and the subscription of each operation after it.
+
+    The subscription of a remove is as it was.
     """
 
     revision: int
@@ -271,8 +270,9 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Ability of a query to deliver the messages that a paused subscription missed. For a caller who may not
-    see all subscriptions, `query` is a number, and there is no reason.
+    """Ability of a query to deliver the messages that a paused subscription missed.
+
+    For a caller who may not see all subscriptions, `query` is a number, and there is no reason.
     """
 
     query: str
@@ -290,8 +290,9 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveFrom:
-    """First batch of a query that used a revision or a later one. For a caller who may not see all
-    subscriptions, `query` is a number.
+    """First batch of a query that used a revision or a later one.
+
+    For a caller who may not see all subscriptions, `query` is a number.
     """
 
     query: str

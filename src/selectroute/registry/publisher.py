@@ -95,8 +95,10 @@ class RegistryPublisher:
         return publisher.snapshot
 
     def catch_up(self) -> int:
-        """Publish all committed changes; return the folder's newest revision, which is the registry's unless
-        it changed since. Raises `PublishError`, SnapshotError, `StoreError`.
+        """Publish all committed changes; return the folder's newest revision.
+
+        It is the registry's newest unless the registry changed since. Raises `PublishError`,
+        SnapshotError, `StoreError`.
         """
         with self._guard:
             try:
@@ -106,8 +108,9 @@ class RegistryPublisher:
                 raise
 
     def rebuild(self) -> int:
-        """Publish the whole table as a new revision, independent of the folder's other files, for example
-        after damage to them. Return the revision.
+        """Publish the whole table as a new revision, independent of the folder's other files; return it.
+
+        For example after damage to the files.
         """
         with self._guard:
             self._publisher = None
@@ -206,8 +209,10 @@ class RegistryPublisher:
             collect(self.folder)
 
     def _locked(self) -> FileLock | Lease:
-        """Return a lock of the folder, or a lease in remote storage, where a second publisher is noticed at
-        the next revision, too: a manifest is never written twice.
+        """Return a lock of the folder, or a lease in remote storage.
+
+        There a second publisher is noticed at the next revision, too: a manifest is never written
+        twice.
         """
         try:
             if not self.folder.is_local:

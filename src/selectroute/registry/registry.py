@@ -242,8 +242,9 @@ class Registry:
         verify: bool = True,
         progress: Progress | None = None,
     ) -> Registry:
-        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``. The registry of
-        a service, ``http://host:port``, is opened by ``selectroute.connect``.
+        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``.
+
+        The registry of a service, ``http://host:port``, is opened by ``selectroute.connect``.
 
         Args:
             url: of the database.
@@ -296,8 +297,9 @@ class Registry:
             return int(read_counter(connection).revision)
 
     def info(self) -> dict[str, str | int | None]:
-        """Return the newest revision, the count of subscriptions, the registry's id, and the folder that it
-        is published to (None if not set).
+        """Return the newest revision, the count of subscriptions, the id, and the folder of snapshots.
+
+        The folder is None if it is not set.
         """
         try:
             folder = str(self.snapshots_folder)
@@ -415,9 +417,11 @@ class Registry:
         max_expanded: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Applied:
-        """Apply several changes as one revision, all or none. Raises `OperationError` naming the first
-        invalid operation, with its own error as the cause; with `max_expanded`, also `TooCostlyError` if the
-        selectors expand to more literals, see `Budget`.
+        """Apply several changes as one revision, all or none.
+
+        Raises `OperationError` naming the first invalid operation, with its own error as the cause;
+        with `max_expanded`, also `TooCostlyError` if the selectors expand to more literals, see
+        `Budget`.
         """
         check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
@@ -457,9 +461,11 @@ class Registry:
         label: str | None = None,
         order: Order = "id",
     ) -> Page:
-        """Return a page of subscriptions: those with this topic filter, status, dialect, name and label
-        (``name=value``), each if given; in the order of their ids or names, or the ``newest`` changes first.
-        O(limit), whatever the size of the registry, by id or without filters.
+        """Return a page of subscriptions, filtered and in an order.
+
+        The filters are topic filter, status, dialect, name and label (``name=value``); the orders are
+        by id, by name, or the ``newest`` changes first. O(limit), whatever the size of the registry,
+        by id or without filters.
 
         A cursor continues after its page, with the same filters and order: by id or name, a subscription that
         exists throughout is returned exactly once, despite concurrent changes. Raises `InvalidSpecError` for
@@ -471,8 +477,9 @@ class Registry:
             return page(connection, filters, limit, cursor, order)
 
     def ids_named(self, text: str, after: str = "", limit: int = 1_000) -> Sequence[str]:
-        """Return the ids of subscriptions whose names have a text in them, in any case: the first ones after
-        an id, in the order of the ids. O(subscriptions).
+        """Return the ids of subscriptions whose names have a text in them, in any case.
+
+        They are the first ones after an id, in the order of the ids. O(subscriptions).
         """
         with self._store.reading() as connection:
             return ids_named(connection, text, after, limit)
@@ -550,9 +557,10 @@ class Registry:
     def history(
         self, id: str, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[Change], str | None]:
-        """Return the newest changes of a subscription, the newest first, and the cursor with which to ask for
-        those before them; None if there are none. Removed subscriptions have a history, unknown ones an empty
-        one. Raises `InvalidSpecError` for an invalid limit or cursor.
+        """Return the newest changes of a subscription, newest first, and the cursor of those before them.
+
+        The cursor is None if there are none. Removed subscriptions have a history, unknown ones an
+        empty one. Raises `InvalidSpecError` for an invalid limit or cursor.
         """
         check_argument(id, str, "id", _ID)
         if limit < 1:
@@ -606,15 +614,17 @@ class Registry:
             return change_log.count_after(connection, after)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
-        """Yield all changes after a revision, up to the newest at the first call, in bounded memory. With
-        `ops` only changes of these kinds.
+        """Yield all changes after a revision, up to the newest at the first call, in bounded memory.
+
+        With `ops` only changes of these kinds.
         """
         with self._store.reading() as connection:
             yield from map(change_of, change_log.rows_after(connection, after, ops))
 
     def recent_changes(self, after: int) -> Latest | None:
-        """Return what changed after a revision, if this process made all of these changes and has them in
-        memory, else None. Changes of other processes may follow them.
+        """Return what changed after a revision, if this process made all of the changes; None otherwise.
+
+        The changes must still be in memory. Changes of other processes may follow them.
         """
         return self._recent.since(after)
 
@@ -647,8 +657,9 @@ class Registry:
     # ---- messages
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does: by the delivery
-        kernel, on the state subscription. Raises `NotFoundError`.
+        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does.
+
+        The delivery kernel judges, on the current subscription. Raises `NotFoundError`.
         """
         state = self.get(id)
         if state.status is Status.PAUSED:
@@ -669,8 +680,9 @@ class Registry:
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-        """Return a subscription and, for each query, the first batch that used its current version. If there
-        is none, waits at most `wait_seconds` for one. Raises `NotFoundError`.
+        """Return a subscription and, for each query, the first batch that used its current version.
+
+        If there is none, waits at most `wait_seconds` for one. Raises `NotFoundError`.
         """
         until = time.monotonic() + wait_seconds
         while True:
@@ -739,8 +751,10 @@ class Registry:
         return unit
 
     def _commit(self, units: Sequence[Unit[Any]]) -> None:
-        """Make changes in one transaction. If the database refuses what one of them writes, each is made in a
-        transaction of its own, so that the others do not fail with it.
+        """Make changes in one transaction.
+
+        If the database refuses what one of them writes, each is made in a transaction of its own, so
+        that the others do not fail with it.
         """
         written = False
         try:

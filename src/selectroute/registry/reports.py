@@ -133,13 +133,13 @@ stream says in its last report: it read all input, was stopped, or failed.
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """Stream as it was last heard of: its name, or the query's id if it has none. It is `running` if it was
-    heard of in the last minute, `silent` if not, `gone` after a week; or it has said that it `ended`, was
-    `stopped`, or `failed`.
+    """State of a stream by its last report.
 
-    `heard` is the time of its last report; `state` what it said of itself, such as the destinations that make
-    it wait; `newest` its newest report of a batch, null before the first. The rates are those of its newest
-    100 batches up to now, null unless it runs.
+    `name` is the query's id if the stream has no name. A stream is `running` if it reported in the last
+    minute, `silent` if not, `gone` after a week; or its last report says that it `ended`, was `stopped`, or
+    `failed`. `heard` is the time of its last report; `state` is what it reports of itself, such as the
+    destinations that make it wait; `newest` its newest report of a batch, null before the first. The rates
+    are those of its newest 100 batches up to now, null unless it runs.
 
     `job` is the job of this name that the service knows, null for none. `dead_letters` are those of the job
     that no replay took, null if they are not counted; without a job, those of the newest `batches`.
@@ -161,10 +161,12 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Activity of a subscription: `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch
-    that names it among its 100 busiest; `query` is null for a token for some topics. `per_second` are its
-    deliveries in the newest batches of the streams that run; it may get more, because a batch that does not
-    name it counts as none. A member is null if nothing is known.
+    """Activity of a subscription.
+
+    `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch that names it among its 100
+    busiest; `query` is null for a token for some topics. `per_second` are its deliveries in the newest
+    batches of the streams that run; it may get more, because a batch that does not name it counts as none. A
+    member is null if nothing is known.
     """
 
     id: str
@@ -205,8 +207,9 @@ class Streams:
             return backfills(connection)
 
     def note_batch(self, query: str, number: int, revision: int) -> None:
-        """Report that a batch of a query was delivered with a revision. It is kept if it is the first that
-        used this revision or a later one.
+        """Report that a batch of a query was delivered with a revision.
+
+        The report is kept if it is the first that used this revision or a later one.
 
         invariant: for each query, a row has the first batch that was reported with its revision, and a report
         that an existing row covers is not stored.
@@ -222,8 +225,9 @@ class Streams:
                 connection.execute(insert(batch), row)
 
     def effective_from(self, revision: int) -> list[EffectiveFrom]:
-        """Return the first batch of each query that used this revision or a later one, as far as reported,
-        ordered by query.
+        """Return the first batch of each query that used this revision or a later one, ordered by query.
+
+        Only batches that were reported count.
         """
         first = (
             select(batch.c.query, func.min(batch.c.revision).label("revision"))
@@ -247,10 +251,12 @@ class Streams:
     def note_reports(
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
     ) -> None:
-        """Record reports of batches of a query, plain data with the number as ``batch``, and what the query
-        says of itself now. A batch that is reported again replaces its report; the newest `KEPT` batches are
-        kept. ``busiest`` of a batch are subscriptions with their numbers of deliveries, of each of which the
-        newest one is kept; ``ended`` is its time. Raises `InvalidSpecError` for a report that is too long.
+        """Record reports of batches of a query, and the state that the query reports of itself.
+
+        A report is plain data with the number as ``batch``. A batch that is reported again replaces
+        its report; the newest `KEPT` batches are kept. ``busiest`` of a batch are subscriptions with
+        their numbers of deliveries, of each of which the newest one is kept; ``ended`` is its time.
+        Raises `InvalidSpecError` for a report that is too long.
         """
         with self._store.writing() as connection:
             now = self._now()
@@ -271,8 +277,9 @@ class Streams:
             _note_activity(connection, query, once.values(), now)
 
     def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
-        """Return the reports of a query's batches, the newest first; none for an unknown query. Raises
-        `InvalidSpecError` for an invalid cursor.
+        """Return the reports of a query's batches, the newest first; none for an unknown query.
+
+        Raises `InvalidSpecError` for an invalid cursor.
         """
         wanted = _newest_first(query)
         if cursor is not None:
@@ -288,8 +295,9 @@ class Streams:
         return ReportPage(bodies, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
 
     def activities(self, ids: Iterable[str]) -> list[Activity]:
-        """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
-        names among its busiest, in the order of the ids.
+        """Return when subscriptions got deliveries last, and how many a second, in the order of the ids.
+
+        Only subscriptions that a batch names among its busiest are returned.
         """
         check_iterable(ids, "ids", "a list of ids of subscriptions")
         now = self._now()
@@ -307,8 +315,9 @@ class Streams:
         ]
 
     def all(self) -> list[StreamState]:
-        """Return the streams that have reported, as they were last heard of, ordered by query. O(newest
-        reports of each).
+        """Return the streams that have reported, with their last state, ordered by query.
+
+        O(newest reports of each).
         """
         now = self._now()
         with self._store.reading() as connection:
@@ -320,8 +329,10 @@ class Streams:
             return [_stream(connection, row, now) for row in rows]
 
     def remove(self, query: str) -> None:
-        """Remove a stream from the list, with its reports of batches. One that runs is listed again with its
-        next report. Raises `NotFoundError` if it has not reported.
+        """Remove a stream from the list, with its reports of batches.
+
+        A stream that runs is listed again with its next report. Raises `NotFoundError` if it has not
+        reported.
         """
         with self._store.writing() as connection:
             if not connection.execute(delete(stream).where(stream.c.query == query)).rowcount:
@@ -383,8 +394,10 @@ def _note_activity(
 
 
 def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[str, float]:
-    """Return the deliveries a second of subscriptions since the oldest of the newest batches of each stream
-    that runs, without those of that batch.
+    """Return the deliveries a second of subscriptions, summed over the streams that run.
+
+    The rate of a stream is taken since the oldest of its newest batches, without the deliveries of that
+    batch.
     """
     rates: dict[str, float] = defaultdict(float)
     for row in connection.execute(select(stream)).all():
@@ -411,8 +424,9 @@ def _newest(connection: Connection, name: str) -> Sequence[Row[Any]]:
 
 
 def _rated(rows: Sequence[Row[Any]], now: datetime) -> _Rated | None:
-    """Return those of the newest reports of a stream that came after the oldest of them, and the time from
-    that one until now; None if there are none. The times are those of this registry, not of the stream.
+    """Return the newest reports of a stream, without the oldest of them, and the time since that one.
+
+    None if there are none. The times are those of this registry, not of the stream.
     """
     later = [row for row in rows if row.time > rows[-1].time]
     if not later:

@@ -50,17 +50,16 @@ class Budget:
         self._spent = 0
 
     def spend(self, literals: int, length: int) -> None:
-        """Charge a subscription with `literals` literals and `length` characters of selector and topic
-        filter. Raises `TooCostlyError`.
+        """Charge a subscription with its literals, and its characters of selector and topic filter.
+
+        Raises `TooCostlyError`.
         """
         self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
         if self._most is not None and self._spent > self._most:
             raise self.error
 
     def spend_all(self, literals: Counts, lengths: Counts) -> int | None:
-        """Charge many subscriptions, as `spend` does each. Return the first one that exceeds the budget, None
-        if none does.
-        """
+        """Charge many subscriptions, as `spend` does; return the first that exceeds the budget, or None."""
         costs = np.maximum(0, literals - np.maximum(PLAIN_LITERALS, lengths // _SHORTEST_LITERAL))
         spent = self._spent + np.cumsum(costs)
         if len(spent):

@@ -158,8 +158,10 @@ class Store:
             return set(inspect(connection).get_table_names())
 
     def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
-        """Create all tables. Of two processes that do so at once, one waits, in SQLite at BEGIN, and then
-        finds the tables of the other.
+        """Create all tables.
+
+        Of two processes that do so at once, one waits, in SQLite at BEGIN, and then finds the tables
+        of the other.
         """
         with self.writing() as connection:
             if not self.is_sqlite:
@@ -252,9 +254,7 @@ class Store:
                     self._truncation.submit(self._truncate_log)
 
     def single(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run one statement as a write transaction and return its rows as the driver does (SQLite: true is
-        1).
-        """
+        """Run one statement as a write transaction; return its rows as the driver does (true may be 1)."""
         if not self.is_sqlite:
             with self.writing() as connection:
                 return [tuple(row) for row in connection.execute(statement, parameters)]
@@ -295,9 +295,11 @@ class Store:
 
 
 class _AutocommitStatements:
-    """Connection to SQLite whose statements are a transaction each, without SQLAlchemy's overhead for each,
-    which is three times the cost of a statement by key on a disk that syncs quickly. The statement is still
-    SQLAlchemy's, compiled once, with parameters. Not thread-safe: writers hold the store's lock.
+    """Connection to SQLite on which each statement is a transaction.
+
+    SQLAlchemy's overhead for a transaction is three times the cost of a statement by key on a disk that
+    syncs quickly. The statement is still SQLAlchemy's, compiled once, with parameters. Not thread-safe:
+    writers hold the store's lock.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -415,8 +417,9 @@ def _checked_url(url: str) -> URL:
 
 
 def _not_opened(path: str) -> str | None:
-    """Return the operating system's reason why a file cannot be opened, which SQLite omits. Does not open the
-    file: closing it again would release all locks that this process has on it.
+    """Return the operating system's reason why a file cannot be opened, which SQLite omits.
+
+    Does not open the file: closing it again would release all locks that this process has on it.
     """
     if Path(path).is_dir():
         return os.strerror(errno.EISDIR)
@@ -435,8 +438,10 @@ def _identity(path: str) -> tuple[int, int, bool]:
 def _engine(
     url: URL, is_sqlite: bool, check_file: Callable[[], None] = lambda: None, creates: bool = False
 ) -> Engine:
-    """Return the connection pool of a database. A file is only created if `creates`; `check_file` is called
-    after each connection is opened, and its error closes the connection.
+    """Return the connection pool of a database.
+
+    A file is only created if `creates`; `check_file` is called after each connection is opened, and its
+    error closes the connection.
     """
     if not is_sqlite:
         with importing():  # the driver
@@ -502,8 +507,9 @@ def insert_values(
     values: Sequence[Any],
     same: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> None:
-    """Insert rows, given as the values of the first one in the order of the table's columns, then those of
-    the second one, and so on, without the columns of ``same``, which have one value in all rows.
+    """Insert rows, as one list of the values of all rows, each in the order of the table's columns.
+
+    The values leave out the columns of ``same``, which have one value in all rows.
 
     The values go to the driver as they are, in statements of many rows each: SQLAlchemy's own insertion looks
     at each value of each row, which takes longer than SQLite takes to store them. Few statements matter
@@ -521,9 +527,10 @@ def insert_values(
 
 @contextmanager
 def indexes_later(connection: Connection, tables: Sequence[Table]) -> Iterator[None]:
-    """Drop the indexes of these tables, and create them again at the end of the block, in the same
-    transaction: for a block that inserts at least as many rows as the tables have. Unique and partial indexes
-    stay. Does nothing in PostgreSQL, where dropping an index waits for all readers.
+    """Drop the indexes of these tables, and create them again at the end of the block.
+
+    For a block that inserts at least as many rows as the tables have, in one transaction. Unique and
+    partial indexes stay. Does nothing in PostgreSQL, where dropping an index waits for all readers.
 
     SQLite sorts the rows of a new index, outside of memory if there are many, which takes a fraction of what
     inserting each at its place takes. Readers have the indexes of their own state of the database. If the

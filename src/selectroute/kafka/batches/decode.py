@@ -211,8 +211,9 @@ _Error = Callable[[str, int], RecordBatchError]
 def _unpack(
     table: Numbers, first: int, rows: int, most: int, part: int, error: _Error
 ) -> tuple[int, list[Any]]:
-    """Unpack the compressed batches of a part, and put their new addresses into the table; return the row
-    after the part, and the buffers.
+    """Unpack the compressed batches of a part; return the row after the part, and the buffers.
+
+    The table gets the new addresses.
     """
     buffers: list[Any] = []
     size = 0
@@ -294,9 +295,11 @@ _REPLACEMENT: Final = "\ufffd"
 
 
 def _texts(names: Any) -> Any:
-    """Return names of headers as strings. Python and Java replace the same bytes by U+FFFD, with one
-    exception: for an encoded surrogate Java has one, Python three. Only here, where a name is not UTF-8, a
-    Python object is made for each distinct name.
+    """Return names of headers as strings.
+
+    Python and Java replace the same bytes by U+FFFD, with one exception: for an encoded surrogate Java
+    has one, Python three. Only here, where a name is not UTF-8, a Python object is made for each distinct
+    name.
     """
     try:
         return pc.cast(names, pa.string())  # O(bytes): it checks them, and copies nothing
@@ -455,8 +458,9 @@ def _after(at: int, size: int, stop: int) -> int:
 
 @compiled
 def _measure(table: Numbers, low: int, high: int, totals: Numbers, status: Numbers) -> int:
-    """Check all lengths of the visible batches, and add up what `_fill` will write; return `_DONE` or what is
-    wrong. ``status`` gets a number about an error, and its offset.
+    """Check all lengths of the visible batches, and add up what `_fill` will write.
+
+    Returns `_DONE` or what is wrong; then ``status`` gets a number about the error, and its offset.
     """
     records, key_bytes, value_bytes, null_keys, null_values = 0, 0, 0, 0, 0
     headers, name_bytes, content_bytes, null_headers = 0, 0, 0, 0

@@ -37,8 +37,9 @@ _FACTOR: Final = np.uint32(0x5BD1E995)
 
 
 def key_hashes(keys: Any) -> Any:
-    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key. Modulo a topic's number
-    of partitions it is the key's partition. O(bytes of keys).
+    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key.
+
+    Modulo a topic's number of partitions it is the key's partition. O(bytes of keys).
 
     Args:
         keys: binary or large binary array.
@@ -258,8 +259,10 @@ def _seal(batch: memoryview, attributes: int) -> None:
 
 
 def _numbers(numbers: Any) -> Numbers:
-    """Return writable int64 numbers: to numba, arrays that cannot be written are of another type, for which
-    it would compile everything again.
+    """Return writable int64 numbers.
+
+    To numba, arrays that cannot be written are of another type, for which it would compile everything
+    again.
     """
     array: Numbers = np.require(numbers, np.int64, ("C", "W"))
     return array
@@ -372,8 +375,9 @@ def _measure(
     most: int,
     table: Numbers,
 ) -> tuple[int, int]:
-    """Divide the records into batches; return the number of batches and their bytes, or ``~record`` of a
-    record that is too large, and the bytes of a batch with it.
+    """Divide the records into batches; return the number of batches and their bytes.
+
+    If a record is too large: ``~record``, and the bytes of a batch with it.
     """
     rows, timestamps, step, added = records.rows, records.timestamps, records.step, records.added
     batches, total = 0, 0

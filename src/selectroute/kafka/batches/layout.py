@@ -153,8 +153,9 @@ def put_number(at: int, size: int, number: int) -> None:
 
 @inlined
 def varint_at(at: int, stop: int) -> tuple[int, int]:
-    """Return a varint of up to 64 bits and the address after it, `BEYOND` if it does not end before ``stop``
-    or has more than ten bytes.
+    """Return a varint of up to 64 bits, and the address after it.
+
+    The address is `BEYOND` if the varint does not end before ``stop`` or has more than ten bytes.
     """
     bits, shift = np.uint64(0), np.uint64(0)
     while at < stop and shift < np.uint64(7 * LONGEST_VARINT):

@@ -88,8 +88,9 @@ def _leaf(value: Any) -> Any:
 
 
 def _prepared(schema: Any, depth: int = 0) -> Any:
-    """Return a schema whose logical types have a reader of `_READERS` or none, without what does not matter
-    to a reader and may be wrong.
+    """Return a schema in which only the logical types of `_READERS` are left.
+
+    What does not matter to a reader and may be wrong is removed.
     """
     if depth > _MAX_JSON_DEPTH:
         raise InvalidSchemaError("it is nested too deeply")

@@ -31,8 +31,9 @@ class Decisions:
         self._known: dict[SchemaId, RecordError | None] = {}
 
     def decide(self, id: SchemaId, outcome: RecordError | None) -> RecordError | None:
-        """Return the decision on a schema: why it is not available, None if it is. It is this ``outcome``
-        unless an earlier attempt has decided. Raises OSError.
+        """Return the decision on a schema: why it is not available, None if it is.
+
+        It is this ``outcome`` unless an earlier attempt has decided. Raises OSError.
         """
         if id not in self._known:
             path = self._folder / f"{self._task}-{id}.json"

@@ -116,9 +116,7 @@ def framed(value: bytes, header: bytes | None) -> Framed | None:
 
 
 def schema_of_prefix(prefix: bytes | None, header: bytes | None) -> SchemaId | None:
-    """Return the schema id of a body that begins with these `PREFIX_BYTES`; None if it has none or is not
-    valid.
-    """
+    """Return the schema id of a body that begins with these `PREFIX_BYTES`; None without a valid id."""
     try:
         frame = None if prefix is None else framed(prefix, header)
     except RecordError:

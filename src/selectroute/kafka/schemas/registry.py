@@ -267,8 +267,10 @@ class Schemas:
             return RecordError("parse", "invalid-schema", f"{_called(id)} can't be used: {error}")
 
     def _fetched(self, id: SchemaId) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-        """Return the type and text of a schema, and names and texts of the schemas that it refers to, each
-        after those that it refers to. Raises InvalidSchemaError if these are too many or large.
+        """Return the type and text of a schema, and names and texts of the schemas that it refers to.
+
+        Each of these comes after those that it refers to. Raises InvalidSchemaError if they are too
+        many or large.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 

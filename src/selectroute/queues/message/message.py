@@ -30,8 +30,10 @@ _FIRST_MS, _LAST_MS = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment
 
 
 def time_of(timestamp: int) -> datetime:
-    """Return the time of a number of milliseconds since 1970, in UTC; the first or last one of the years 1000
-    to 9999 for one beyond: a sender may put any 64-bit number there, and a date has a year of four digits.
+    """Return the time of a number of milliseconds since 1970, in UTC, within the years 1000 to 9999.
+
+    A sender may put any 64-bit number there, and a date has a year of four digits: a time beyond is the
+    first or the last one.
     """
     return _EPOCH + timedelta(milliseconds=min(max(timestamp, _FIRST_MS), _LAST_MS))
 

@@ -124,8 +124,9 @@ def _field_headers(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def hex_headers(headers: Mapping[str, str], descriptor: Descriptor) -> dict[str, str]:
-    """Return the headers of a response as versions 1 and 2 of the API have them: ids are 48 digits without
-    ``ID:``, and there is neither priority nor properties.
+    """Return the headers of a response as versions 1 and 2 of the API have them.
+
+    Ids are 48 digits without ``ID:``, and there is neither priority nor properties.
     """
     left_out = (PRIORITY, PROPERTIES, OMITTED, CORRELATION_ID, GROUP_ID)
     ids = zip((MESSAGE_ID, CORRELATION_ID, GROUP_ID), descriptor[:3], strict=True)

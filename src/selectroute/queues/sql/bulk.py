@@ -159,8 +159,9 @@ class Bulk:
         return records, after, True
 
     def _change(self, records: list[StoredMessage], after: int, is_last: bool) -> tuple[int, bool]:
-        """Remove or move messages, in one transaction; return the key up to which all is done, and whether
-        nothing is left to do. `after` and `is_last` are these if all of the messages are dealt with.
+        """Remove or move messages; return the key up to which all is done, and whether that is all.
+
+        In one transaction. `after` and `is_last` are these if all of the messages are dealt with.
         """
         stayed = Stayed()
         with self._database.writing() as connection:
@@ -192,8 +193,9 @@ class Bulk:
     def _move(
         self, connection: Connection, to: Defined, records: list[StoredMessage], stayed: Stayed
     ) -> tuple[int, int | None]:
-        """Move messages up to the first for which the target or the transaction has no room; return their
-        number, and the key of that message.
+        """Move messages up to the first without room; return their number, and the key of that message.
+
+        The target, or the transaction, has no room for it.
         """
         indexes = self._lock(connection, self._queue, to.id)[to.id]
         lengths = self._free(connection, records)

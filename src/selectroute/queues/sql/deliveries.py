@@ -146,8 +146,9 @@ class QueueDeliveries:
             return {name: length for name, length in connection.execute(_LENGTHS)}
 
     def begun(self, job: str, batch: int) -> set[str] | None:
-        """Return the plans by which deliveries of a batch were put; None if a later batch of the job, of the
-        stream or of its side batches, has begun.
+        """Return the plans by which deliveries of a batch were put; None if a later batch has begun.
+
+        The later batch is of the same job, and like this one of its stream or of its side batches.
         """
         with self._store.reading() as connection:
             parameters = {"of_job": job, "is_backfill": batch < 0}
@@ -207,8 +208,7 @@ class QueueDeliveries:
         return self._change(task, progress, progress._replace(attempt=progress.attempt + 1))
 
     def finish(self, task: TaskKey, progress: Progress, closed: Collection[str]) -> Progress:
-        """Record that all deliveries of a task are put, but those that closed queues hold; return the new
-        progress.
+        """Record that all of a task is put, but what closed queues hold; return the new progress.
 
         Raises OvertakenError if another attempt has continued the task.
         """

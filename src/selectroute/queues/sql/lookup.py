@@ -187,8 +187,7 @@ class SqlLookup:
         return first_of(self._search(*way, after) for way in ways_of(match))
 
     def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[StoredMessage, bool]]:
-        """Yield the messages after a key that are compared to find all that match, in order, each
-        once and without its body, and whether it matches.
+        """Yield the messages after a key that may match, and whether each does, in order, without bodies.
 
         Messages are read as the iteration goes on: a reader that stops early has read a chunk too many at
         most.

@@ -85,8 +85,9 @@ class SqlQueue(Queue[SqlStore]):
 
     @property
     def oldest(self) -> datetime | None:
-        """Time of the put, in UTC, of the available message that has been on the queue longest; None without
-        messages. A moved message keeps the time of its put.
+        """Time of the put, in UTC, of the available message that has been on the queue longest.
+
+        None without messages. A moved message keeps the time of its put.
         """
         timestamp = self._store.oldest
         return None if timestamp is None else time_of(timestamp)
@@ -109,8 +110,10 @@ class SqlQueue(Queue[SqlStore]):
         return [self._store.to_message(record) for record in self._store.listed(lookup, most)]
 
     def count(self, **options: Unpack[MatchOptions]) -> MessageCount:
-        """Return the number of matches. For a selector, at most `MOST_COMPARED` messages are compared: if
-        there are more, the count is not exact.
+        """Return the number of matches.
+
+        For a selector, at most `MOST_COMPARED` messages are compared: if there are more, the count is
+        not exact.
         """
         return self.bulk(**options).count()
 

@@ -118,8 +118,10 @@ class SqlStore:
 
     @property
     def oldest(self) -> int | None:
-        """Time of the put, in milliseconds since 1970, of the available message that arrived first; None
-        without messages. O(log depth) for each priority on the queue, and O(messages in units before it).
+        """Time of the put, in milliseconds since 1970, of the available message that arrived first.
+
+        None without messages. O(log depth) for each priority on the queue, and O(messages in units
+        before it).
         """
         self.begin()
         parameters, after, first = self.now(), -1, None

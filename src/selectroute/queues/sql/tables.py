@@ -175,8 +175,9 @@ _after_held(
 
 
 def _trigger(change: str, tables: str, rows: str) -> tuple[str, str]:
-    """Return the function and the trigger that add the counts of one statement in PostgreSQL; ``rows``
-    selects the queue, a number of messages, and how many of them are in units.
+    """Return the function and the trigger that add the counts of one statement in PostgreSQL.
+
+    ``rows`` selects the queue, a number of messages, and how many of them are in units.
     """
     return (
         f"CREATE OR REPLACE FUNCTION queue_held_{change}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"

@@ -49,9 +49,10 @@ Line = tuple[int, str | bytes]
 
 
 class CheckedLines(NamedTuple):
-    """Checked lines: of each its number in the import, the number of literals in its clauses, and the length
-    of its selector and topic filter in characters, int64[lines]; and the text for the stage, a line each,
-    UTF-8.
+    """Checked lines of an import, as columns and as text for the stage.
+
+    For each line its number in the import, the number of literals in its clauses, and the length of its
+    selector and topic filter in characters, int64[lines]. The text is UTF-8, a line each.
     """
 
     numbers: Counts
@@ -90,8 +91,9 @@ class _Line(NamedTuple):
 
 
 def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> CheckedLines:
-    """Check lines, and the caller's permission for each; blank ones are left out. Raises `ImportLineError`
-    with all invalid lines, or the first `MAX_REPORTED`.
+    """Check lines, and the caller's permission for each; blank lines are left out.
+
+    Raises `ImportLineError` with all invalid lines, or the first `MAX_REPORTED`.
     """
     lines: list[_Line] = []
     wrong: list[LineProblem] = []
@@ -130,8 +132,9 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
 
 
 def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
-    """Check the selectors of these lines and return the type of each, and the number of literals in its
-    clauses. Raises `ImportLineError` with all invalid ones.
+    """Check the selectors of lines; return the type of each, and the number of literals in its clauses.
+
+    Raises `ImportLineError` with all invalid lines.
     """
     names = ("selector", "topic", "dialect", "seltype")
     columns = {name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names}
@@ -167,8 +170,9 @@ def _cause(line: _Line, cause: SelectRouteError, limits: Limits) -> SelectRouteE
 
 
 def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[str]:
-    """Yield a line of the stage for each line. Ids, names and keys of topics have no control characters; an
-    empty topic is not none.
+    """Yield the text of each line for the stage.
+
+    Ids, names and keys of topics have no control characters. An empty topic differs from none.
     """
     known: dict[tuple[object, ...], tuple[str, str, dict[str, Any]]] = {}
     for (number, id, spec, status), seltype in zip(lines, types, strict=True):

@@ -74,8 +74,9 @@ def _checked(block: list[Line], limits: Limits, by: Permission) -> _Result:
 
 
 class _Helper:
-    """Process that checks blocks, one after the other, and a thread that exchanges them for the results. If
-    the process ends, or a line is invalid, the block is checked here.
+    """Process that checks blocks one after the other, and the thread that sends and receives them.
+
+    If the process ends, or a line is invalid, the block is checked here.
     """
 
     def __init__(self, limits: Limits, by: Permission) -> None:
@@ -126,8 +127,10 @@ class _Helper:
 
 
 def main(descriptor: int) -> None:
-    """Check the blocks that the parent sends, until it closes the connection. The limits and the permission
-    come first. The result of a block with an invalid line is None: the parent checks such a block itself.
+    """Check the blocks that the parent sends, until it closes the connection.
+
+    The limits and the permission come first. The result of a block with an invalid line is None: the
+    parent checks such a block itself.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then ends this process
     with Connection(descriptor) as parent, suppress(EOFError):

@@ -85,8 +85,10 @@ def staged(
     progress: Progress | None,
     by: Permission = EVERYTHING,
 ) -> Iterator[ImportStage]:
-    """Read and check the lines of an import and the caller's permission for each. Raises `ImportLineError`,
-    `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that exceeds the budget.
+    """Read and check the lines of an import, and the caller's permission for each.
+
+    Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that
+    exceeds the budget.
 
     Reading continues after an invalid line, until there are `MAX_REPORTED` of them.
     """
@@ -115,8 +117,9 @@ def staged(
 
 
 def _blocks(lines: Iterable[str | bytes], wrong: list[LineProblem]) -> Iterator[list[Line]]:
-    """Yield the lines with their numbers, in blocks. An `ImportLineError` of their source ends them and is
-    added to `wrong`.
+    """Yield the lines with their numbers, in blocks.
+
+    An `ImportLineError` of their source ends them and is added to `wrong`.
     """
     numbered = enumerate(lines, start=1)
     while True:
@@ -173,8 +176,10 @@ def import_stage(
 
 
 def _write_adds(revision: PendingRevision, stage: ImportStage) -> Generator[int]:
-    """Add the staged subscriptions block by block; yield the rows of each. The rows of a block are made while
-    SQLite, which needs no interpreter, inserts those of the one before.
+    """Add the staged subscriptions block by block; yield the number of rows of each block.
+
+    The rows of a block are made while SQLite, which needs no interpreter, inserts those of the block
+    before.
     """
     with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
         for added in adds:
@@ -279,8 +284,9 @@ def _replace_block(revision: PendingRevision, block: list[Staged], existing: dic
 def _insert(
     connection: Connection, block: list[Staged], values: Sequence[Any], same: Mapping[str, int]
 ) -> None:
-    """Insert the rows of these lines in the view, see `insert_values`. Raises `ImportLineError` for those
-    that are taken.
+    """Insert the rows of these lines in the view, see `insert_values`.
+
+    Raises `ImportLineError` for ids and names that are taken.
     """
     try:
         with connection.begin_nested():

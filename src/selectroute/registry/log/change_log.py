@@ -61,8 +61,10 @@ MOST_TRANSACTIONS: Final = 4_096
 
 
 class Latest(NamedTuple):
-    """Changes of some successive transactions: the revision of the last one, the digest of the log up to it,
-    and the last state of each changed subscription, None if it is removed.
+    """Changes of some successive transactions.
+
+    They are the revision of the last one, the digest of the log up to it, and the last state of each
+    changed subscription, None if it is removed.
     """
 
     revision: int
@@ -223,8 +225,9 @@ def page(
 def history(
     connection: Connection, id: str, before: LogPosition | None, limit: int
 ) -> tuple[list[Change], str | None]:
-    """Return the newest changes of a subscription before a position, the newest first, and the cursor of the
-    next ones; None if these are all. Raises `DamagedError`.
+    """Return the changes of a subscription before a position, newest first, and the cursor of the next ones.
+
+    The cursor is None if these are all. Raises `DamagedError`.
     """
     statement = select(change).where(change.c.id == id)
     if before is not None:
@@ -238,8 +241,9 @@ def history(
 
 
 def rows_after(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
-    """Yield all rows of the log after a revision, of these kinds, checked, in bounded memory. Raises
-    `DamagedError`.
+    """Yield all rows of the log after a revision, of these kinds, checked, in bounded memory.
+
+    Raises `DamagedError`.
     """
     position = LogPosition(after)
     rows = connection.execution_options(yield_per=BLOCK).execute(_after(position, ops))

@@ -65,8 +65,10 @@ class Unit(Future[_T]):
         """Error that the caller has in place of the result."""
 
     def run(self, transaction: Transaction) -> None:
-        """Make the change in a transaction. An error undoes it and is kept for the caller; those of the
-        database, which end the transaction, are raised.
+        """Make the change in a transaction.
+
+        An error undoes it and is kept for the caller; those of the database, which end the
+        transaction, are raised.
         """
         self.error = None  # of an earlier try with others
         transaction.begin()
@@ -109,8 +111,9 @@ class GroupCommit:
         """Time of its end."""
 
     def submit(self, units: Sequence[Unit[Any]]) -> None:
-        """Have changes committed together with those of other callers. One that is cancelled before its
-        commit begins is not made.
+        """Have changes committed together with those of other callers.
+
+        A change that is cancelled before its commit begins is not made.
         """
         with self._submitted:
             if not self._is_running:

@@ -42,8 +42,9 @@ KEPT: Final = timedelta(hours=24)
 
 
 def answered(connection: Connection, asked: Idempotency | None) -> Any:
-    """Return the stored response to the same request; None if there is none. Raises
-    `IdempotencyConflictError`.
+    """Return the stored response to the same request; None if there is none.
+
+    Raises `IdempotencyConflictError`.
     """
     if asked is None:
         return None
@@ -76,8 +77,9 @@ def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None
 
 
 class PendingRevision:
-    """Next revision of a transaction; it exists after `finish` and the commit. Other writers wait for the
-    transaction, so `checks` should know the specifications before.
+    """Next revision of a transaction; it exists after `finish` and the commit.
+
+    Other writers wait for the transaction, so `checks` should know the specifications before.
     """
 
     def __init__(self, transaction: Transaction, checks: Checks, by: Permission = EVERYTHING) -> None:
@@ -203,8 +205,9 @@ class PendingRevision:
         return self._changes
 
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
-        """Write many changes to the log at once, and return their positions (revision, seq) in it. The caller
-        changes the view. Only for a transaction with no other revision.
+        """Write many changes to the log at once, and return their positions (revision, seq) in it.
+
+        The caller changes the view. Only for a transaction with no other revision.
         """
         logged = [self._next_row(row) for row in rows]
         insert_rows(self.connection, change, logged)
@@ -212,8 +215,9 @@ class PendingRevision:
         return [(row.revision, row.seq) for row in logged]
 
     def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[Any]:
-        """Take many adds into this revision, id and body of each; return the values of their rows, which
-        `write_adds` writes to the log. Otherwise as `log_rows`.
+        """Take many adds into this revision, id and body of each; return the values of their rows.
+
+        `write_adds` writes the rows to the log. Otherwise as `log_rows`.
         """
         values, self._digest = chained_adds(
             self._digest, self.number, self.seq, added, self._time, self._actor
@@ -237,8 +241,9 @@ class PendingRevision:
             self._added += ids
 
     def get(self, id: str, expected: int | None = None) -> Subscription:
-        """Return the current state of a subscription. Raises `StaleRevisionError`, and `NotFoundError`, also
-        for one that the caller may not see.
+        """Return the current state of a subscription.
+
+        Raises `StaleRevisionError`, and `NotFoundError`, also for one that the caller may not see.
         """
         old = self._found(id)
         if old is None or not self.by.sees(old.topic):

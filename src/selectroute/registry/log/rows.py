@@ -124,9 +124,10 @@ def view_row(
 def added_values(
     added: Iterable[tuple[str, str, str | None, str, str, str]], revision: int, first: int
 ) -> list[Any]:
-    """Return the rows of the view for many subscriptions that are added by one revision, from the change
-    `first` on: of each its id, name, key of the topic, dialect, status and body. The rows are one list, each
-    without its revision. They are those of `view_row`, made in a third of the time.
+    """Return the rows of the view for many subscriptions that one revision adds, as one list of values.
+
+    The changes are numbered from `first` on. Each has an id, name, key of the topic, dialect, status and
+    body. The rows have no revision. They are those of `view_row`, made in a third of the time.
     """
     at = canonical(revision).decode()
     values: list[Any] = []
@@ -167,8 +168,9 @@ def subscription_of(row: Row[Any]) -> Subscription:
 
 
 def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]]:
-    """Yield the rows of the log, each checked against the previous digest. Raises `DamagedError`, naming the
-    first row that was altered, or before which one is missing.
+    """Yield the rows of the log, each checked against the previous digest.
+
+    Raises `DamagedError`, naming the first row that was altered, or before which one is missing.
     """
     for row in rows:
         state: tuple[Any, ...] = tuple(row)  # the columns of the table

@@ -52,8 +52,9 @@ _DELETE_LABELS: Final = delete(label).where(label.c.id == bindparam("of_id"))
 
 
 def last_pauses(ids: list[str]) -> Select[Any]:
-    """Return the query for the revision since which each of these subscriptions is paused: (id, revision). An
-    imported subscription may be paused by its add.
+    """Return the query for the revision since which each of these subscriptions is paused: (id, revision).
+
+    An imported subscription may be paused by its add.
     """
     paused = select(change.c.id, func.max(change.c.revision)).where(change.c.op.in_(("pause", "add")))
     return paused.where(change.c.id.in_(ids)).group_by(change.c.id)
@@ -146,8 +147,9 @@ class Transaction:
 
     @property
     def changed(self) -> dict[str, Subscription | None] | None:
-        """Last state of each subscription that was changed, None if it is removed; None if not all changes
-        went through `log`.
+        """Last state of each changed subscription, None if it is removed.
+
+        None in all if not all changes went through `log`.
         """
         if self.head.changes - self.before.changes != len(self._rows):
             return None
@@ -308,9 +310,10 @@ def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str, 
 def chained_adds(
     digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str, actor: str
 ) -> tuple[list[Any], bytes]:
-    """Return the rows of many adds, id and body of each, from the change `first` of a revision on, and the
-    digest of the last one. The rows are one list: ``seq``, ``id``, ``body`` and ``digest`` of each. They are
-    those of `chained_row`, made in a third of the time.
+    """Return the rows of many adds, as one list of values, and the digest of the last one.
+
+    An add has an id and a body; the changes are numbered from `first` on. The list has ``seq``, ``id``,
+    ``body`` and ``digest`` of each row. The rows are those of `chained_row`, made in a third of the time.
     """
     before, op, after = (
         canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time, actor))
