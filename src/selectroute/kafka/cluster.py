@@ -54,7 +54,7 @@ ALL_REPLICAS: Final = -1
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Times by which Kafka names the first offset of a partition, and the next one."""
+"""Sentinel timestamps of ListOffsets: the first offset of a partition, and the next one."""
 
 _RETRY_SECONDS: Final = 0.05
 _MOST_RESPONSE: Final = 1 << 30
@@ -79,15 +79,14 @@ MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78, 100, 103))
 the leader, replica not available, disk failed, leader epochs, offset not available yet, ids of topics."""
 
 PASSING: Final = frozenset((7, 19, 20, 51))
-"""Codes of errors that pass when records are written: too few replicas in time, or in sync; a transaction
-that still ends."""
+"""Retriable errors of a write: too few replicas in time, or in sync; the previous transaction still ends."""
 
 _NOT_VISIBLE: Final = frozenset((3, 17, 29))
 """Codes of topics that do not exist, have an invalid name, or may not be seen."""
 
 COORDINATOR_NOT_READY: Final = frozenset((14, 15, 16, 51))
-"""Codes of errors that pass: the coordinator is loading, not known yet, another one, or still ends the
-transaction before."""
+"""Retriable errors of a coordinator: it is loading, not known yet, or another node, or it still ends the
+previous transaction."""
 
 _OUT_OF_RANGE: Final = 1
 

@@ -447,7 +447,7 @@ def _unknown(name: str) -> SettingError:
     near = nearest(name, SETTINGS)
     if near is None and not re.fullmatch("[a-z][a-z0-9._-]{0,60}", name):
         # It may be a line of a key.
-        return SettingError("a name", "in the settings is not that of a setting")
+        return SettingError("the settings", "have a line that is not `name=value`")
     hint = f": did you mean `{near}`?" if near else "; leave it out"
     return SettingError(shown(name), f"is not a setting of this client{hint}")
 

@@ -130,7 +130,7 @@ def read(
 
 
 def _next(left: dict[Partition, Range], share: dict[Partition, int], most_bytes: int) -> list[Partition]:
-    """Return the partitions to ask for together. A batch that was cut off is asked for alone."""
+    """Return the partitions to ask for together. A truncated batch is fetched by itself."""
     chosen: list[Partition] = []
     size = 0
     for partition in left:

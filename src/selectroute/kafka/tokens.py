@@ -146,8 +146,8 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
         name: the name of the topic.
         must_exist: whether tokens in it are needed.
         id: Kafka's id of the topic when it was last open, if it is known.
-        may_change: whether it may have another id: that of one that was restored, or, if no tokens are
-            needed, of a new one.
+        may_change: whether it may have another id: the id of a restored topic, or, if no tokens are needed,
+            of a new topic.
 
     Raises:
         TokenTopicError: it is gone, is another one, or is not compacted.
@@ -160,7 +160,7 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
             raise _gone(name)
         try:
             is_new = wire.create(name, PARTITIONS, SETTINGS)
-            # Another broker than the one that knows of a new topic may not know of it yet.
+            # Not every broker knows a new topic at once.
             partitions = PARTITIONS if is_new else wire.partitions([name])[name]
         except (RefusedError, BrokerUnreachableError, KeyError) as error:
             if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":

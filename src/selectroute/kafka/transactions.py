@@ -1,8 +1,8 @@
 """Transactions of Kafka: record batches that consumers with ``read_committed`` see together, or never.
 
-A transactional id has one producer at a time: `Transactions.begin` ends what an earlier one has left, and the
-earlier one can commit no more (it is *fenced*). That is what makes a repeat safe: after `begin` it is decided
-what of the earlier attempts was committed.
+A transactional id has one producer at a time: `Transactions.begin` aborts any open transaction of the id and
+*fences* its previous producer, which can commit nothing more. So a repeat is safe: after `begin` it is
+decided what earlier attempts have committed.
 
 Sources: Kafka's protocol guide; KIP-98 (transactions), KIP-360 (safe epochs), KIP-890 (its second version).
 """

@@ -18,7 +18,7 @@ class UnitStore(Protocol):
         """Commit a unit or back it out."""
 
     def forget_unit(self, state: Any) -> None:
-        """Back out an unreachable unit, given its state.
+        """Back out an unreachable unit, by its state.
 
         Called when the unit's memory is freed, possibly during another call of this store.
         """

@@ -102,7 +102,7 @@ class Waiters:
         return [*self._browsing.all(), *self._taking.all()]
 
     def offer(self, record: StoredMessage) -> list[Waiter]:
-        """Remove and return the calls that get an arriving message: all that browse, and one that takes it.
+        """Remove and return the calls that get an arriving message: those that browse, and one that takes it.
 
         "The queue manager attempts to give priority to … specific get-wait requests that can be satisfied
         only by certain messages", before those that any message satisfies (IBM MQ, MQGMO_WAIT). O(calls that

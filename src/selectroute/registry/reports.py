@@ -1,6 +1,6 @@
 """Reports of streams: revisions that their batches used, newest batches, and messages seen of late.
 
-A report is what an operator looks at, and no part of the truth: batches are told by the commits of a job.
+A report is for an operator to look at; which batches were committed, a job's commits say.
 The newest `KEPT` of each query are kept. A report names the busiest subscriptions of its batch; the newest
 batch that names a subscription is kept until the subscription is removed.
 

@@ -1,8 +1,8 @@
 """Compression of the records of a batch: gzip, snappy, lz4 and zstd, by the libraries in pyarrow.
 
-Two of them are not what a general library writes. Java's snappy has a frame of its own (of the library
-xerial), and librdkafka's none; both are read. Kafka refuses lz4 frames whose blocks depend on each other, as
-pyarrow's do; here a frame is put around independent raw blocks.
+Kafka's snappy and lz4 framings differ from the standard ones. Java's snappy has a frame of its own (of the
+library xerial), and librdkafka's none; both are read. Kafka refuses lz4 frames whose blocks depend on each
+other, as pyarrow's do; here a frame is put around independent raw blocks.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Decoded(NamedTuple):
     Attributes:
         records: the wanted ones, `COLUMNS`, by offset.
         next_offset: the offset from which to go on; the wanted end when all before it has been read.
-        size: bytes read so far, of all that were given.
+        size: bytes read so far.
         lacks: bytes of the batch that begins after them, at least, if it is cut off; else 0.
     """
 
@@ -181,7 +181,7 @@ def decode(
         while not is_last:
             last, unpacked = _unpack(table, first, rows, most, part, error)
             records = _columns(table[first:last], low, high, error)
-            del unpacked  # it had to live until here, because the table has addresses of it
+            del unpacked  # kept alive until here: the table holds raw pointers into these buffers
             is_last = last == rows
             yield Decoded(
                 records,

@@ -431,7 +431,7 @@ class TaskPuts:
             self.progress = self._database.take_over(self._task, self.progress)
 
     def put(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
-        """Put those of the next deliveries that are pending."""
+        """Put the pending ones among the next deliveries."""
         chunk: list[tuple[int, Delivery]] = []
         size = 0
         for number, delivery in deliveries:

@@ -5,8 +5,8 @@
     Transaction(connection) ── begin ──→ Revision ── its changes ──→ take │ undo
                  └── finish: rows of the log, the view and the counter, each in one statement
 
-Revisions see each other's changes, which are in memory until the end. So one that fails is undone without a
-savepoint, and a hundred small ones cost a few statements.
+Revisions see each other's changes, which are in memory until the end. So a revision that fails is undone
+without a savepoint, and a hundred small revisions cost a few statements.
 """
 
 from __future__ import annotations
