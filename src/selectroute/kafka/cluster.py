@@ -517,15 +517,13 @@ class Wire:
                     self.check(described.error_code, f"the topic {described.name}", described.name)
             missing = next((place for place in wanted if place not in self._leaders), None)
             if missing is not None:
-                self.pause(deadline, f"{missing[0]}/{missing[1]} has no leader{self._in_doubt(missing)}")
+                epoch = self._epoch(*missing)
+                doubt = f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
+                self.pause(deadline, f"{missing[0]}/{missing[1]} has no leader{doubt}")
         of_node: dict[int, list[Partition]] = {}
         for described in wanted:
             of_node.setdefault(self._leaders[described], []).append(described)
         return of_node
-
-    def _in_doubt(self, partition: Partition) -> str:
-        epoch = self._epoch(*partition)
-        return f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
 
     def forget(self, partitions: Iterable[Partition], doubt: bool = False) -> None:
         """Ask for the leaders of these partitions again when they are next needed.
@@ -643,7 +641,8 @@ class Wire:
     def responses(self, sent: Sequence[Future], deadline: float) -> list[Any]:
         """Wait for the responses to requests that were sent; return them, or errors in their places."""
         for future in sent:
-            self._wait(future, deadline)
+            while not future.is_done and (left := deadline - time.monotonic()) > -1.0:
+                self._net.poll(timeout_ms=max(left, 0.01) * 1_000, future=future)
         return [self._answer(future) for future in sent]
 
     def _send(self, node: int | str, request: Any, deadline: float) -> Future:
@@ -670,10 +669,6 @@ class Wire:
             except codes.KafkaError as error:
                 return Future().failure(error)
             self._net.poll(timeout_ms=min(pause, 1.0) * 1_000)
-
-    def _wait(self, future: Future, deadline: float) -> None:
-        while not future.is_done and (left := deadline - time.monotonic()) > -1.0:
-            self._net.poll(timeout_ms=max(left, 0.01) * 1_000, future=future)
 
     def _answer(self, future: Future) -> Any:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()

@@ -233,11 +233,16 @@ class RegistryPublisher:
             )
 
     def _check_owner(self) -> None:
+        """Check that the folder is of this registry; record so in a new folder."""
         owner = self._owner()
         if owner is None:
             if revisions(self.folder):
                 raise PublishError(f"{self.folder} holds revisions of no registry; publish to another folder")
-            self._own()
+            path = self.folder / _OWNER
+            try:
+                path.put(json.dumps({"registry": self._registry.id}).encode())
+            except OSError as error:
+                raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
         elif owner != self._registry.id:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
@@ -266,14 +271,6 @@ class RegistryPublisher:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PublishError(f"{path} cannot be read: {error}") from error
         return owner
-
-    def _own(self) -> None:
-        """Record the folder's registry."""
-        path = self.folder / _OWNER
-        try:
-            path.put(json.dumps({"registry": self._registry.id}).encode())
-        except OSError as error:
-            raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def _source(self, digest: str) -> Source:
         return {"registry": self._registry.id, "digest": digest}
