@@ -94,12 +94,14 @@ class Page:
 T = TypeVar("T")
 
 
-@cache
-def adapter_of(kind: Any) -> Any:
-    """Return pydantic's `TypeAdapter` of a type, made once."""
+def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
+
+
+adapter_of: Final[Callable[[Any], Any]] = cache(_adapter)
+"""Function that returns pydantic's `TypeAdapter` of a type, made once."""
 
 
 @dataclass(frozen=True, slots=True)
