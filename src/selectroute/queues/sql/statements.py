@@ -40,10 +40,11 @@ Shape = tuple[Field, ...]
 """Given fields of the descriptor."""
 
 
-def _back_out_gets(which: ColumnElement[bool]) -> Update:
-    """Return the statement that puts messages got in units back on their queues."""
+def _back_out(which: ColumnElement[bool]) -> tuple[Delete, Update]:
+    """Return the statements that remove the puts of units, and return their gets to the queues."""
     again = message.c.backout_count + 1
-    return update(message).where(which).values(owner=None, unit=None, backout_count=again)
+    gets = update(message).where(which).values(owner=None, unit=None, backout_count=again)
+    return delete(message).where(which, message.c.arriving), gets
 
 
 _IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
@@ -67,12 +68,13 @@ RELEASED: Final = UPDATE_QUEUE.values(releases=queue.c.releases + 1)
 CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(_THIS_QUEUE)
 INDEXES: Final = select(queue.c.indexes).where(_THIS_QUEUE)
 
-COMMIT_GETS: Final = delete(message).where(_IN_UNIT, message.c.arriving.is_(False))
-COMMIT_PUTS: Final = (
-    update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False)
+COMMIT: Final = (
+    update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False),
+    delete(message).where(_IN_UNIT, message.c.arriving.is_(False)),
 )
-BACK_OUT_PUTS: Final = delete(message).where(_IN_UNIT, message.c.arriving)
-BACK_OUT_GETS: Final = _back_out_gets(_IN_UNIT)
+"""Make the puts of a unit visible, and remove its gets."""
+
+BACK_OUT: Final = _back_out(_IN_UNIT)
 
 _OF_OWNER: Final = message.c.owner == bindparam("own")
 OWNERS: Final = select(owner.c.id)
@@ -83,12 +85,8 @@ OWNER_ENTERS: Final = insert(owner)
 OWNER_LEAVES: Final = delete(owner).where(owner.c.id == bindparam("own"))
 _QUEUES_OF_OWNER: Final = queue.c.id.in_(select(message.c.queue).where(_OF_OWNER))
 RELEASED_BY_OWNER: Final = update(queue).where(_QUEUES_OF_OWNER).values(releases=queue.c.releases + 1)
-BACK_OUT_PUTS_OF_OWNER: Final = delete(message).where(_OF_OWNER, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER: Final = _back_out_gets(_OF_OWNER)
-
-_OF_OWNER_HERE: Final = and_(_OF_OWNER, message.c.queue == bindparam("in_queue"))
-BACK_OUT_PUTS_OF_OWNER_HERE: Final = delete(message).where(_OF_OWNER_HERE, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER_HERE: Final = _back_out_gets(_OF_OWNER_HERE)
+BACK_OUT_OWNER: Final = _back_out(_OF_OWNER)
+BACK_OUT_OWNER_HERE: Final = _back_out(and_(_OF_OWNER, message.c.queue == bindparam("in_queue")))
 
 _EXPIRED: Final = and_(
     message.c.queue == bindparam("in_queue"),

@@ -332,13 +332,11 @@ class SqlStore:
             record = self._taken(take(shape, unit is not None), parameters, unit)
             self.statistics.looked_at += record is not None
             return record
-        while True:
-            candidate = self._find(lookup)
-            if candidate is None:
+        record = None
+        while record is None:
+            if (candidate := self._find(lookup)) is None:
                 return None
             record = self._taken(take_at(unit is not None), {"at_place": candidate.queue_key}, unit)
-            if record is not None:
-                break
         if handle is not None:
             move(handle, record, unit)
         return record
@@ -360,11 +358,10 @@ class SqlStore:
 
     def _browse(self, lookup: Lookup) -> StoredMessage | None:
         self.begin()
-        while True:
-            candidate = self._find(lookup)
-            record = None if candidate is None else self.at(candidate.queue_key)
-            if candidate is None or record is not None:
+        while (candidate := self._find(lookup)) is not None:
+            if (record := self.at(candidate.queue_key)) is not None:
                 return record
+        return None
 
     def _find(self, lookup: Lookup) -> StoredMessage | None:
         """Return the first match without its body."""

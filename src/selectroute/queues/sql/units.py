@@ -28,14 +28,10 @@ from selectroute.durable.lock import FileLock
 from selectroute.queues.errors import MQRC_BACKED_OUT, failed
 from selectroute.queues.sql.statements import (
     ANY_EXPIRED,
-    BACK_OUT_GETS,
-    BACK_OUT_GETS_OF_OWNER,
-    BACK_OUT_GETS_OF_OWNER_HERE,
-    BACK_OUT_PUTS,
-    BACK_OUT_PUTS_OF_OWNER,
-    BACK_OUT_PUTS_OF_OWNER_HERE,
-    COMMIT_GETS,
-    COMMIT_PUTS,
+    BACK_OUT,
+    BACK_OUT_OWNER,
+    BACK_OUT_OWNER_HERE,
+    COMMIT,
     EXPIRE,
     HELD_ROWS,
     JOINED,
@@ -207,10 +203,8 @@ def _back_out(connection: Connection, id: int) -> None:
     # Waits for running puts and gets in the owner's units, which lock this row.
     if connection.execute(OWNER_LOCKED, parameters).first() is None:
         return
-    connection.execute(RELEASED_BY_OWNER, parameters)
-    connection.execute(BACK_OUT_PUTS_OF_OWNER, parameters)
-    connection.execute(BACK_OUT_GETS_OF_OWNER, parameters)
-    connection.execute(OWNER_LEAVES, parameters)
+    for statement in (RELEASED_BY_OWNER, *BACK_OUT_OWNER, OWNER_LEAVES):
+        connection.execute(statement, parameters)
 
 
 _CLEAN_UP_SECONDS: Final = 1.0
@@ -252,12 +246,8 @@ class UnitEndings:
         with self._store.writing() as connection:
             if releases:  # before any message is locked: making an index locks in the same order
                 connection.execute(RELEASED, {"in_queue": self._now()["in_queue"]})
-            if commit:
-                gets = connection.execute(COMMIT_GETS, parameters).rowcount
-                puts = connection.execute(COMMIT_PUTS, parameters).rowcount
-            else:
-                puts = connection.execute(BACK_OUT_PUTS, parameters).rowcount
-                gets = connection.execute(BACK_OUT_GETS, parameters).rowcount
+            statements = COMMIT if commit else BACK_OUT
+            puts, gets = (connection.execute(statement, parameters).rowcount for statement in statements)
             if commit and expected not in (None, (puts, gets)):
                 raise failed(MQRC_BACKED_OUT, "this process was cut off from the database")
         if releases:
@@ -270,8 +260,8 @@ class UnitEndings:
         parameters = {"own": self.owner.id, "in_queue": self._now()["in_queue"]}
         with self._store.writing() as connection:
             connection.execute(RELEASED, {"in_queue": parameters["in_queue"]})
-            connection.execute(BACK_OUT_PUTS_OF_OWNER_HERE, parameters)
-            connection.execute(BACK_OUT_GETS_OF_OWNER_HERE, parameters)
+            for statement in BACK_OUT_OWNER_HERE:
+                connection.execute(statement, parameters)
 
     def forget(self, owner: int, unit: int) -> None:
         """Schedule the backout of an unreachable unit; called when its memory is freed.
