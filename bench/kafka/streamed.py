@@ -231,8 +231,8 @@ class Streamed(Opened):
         if not by_message:
             return sum(committed(self._log(topic, partition), first) for partition, first in enumerate(start))
         from selectroute.kafka.cluster import Wire
-        from selectroute.kafka.ranges import Range
         from selectroute.kafka.reading import read
+        from selectroute.kafka.record import Range
 
         ends = self.ends(topic)
         ranges = [Range(topic, *place) for place in zip(range(PARTITIONS), start, ends, strict=True)]

@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from selectroute.match.columns.missing import MissingColumnError
     from selectroute.match.match import Matches
     from selectroute.queues.errors import MQError
-    from selectroute.queues.lookup.match import MatchOptions
+    from selectroute.queues.lookup import MatchOptions
     from selectroute.queues.memory import MemoryQueue
     from selectroute.queues.message.message import Descriptor
     from selectroute.queues.settings import QueueSettings
-    from selectroute.queues.sql.queue import SqlQueue
-    from selectroute.queues.sql.queues import SqlQueues
-    from selectroute.registry.changes import Operation
-    from selectroute.registry.model import Subscription
+    from selectroute.queues.sql.queue import SqlQueue, SqlQueues
+    from selectroute.registry.model import Operation, Subscription
     from selectroute.registry.registry import Registry
     from selectroute.selector import (
         DIALECTS,
@@ -77,14 +75,12 @@ _LATER = {
     "match.columns.missing": "MissingColumnError",
     "match.match": "Matches",
     "queues.errors": "MQError",
-    "queues.lookup.match": "MatchOptions",
+    "queues.lookup": "MatchOptions",
     "queues.memory": "MemoryQueue",
     "queues.message.message": "Descriptor",
     "queues.settings": "QueueSettings",
-    "queues.sql.queue": "SqlQueue",
-    "queues.sql.queues": "SqlQueues",
-    "registry.changes": "Operation",
-    "registry.model": "Subscription",
+    "queues.sql.queue": "SqlQueue SqlQueues",
+    "registry.model": "Operation Subscription",
     "registry.registry": "Registry",
     "selector": "Byte DIALECTS Double Float Int InvalidSelectorError Limits Long "
     "Message MessageError PropertyNameError SelectRouteError Selector Short Truth check_property_names",

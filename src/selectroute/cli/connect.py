@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selectroute.client.queues import RemoteQueues
     from selectroute.client.registry import RemoteRegistry
     from selectroute.index.match_report import SnapshotMatcher
-    from selectroute.queues.sql.queues import SqlQueues
+    from selectroute.queues.sql.queue import SqlQueues
     from selectroute.registry.registry import Registry
     from selectroute.selector.limits import Limits
 
@@ -96,7 +96,7 @@ def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Sq
                 found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
             )
     else:
-        from selectroute.queues.sql.queues import SqlQueues
+        from selectroute.queues.sql.queue import SqlQueues
 
         with SqlQueues(url) as opened:
             yield opened

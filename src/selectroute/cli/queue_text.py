@@ -10,8 +10,8 @@ from selectroute.cli.output import print_table
 from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.queues.bulk import Stayed
     from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.queue import Stayed
     from selectroute.queues.settings import QueueDescription
 
 _HEADING: Final = ("message id", "correlation id", "priority", "put (UTC)", "properties")

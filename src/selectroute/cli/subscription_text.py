@@ -12,8 +12,7 @@ from selectroute.cli.output import print_table
 from selectroute.selector.sentences import printable
 
 if TYPE_CHECKING:
-    from selectroute.registry.changes import EffectiveFrom
-    from selectroute.registry.model import Subscription
+    from selectroute.registry.model import EffectiveFrom, Subscription
 
 _SHOWN: Final = 2_000
 """Characters of a selector in a table at most; -o json has all of it."""

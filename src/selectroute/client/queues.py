@@ -18,15 +18,15 @@ from urllib.parse import quote
 from selectroute.client.http import Answer, HttpClient
 from selectroute.client.problems import MAX_WAIT_SECONDS, document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.queues.bulk import BulkResult, MessageCount
 from selectroute.queues.errors import (
     MQRC_NO_MSG_AVAILABLE,
     MQRC_NOT_AUTHORIZED,
     REASONS,
     failed,
 )
-from selectroute.queues.lookup.match import MatchOptions
+from selectroute.queues.lookup import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.queue import BulkResult, MessageCount
 from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers
 from selectroute.queues.rest.lookup import LookupParams, message_of_item
 from selectroute.queues.settings import QueueDescription, QueueName, QueueSettings

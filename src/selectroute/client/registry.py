@@ -18,19 +18,6 @@ from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHA
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.index.matches import MatchedSubscriptions
 from selectroute.index.specification import SubscriptionSpec, check_id
-from selectroute.registry.changes import (
-    Applied,
-    Backfill,
-    Change,
-    ChangePage,
-    EffectiveFrom,
-    From,
-    Idempotency,
-    Imported,
-    Op,
-    Operation,
-    Resumed,
-)
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
@@ -39,7 +26,23 @@ from selectroute.registry.errors import (
     PublishError,
     RegistryError,
 )
-from selectroute.registry.model import Items, Order, Page, Subscription
+from selectroute.registry.model import (
+    Applied,
+    Backfill,
+    Change,
+    ChangePage,
+    EffectiveFrom,
+    From,
+    Idempotency,
+    Imported,
+    Items,
+    Op,
+    Operation,
+    Order,
+    Page,
+    Resumed,
+    Subscription,
+)
 from selectroute.registry.role import Token
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError

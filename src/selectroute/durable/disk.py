@@ -30,8 +30,9 @@ def sealed(content: Mapping[str, Any]) -> str:
 
 
 def unsealed(data: bytes) -> dict[str, Any]:
-    """Return the object of a sealed text. Raises ValueError for text that is not a JSON object, or does not
-    match its seal.
+    """Return the object of a sealed text.
+
+    Raises ValueError for text that is not a JSON object, or does not match its seal.
     """
     try:
         content = json.loads(data)

@@ -2,8 +2,8 @@
 
 Without a Kafka client: `binding` maps record headers and fields of JSON bodies to properties; `record`
 converts a record to a message by it, with `texts` for the values, and back, with the headers that a delivery
-carries. `batches` reads and writes whole record batches, without an object for each record. `schemas` reads
-bodies that were written with a schema registry. `ranges` are ranges of offsets.
+carries; it has the ranges of offsets. `batches` reads and writes whole record batches, without an object for
+each record. `schemas` reads bodies that were written with a schema registry.
 
 With kafka-python, which does the protocol: `config` has Kafka's own settings and the tokens for logins,
 `cluster` the connections and their errors, `reading` fetches ranges, `transactions` writes, and `tokens`

@@ -56,7 +56,7 @@ class KafkaBindingError(SelectRouteError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PropertySource:
     """Part of a record: a header by name, a field of the body by path, or the part that ``kind`` names."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Source:
     path: Path = ()
 
     @classmethod
-    def of(cls, text: str) -> Source:
+    def of(cls, text: str) -> PropertySource:
         """Parse the source of a binding. ``header:NAME`` is a header, also if its name starts with @ or $."""
         if text in _OF_RECORD:
             return cls(_OF_RECORD[text])
@@ -85,11 +85,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundProperty:
     """Type of an identifier, one of `TYPES`, and its source."""
 
     type: str
-    source: Source
+    source: PropertySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class KafkaBinding:
 
     >>> binding = KafkaBinding.of(["weight:int", "price:double=$.order.price"], separator=".")
     >>> binding.field("weight")
-    Bound(type='int', source=Source(kind='header', name='weight', path=()))
+    BoundProperty(type='int', source=PropertySource(kind='header', name='weight', path=()))
     >>> binding.field("JMSPriority").type
     'int'
     """
 
-    bound: Mapping[str, Bound] = field(default_factory=dict)
+    bound: Mapping[str, BoundProperty] = field(default_factory=dict)
     separator: str | None = None
     _given_away: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -117,7 +117,7 @@ class KafkaBinding:
         if self.separator is not None and self.separator not in _TOPIC_CHARACTERS:
             raise KafkaBindingError(f"the topic separator must be one of . _ -, not {self.separator!r}")
         object.__setattr__(self, "bound", MappingProxyType(dict(self.bound)))
-        headers = (one.source.name for one in self.bound.values() if one.source.kind == "header")
+        headers = (bound.source.name for bound in self.bound.values() if bound.source.kind == "header")
         object.__setattr__(self, "_given_away", frozenset(headers))
 
     @classmethod
@@ -127,21 +127,22 @@ class KafkaBinding:
         Raises:
             KafkaBindingError: a text is not valid, or an identifier is bound twice.
         """
-        bound: dict[str, Bound] = {}
+        bound: dict[str, BoundProperty] = {}
         for text in texts:
-            found = _TEXT.fullmatch(text)
-            if found is None:
+            match = _TEXT.fullmatch(text)
+            if match is None:
                 raise KafkaBindingError(f"{text!r} is not a valid binding: write IDENTIFIER[:TYPE][=SOURCE]")
-            name = found["name"]
+            name = match["name"]
             if name in bound:
                 raise KafkaBindingError(f"{name!r} is bound twice")
-            bound[name] = _bound(name, found["type"], found["source"])
+            bound[name] = _bound(name, match["type"], match["source"])
         return cls(bound, separator)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KafkaBinding:
-        """Read ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``, all of it optional, from
-        a parsed JSON or TOML file.
+        """Read a binding from a parsed JSON or TOML file; every part of it is optional.
+
+        The form is ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``.
 
         Raises:
             KafkaBindingError: the data is anything else.
@@ -154,9 +155,9 @@ class KafkaBinding:
             raise KafkaBindingError('the "fields" of a Kafka binding must be an object')
         if separator is not None and not isinstance(separator, str):
             raise KafkaBindingError(f"the separator must be a string, not {separator!r}")
-        bound: dict[str, Bound] = {}
-        for name, given in fields.items():
-            parts = dict(given) if isinstance(given, Mapping) else None
+        bound: dict[str, BoundProperty] = {}
+        for name, entry in fields.items():
+            parts = dict(entry) if isinstance(entry, Mapping) else None
             for part in parts or ():
                 if part not in _PARTS:
                     raise KafkaBindingError(unknown_field(f"the binding of {name!r}", part, _PARTS))
@@ -176,28 +177,29 @@ class KafkaBinding:
             raise KafkaBindingError("the job has not recorded how it binds its fields")
         known = {name: value for name, value in data.items() if name != "schemas"}
         try:
-            found = cls.from_dict(known)
+            binding = cls.from_dict(known)
         except KafkaBindingError as error:  # of a later release
             raise KafkaBindingError("the job binds its fields in a way unknown here") from error
-        if data.get("schemas") and any(one.source.kind == "body" for one in found.bound.values()):
+        if data.get("schemas") and any(bound.source.kind == "body" for bound in binding.bound.values()):
             raise KafkaBindingError("its body has a schema, which only the job reads")
-        return found
+        return binding
 
     def to_dict(self) -> dict[str, Any]:
         """Return the binding for ``json.dumps``. The inverse of `from_dict`."""
         fields = {
-            name: {"type": one.type, "from": _source_text(one.source)} for name, one in self.bound.items()
+            name: {"type": bound.type, "from": _source_text(bound.source)}
+            for name, bound in self.bound.items()
         }
         return {"fields": fields, "separator": self.separator}
 
-    def field(self, identifier: str) -> Bound:
+    def field(self, identifier: str) -> BoundProperty:
         """Return type and source of an identifier, bound or not."""
-        found = self.bound.get(identifier)
-        if found is not None:
-            return found
+        bound = self.bound.get(identifier)
+        if bound is not None:
+            return bound
         if identifier == TOPIC:
-            return Bound("string", Source("topic"))
-        return Bound(fixed_type(identifier) or "string", Source("header", identifier))
+            return BoundProperty("string", PropertySource("topic"))
+        return BoundProperty(fixed_type(identifier) or "string", PropertySource("header", identifier))
 
     def is_property(self, header: str) -> bool:
         """Return whether a record's header is the property of its own name. O(1).
@@ -217,8 +219,8 @@ class KafkaBinding:
 BY_NAME: Final = KafkaBinding()
 
 
-def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
-    source = Source("header", name) if source_text is None else _source(name, source_text)
+def _bound(name: str, type_: str | None, source_text: str | None) -> BoundProperty:
+    source = PropertySource("header", name) if source_text is None else _source(name, source_text)
     if not name or (name.startswith("@") and (name not in (TOPIC, ID) or source_text is None)):
         raise KafkaBindingError(f"{name!r} can't be bound: write an identifier, {TOPIC}=… or {ID}=…")
     fixed = "string" if name.startswith("@") else fixed_type(name)
@@ -231,17 +233,17 @@ def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
         raise KafkaBindingError(f"{name!r} is always of type {fixed}, not {chosen}")
     if own is not None and chosen != own:
         raise KafkaBindingError(f"{name!r}: the {source} of a record is of type {own}, not {chosen}")
-    return Bound(chosen, source)
+    return BoundProperty(chosen, source)
 
 
-def _source(name: str, text: str) -> Source:
+def _source(name: str, text: str) -> PropertySource:
     try:
-        return Source.of(text)
+        return PropertySource.of(text)
     except KafkaBindingError as error:
         raise KafkaBindingError(f"the binding of {name!r}: {error}") from None
 
 
-def _source_text(source: Source) -> str:
+def _source_text(source: PropertySource) -> str:
     if source.kind == "header":
         return f"header:{source.name}"
     return source.name if source.kind == "body" else f"@{source.kind}"

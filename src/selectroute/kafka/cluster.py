@@ -34,10 +34,10 @@ from kafka.protocol.producer import ProduceRequest
 from selectroute.kafka.config import PLAINTEXT_CREDENTIALS, SECONDS, TokenError
 from selectroute.kafka.errors import (
     GO_ON,
+    BrokerUnreachableError,
     KafkaClientError,
     RefusedError,
     TopicChangedError,
-    UnreachableError,
 )
 from selectroute.loopback import is_loopback
 
@@ -54,7 +54,7 @@ ALL_REPLICAS: Final = -1
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Times by which Kafka names the first offset of a partition, and the next one."""
+"""Sentinel timestamps of ListOffsets: the first offset of a partition, and the next one."""
 
 _RETRY_SECONDS: Final = 0.05
 _MOST_RESPONSE: Final = 1 << 30
@@ -79,15 +79,14 @@ MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78, 100, 103))
 the leader, replica not available, disk failed, leader epochs, offset not available yet, ids of topics."""
 
 PASSING: Final = frozenset((7, 19, 20, 51))
-"""Codes of errors that pass when records are written: too few replicas in time, or in sync; a transaction
-that still ends."""
+"""Retriable errors of a write: too few replicas in time, or in sync; the previous transaction still ends."""
 
 _NOT_VISIBLE: Final = frozenset((3, 17, 29))
 """Codes of topics that do not exist, have an invalid name, or may not be seen."""
 
 COORDINATOR_NOT_READY: Final = frozenset((14, 15, 16, 51))
-"""Codes of errors that pass: the coordinator is loading, not known yet, another one, or still ends the
-transaction before."""
+"""Retriable errors of a coordinator: it is loading, not known yet, or another node, or it still ends the
+previous transaction."""
 
 _OUT_OF_RANGE: Final = 1
 
@@ -183,7 +182,7 @@ class Wire:
             unless given.
         delivery_seconds: longest time of retries until records are acknowledged; that of a call unless given.
 
-    Every call raises `KafkaClientError`: `UnreachableError` if no broker answers, `RefusedError` if one
+    Every call raises `KafkaClientError`: `BrokerUnreachableError` if no broker answers, `RefusedError` if one
     refuses.
     """
 
@@ -201,20 +200,20 @@ class Wire:
         self.request_seconds = self.seconds if request_seconds is None else request_seconds
         self.delivery_seconds = self.seconds if delivery_seconds is None else delivery_seconds
         self._net = NetworkSelector(slow_task_threshold_secs=0)
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "client_id": "selectroute",
             "receive_message_max_bytes": _MOST_RESPONSE,
             "reconnect_backoff_max_ms": 1_000,
             "socket_connection_setup_timeout_ms": _CONNECT_SECONDS * 1_000,
             **(settings or {}),
         }
-        hosts = [one.strip() for one in servers.split(",") if one.strip()]
-        may_be_read = given.pop("allow_plaintext_credentials", False)
-        self._manager = _Manager(self._net, bootstrap_servers=hosts, **given)
+        hosts = [host.strip() for host in servers.split(",") if host.strip()]
+        may_be_read = options.pop("allow_plaintext_credentials", False)
+        self._manager = _Manager(self._net, bootstrap_servers=hosts, **options)
         self._hides_login = (
             not may_be_read
-            and given.get("security_protocol") == "SASL_PLAINTEXT"
-            and given.get("sasl_mechanism") != "GSSAPI"  # which sends no password
+            and options.get("security_protocol") == "SASL_PLAINTEXT"
+            and options.get("sasl_mechanism") != "GSSAPI"  # which sends no password
         )
         self._leaders: dict[Partition, int] = {}
         self._stale: int | str | None = None
@@ -248,29 +247,35 @@ class Wire:
 
     def topics(self) -> set[str]:
         """Return the topics visible to this client, without Kafka's internal ones."""
-        found = self._metadata(None).topics
-        return {one.name for one in found if not one.is_internal and one.error_code not in _NOT_VISIBLE}
+        metadata = self._metadata(None).topics
+        return {
+            topic.name for topic in metadata if not topic.is_internal and topic.error_code not in _NOT_VISIBLE
+        }
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the number of partitions of each topic, without topics that are gone or not visible."""
         wanted = sorted(set(topics))
         if not wanted:
             return {}
-        found = self._metadata(wanted).topics
-        return {one.name: len(one.partitions) for one in found if one.error_code not in _NOT_VISIBLE}
+        metadata = self._metadata(wanted).topics
+        return {
+            topic.name: len(topic.partitions) for topic in metadata if topic.error_code not in _NOT_VISIBLE
+        }
 
     def topic_settings(self, topics: Iterable[str], *names: str) -> dict[str, dict[str, str]]:
         """Return these settings of each topic, without topics that are gone or not visible."""
         asked = [(_TOPIC, topic, list(names)) for topic in sorted(set(topics))]
         if not asked:
             return {}
-        found = {}
-        for one in self.ask(DescribeConfigsRequest(resources=asked)).results:
-            if one.error_code in _NOT_VISIBLE:
+        settings = {}
+        for result in self.ask(DescribeConfigsRequest(resources=asked)).results:
+            if result.error_code in _NOT_VISIBLE:
                 continue
-            self.check(one.error_code, f"settings of the topic {one.resource_name}", one.resource_name)
-            found[one.resource_name] = {config.name: config.value for config in one.configs}
-        return found
+            self.check(
+                result.error_code, f"settings of the topic {result.resource_name}", result.resource_name
+            )
+            settings[result.resource_name] = {config.name: config.value for config in result.configs}
+        return settings
 
     def identify(
         self, topic: str, id: str, epochs: Mapping[int, int] | None = None, *, must_stay: bool = True
@@ -292,36 +297,36 @@ class Wire:
         """Forget what is known of a topic that has another id."""
         self.ids[topic], self._names[id] = id, topic
         for known in (self.epochs, self._leaders):
-            for one in [one for one in known if one[0] == topic]:
-                del known[one]
+            for partition in [partition for partition in known if partition[0] == topic]:
+                del known[partition]
 
     def check_rights(self, topics: Iterable[str], *rights: str) -> None:
         """Raise `RefusedError` if this client lacks one of these rights to a topic: ``Read``, ``Write``."""
-        for one in self._metadata(sorted(topics), with_rights=True).topics:
-            given = one.authorized_operations or ()
+        for topic in self._metadata(sorted(topics), with_rights=True).topics:
+            granted = topic.authorized_operations or ()
             lacking: list[str] = []
-            if one.error_code == _HIDDEN:
+            if topic.error_code == _HIDDEN:
                 lacking = list(rights)
-            elif _DESCRIBE in given:  # otherwise the broker does not say
-                lacking = [right for right in rights if _RIGHTS[right] not in given]
+            elif _DESCRIBE in granted:  # otherwise the broker does not say
+                lacking = [right for right in rights if _RIGHTS[right] not in granted]
             if lacking:
                 name = _name(_HIDDEN)
                 needed = ("right " if len(lacking) == 1 else "rights ") + " and ".join(lacking)
                 raise RefusedError(
-                    f"Kafka at {self.servers}: this client needs the {needed} on the topic {one.name} "
+                    f"Kafka at {self.servers}: this client needs the {needed} on the topic {topic.name} "
                     f"({name})",
                     name,
-                    one.name,
+                    topic.name,
                 )
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
         """Create a topic with the cluster's default number of replicas; return whether it is new."""
         wanted: Any = (topic, partitions, _BY_DEFAULT, [], list(settings.items()))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self.seconds * 1_000))
-        (one,) = self.ask(request, self._controller()).topics
-        if one.error_code == codes.TopicAlreadyExistsError.errno:
+        (created,) = self.ask(request, self._controller()).topics
+        if created.error_code == codes.TopicAlreadyExistsError.errno:
             return False
-        self.check(one.error_code, f"the topic {topic} can't be created", topic, one.error_message)
+        self.check(created.error_code, f"the topic {topic} can't be created", topic, created.error_message)
         self._until(lambda: self.partitions([topic]) or None, f"the new topic {topic} has no leader")
         return True
 
@@ -344,11 +349,12 @@ class Wire:
             topics = [kind(name=topic, partitions=of_topic) for topic, of_topic in parts.items()]
             return ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
 
-        return self._asked(partitions, part, request, lambda one: int(one.offset))()
+        return self._asked(partitions, part, request, lambda reply: int(reply.offset))()
 
     def epoch_ends(self, epochs: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the offset of each partition up to which its records are of this leader's epoch, or of
-        earlier ones: what was read beyond it in that epoch is lost. -1 if the epoch is not known.
+        """Return the offset of each partition up to which its records are of this leader's epoch, or earlier.
+
+        What was read beyond it in that epoch is lost. -1 if the epoch is not known.
         """
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
@@ -362,7 +368,7 @@ class Wire:
             topics = [kind(topic=topic, partitions=of_topic) for topic, of_topic in parts.items()]
             return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
 
-        return self._asked(epochs, part, request, lambda one: int(one.end_offset))()
+        return self._asked(epochs, part, request, lambda reply: int(reply.end_offset))()
 
     def append(self, batches: Mapping[Partition, Any]) -> dict[Partition, int]:
         """Write a record batch to each of these partitions, outside of any transaction; return its offset.
@@ -370,35 +376,37 @@ class Wire:
         All replicas in sync have it then, so only the true leader can answer. An answer that is lost leaves
         the batch there twice.
         """
-        kind = ProduceRequest.TopicProduceData
-
-        def request(parts: Parts) -> Any:
-            return ProduceRequest(
-                max_version=self.produce_version(parts),
-                transactional_id=None,
-                acks=ALL_REPLICAS,
-                timeout_ms=int(min(self.request_seconds, _APPEND_SECONDS) * 1_000),
-                topic_data=[
-                    kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
-                    for topic, of_topic in parts.items()
-                ],
-            )
 
         def part(topic: str, number: int) -> Any:
-            return kind.PartitionProduceData(index=number, records=batches[topic, number])
+            return produced_part(number, batches[topic, number])
 
-        return self._asked(batches, part, request, lambda one: int(one.base_offset))()
+        def request(parts: Parts) -> Any:
+            return self.produce_request(parts, _APPEND_SECONDS)
+
+        return self._asked(batches, part, request, lambda reply: int(reply.base_offset))()
+
+    def produce_request(
+        self, parts: Parts, seconds: float, transactional_id: str | None = None
+    ) -> ProduceRequest:
+        """Return the request that writes these `produced_part` to all replicas in sync, within a time."""
+        kind = ProduceRequest.TopicProduceData
+        return ProduceRequest(
+            max_version=self._produce_version(parts, transactional_id is not None),
+            transactional_id=transactional_id,
+            acks=ALL_REPLICAS,
+            timeout_ms=int(min(self.request_seconds, seconds) * 1_000),
+            topic_data=[
+                kind(name=topic, topic_id=self.uuid(topic), partition_data=of_topic)
+                for topic, of_topic in parts.items()
+            ],
+        )
 
     def fetching(
-        self,
-        wanted: Mapping[Partition, int],
-        *,
-        committed: bool,
-        most_bytes: int,
-        wait_ms: int = 500,
+        self, wanted: Mapping[Partition, int], *, committed: bool, most_bytes: int, wait_ms: int = 500
     ) -> Answers[Fetched]:
-        """Ask for the records of each of these partitions from its offset on, at least one batch if there is
-        one; return the function that waits for them.
+        """Ask for records of partitions, each from an offset on; return the function that waits for them.
+
+        At least one batch is fetched if there is one.
 
         Args:
             wanted: an offset of each partition.
@@ -430,12 +438,12 @@ class Wire:
                 forgotten_topics_data=[],
             )
 
-        def answer(one: Any) -> Fetched:
+        def answer(reply: Any) -> Fetched:
             return Fetched(
-                one.records or b"",
-                tuple((ended.producer_id, ended.first_offset) for ended in one.aborted_transactions or ()),
-                one.last_stable_offset if committed else one.high_watermark,
-                one.error_code == _OUT_OF_RANGE,
+                reply.records or b"",
+                tuple((ended.producer_id, ended.first_offset) for ended in reply.aborted_transactions or ()),
+                reply.last_stable_offset if committed else reply.high_watermark,
+                reply.error_code == _OUT_OF_RANGE,
             )
 
         return self._asked(wanted, part, request, answer, {_OUT_OF_RANGE})
@@ -448,8 +456,9 @@ class Wire:
         answer: Callable[[Any], _Answer],
         accepted: Collection[int] = (),
     ) -> Answers[_Answer]:
-        """Ask the leader of each partition; return the function that waits for the answers. Those that have
-        moved are asked again.
+        """Ask the leader of each partition; return the function that waits for the answers.
+
+        If a partition has moved, its new leader is asked.
 
         Args:
             partitions: the partitions.
@@ -463,10 +472,7 @@ class Wire:
         def ask(deadline: float) -> list[Future]:
             requests = []
             for node, of_node in self.leaders(left).items():
-                parts: dict[str, list[Any]] = {}
-                for topic, number in of_node:
-                    parts.setdefault(topic, []).append(part(topic, number))
-                requests.append((node, request(parts)))
+                requests.append((node, request(by_topic((place[0], part(*place)) for place in of_node))))
             return self.send_all(requests, deadline)
 
         asked = ask(time.monotonic() + self.seconds)
@@ -482,18 +488,18 @@ class Wire:
                         problem = str(response)
                         continue
                     self.check(getattr(response, "error_code", 0), "a request")
-                    for partition, one in self.parts_of(response):
-                        if one.error_code in MOVED | PASSING:
-                            problem = _name(one.error_code)
+                    for partition, reply in self.parts_of(response):
+                        if reply.error_code in MOVED | PASSING:
+                            problem = _name(reply.error_code)
                             continue
-                        if one.error_code not in accepted:
-                            self.check(one.error_code, f"{partition[0]}/{partition[1]}", partition[0])
-                        own[partition] = answer(one)
-                left = [one for one in left if one not in own]
+                        if reply.error_code not in accepted:
+                            self.check(reply.error_code, f"{partition[0]}/{partition[1]}", partition[0])
+                        own[partition] = answer(reply)
+                left = [place for place in left if place not in own]
                 if not left:
                     return own
                 self.forget(left, doubt=True)
-                self._pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
+                self.pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
                 asked = ask(deadline)
 
         return answers
@@ -505,28 +511,27 @@ class Wire:
         wanted = list(partitions)
         deadline = time.monotonic() + self.seconds
         while unknown := {topic for topic, number in wanted if (topic, number) not in self._leaders}:
-            found = self._metadata(sorted(unknown)).topics
-            for one in found:
-                if one.error_code in _NOT_VISIBLE and time.monotonic() > deadline - self.seconds / 2:
-                    self.check(one.error_code, f"the topic {one.name}", one.name)
-            missing = next((one for one in wanted if one not in self._leaders), None)
+            metadata = self._metadata(sorted(unknown)).topics
+            for described in metadata:
+                if described.error_code in _NOT_VISIBLE and time.monotonic() > deadline - self.seconds / 2:
+                    self.check(described.error_code, f"the topic {described.name}", described.name)
+            missing = next((place for place in wanted if place not in self._leaders), None)
             if missing is not None:
-                self._pause(deadline, f"{missing[0]}/{missing[1]} has no leader{self._in_doubt(missing)}")
+                epoch = self._epoch(*missing)
+                doubt = f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
+                self.pause(deadline, f"{missing[0]}/{missing[1]} has no leader{doubt}")
         of_node: dict[int, list[Partition]] = {}
-        for one in wanted:
-            of_node.setdefault(self._leaders[one], []).append(one)
+        for described in wanted:
+            of_node.setdefault(self._leaders[described], []).append(described)
         return of_node
 
-    def _in_doubt(self, partition: Partition) -> str:
-        epoch = self._epoch(*partition)
-        return f" of epoch {epoch}, which it has had, or of a later one" if epoch > 0 else ""
-
     def forget(self, partitions: Iterable[Partition], doubt: bool = False) -> None:
-        """Ask for the leaders of these partitions again when they are next needed; in doubt of what a leader
-        has said, ask other nodes.
+        """Ask for the leaders of these partitions again when they are next needed.
+
+        In doubt of what a leader has said, other nodes are asked.
         """
-        for one in partitions:
-            leader = self._leaders.pop(one, None)
+        for partition in partitions:
+            leader = self._leaders.pop(partition, None)
             self._stale = leader if doubt and leader is not None else self._stale
 
     def _epoch(self, topic: str, number: int) -> int:
@@ -541,41 +546,46 @@ class Wire:
         for topic in response.responses if hasattr(response, "responses") else response.topics:
             name = getattr(topic, "topic", None) or getattr(topic, "name", None)
             name = str(name) if name else self._names.get(str(topic.topic_id), "")
-            ones = topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
-            for one in ones:
-                yield (name, next(getattr(one, key) for key in _NUMBERS if hasattr(one, key))), one
+            replies = topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
+            for reply in replies:
+                yield (name, next(getattr(reply, key) for key in _NUMBERS if hasattr(reply, key))), reply
 
     def coordinator(self, transactional_id: str) -> int:
         """Return the node that coordinates the transactions of this id."""
 
-        def found() -> int | None:
+        def ready_node() -> int | None:
             request = FindCoordinatorRequest(
                 key_type=_TRANSACTION, key=transactional_id, coordinator_keys=[transactional_id]
             )
             response = self.ask(request)
-            one = response.coordinators[0] if response.coordinators else response
-            if one.error_code in COORDINATOR_NOT_READY:
+            coordinator = response.coordinators[0] if response.coordinators else response
+            if coordinator.error_code in COORDINATOR_NOT_READY:
                 return None
-            self.check(one.error_code, f"the transactional id {transactional_id}")
-            if self._manager.cluster.broker_metadata(one.node_id) is None:
+            self.check(coordinator.error_code, f"the transactional id {transactional_id}")
+            if self._manager.cluster.broker_metadata(coordinator.node_id) is None:
                 self._metadata([])
-            return int(one.node_id)
+            return int(coordinator.node_id)
 
         return self._until(
-            found,
+            ready_node,
             f"the transactional id {transactional_id} has no coordinator: the brokers that are up can't have "
             "the topic __transaction_state, for which transaction.state.log.replication.factor are needed",
         )
 
     @property
     def is_new_protocol(self) -> bool:
-        """True if the cluster has the second version of transactions (KIP-890): a produce request adds its
-        partitions to the transaction itself, and each transaction has an epoch of its own.
+        """True if the cluster has the second version of transactions (KIP-890).
+
+        A produce request adds its partitions to the transaction itself, and each transaction has an
+        epoch of its own.
         """
         return self._protocols()[0]
 
-    def produce_version(self, topics: Iterable[str], is_transactional: bool = False) -> int:
-        """Return the highest version of Produce that can name these topics."""
+    def _produce_version(self, topics: Iterable[str], is_transactional: bool) -> int:
+        """Return the highest version of Produce that can name these topics.
+
+        From 12 on a request adds its partitions to the transaction.
+        """
         if is_transactional and not self.is_new_protocol:
             return _BY_ID - 2
         return _BY_ID if all(topic in self.ids for topic in topics) else _BY_ID - 1
@@ -590,8 +600,10 @@ class Wire:
             response = self.ask(
                 ApiVersionsRequest(client_software_name="selectroute", client_software_version="1")
             )
-            levels = {one.name: one.max_version_level for one in response.finalized_features or ()}
-            produce = max(one.max_version for one in response.api_keys if one.api_key == 0)
+            levels = {
+                feature.name: feature.max_version_level for feature in response.finalized_features or ()
+            }
+            produce = max(api.max_version for api in response.api_keys if api.api_key == 0)
             self._protocol = levels.get("transaction.version", 0) >= 2, produce
         return self._protocol
 
@@ -614,7 +626,7 @@ class Wire:
                     return response
                 if isinstance(response, RefusedError):
                     raise response
-            self._pause(deadline, str(response))
+            self.pause(deadline, str(response))
 
     def _response(self, node: int | str, request: Any, deadline: float) -> Any:
         (response,) = self.responses(self.send_all([(node, request)], deadline), deadline)
@@ -628,9 +640,10 @@ class Wire:
 
     def responses(self, sent: Sequence[Future], deadline: float) -> list[Any]:
         """Wait for the responses to requests that were sent; return them, or errors in their places."""
-        for one in sent:
-            self._wait(one, deadline)
-        return [self._answer(one) for one in sent]
+        for future in sent:
+            while not future.is_done and (left := deadline - time.monotonic()) > -1.0:
+                self._net.poll(timeout_ms=max(left, 0.01) * 1_000, future=future)
+        return [self._answer(future) for future in sent]
 
     def _send(self, node: int | str, request: Any, deadline: float) -> Future:
         """Send a request as soon as the node's connection takes one."""
@@ -657,10 +670,6 @@ class Wire:
                 return Future().failure(error)
             self._net.poll(timeout_ms=min(pause, 1.0) * 1_000)
 
-    def _wait(self, future: Future, deadline: float) -> None:
-        while not future.is_done and (left := deadline - time.monotonic()) > -1.0:
-            self._net.poll(timeout_ms=max(left, 0.01) * 1_000, future=future)
-
     def _answer(self, future: Future) -> Any:
         error = future.exception if future.is_done else codes.KafkaTimeoutError()
         if error is None:
@@ -669,23 +678,25 @@ class Wire:
         return self._error(error)
 
     def _not_kafka(self) -> KafkaClientError:
-        return UnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's")
+        return BrokerUnreachableError(f"Kafka at {self.servers}: the broker's answer is not Kafka's")
 
     def _error(self, error: Exception) -> KafkaClientError:
         """Return an error of kafka-python as one of ours."""
         if isinstance(error, TokenError):
-            return UnreachableError(str(error)) if error.retriable else RefusedError(str(error), "TOKEN")
+            return (
+                BrokerUnreachableError(str(error)) if error.retriable else RefusedError(str(error), "TOKEN")
+            )
         text = " ".join(str(part) for part in error.args if part is not None).split("\n")[0]
         if isinstance(error, codes.BrokerResponseError) and not isinstance(error, codes.RetriableError):
             name = _name(error.errno)
             return RefusedError(f"Kafka at {self.servers}: {name}" + (f": {text}" if text else ""), name)
         if isinstance(error, codes.InvalidReceiveError):
-            return UnreachableError(
+            return BrokerUnreachableError(
                 f"Kafka at {self.servers} answers in another protocol: is it a listener with TLS?"
             )
         if isinstance(error, codes.KafkaConnectionError) and ("Handshake" in text or "DNS" in text):
-            return UnreachableError(f"Kafka at {self.servers}: {text}")
-        return UnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
+            return BrokerUnreachableError(f"Kafka at {self.servers}: {text}")
+        return BrokerUnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
 
     def check(self, code: int, what: str, topic: str | None = None, more: str | None = None) -> None:
         """Raise `RefusedError` if the code of an answer is an error."""
@@ -699,30 +710,32 @@ class Wire:
             raise RefusedError(sentence, name, topic)
 
     def _nodes(self) -> list[int | str]:
-        """Return the nodes that may be asked anything: connected ones, known ones, then the given ones; last
-        the one that was in doubt last, of which the others may know better. Now and then known ones are asked
-        like connected ones: if the only connection is to one that is cut off, all that it says is old.
+        """Return the nodes for a request to any: connected ones, known ones, then the bootstrap servers.
+
+        Last comes the node that was in doubt last, since the others may know better. Now and then
+        known nodes are asked like connected ones: if the only connection is to a node that is cut
+        off, all that it says is old.
         """
         cluster = self._manager.cluster
-        known = [one.node_id for one in cluster.brokers()]
+        known = [broker.node_id for broker in cluster.brokers()]
         random.shuffle(known)
         if time.monotonic() < self._mixed + _MIX_SECONDS:
-            connected = {one.node_id for one in self._manager.least_used_connections()}
-            known.sort(key=lambda one: one not in connected)
+            connected = {connection.node_id for connection in self._manager.least_used_connections()}
+            known.sort(key=lambda node: node not in connected)
         else:
             self._mixed = time.monotonic()
-        given = [one.node_id for one in cluster.bootstrap_brokers()]
-        return sorted(dict.fromkeys((*known, *given)), key=lambda one: one == self._stale)
+        bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
+        return sorted(dict.fromkeys((*known, *bootstrap)), key=lambda node: node == self._stale)
 
     def _controller(self) -> int | None:
         self._metadata([])
-        found = self._manager.cluster.controller
-        return None if found is None else found.node_id
+        controller = self._manager.cluster.controller
+        return None if controller is None else controller.node_id
 
     def _metadata(self, topics: Collection[str] | None, with_rights: bool = False) -> Any:
         """Return the metadata of these topics, of all with None; remember brokers and leaders."""
-        one = MetadataRequest.MetadataRequestTopic
-        wanted = None if topics is None else [one(name=name, topic_id=None) for name in topics]
+        kind = MetadataRequest.MetadataRequestTopic
+        wanted = None if topics is None else [kind(name=name, topic_id=None) for name in topics]
         response = self.ask(
             MetadataRequest(
                 topics=wanted,
@@ -747,28 +760,44 @@ class Wire:
                     f"the topic {name} was created again: its id was {known}, and is {id}; {GO_ON}", name
                 )
             self._is_another(name, id)
-        for one in topic.partitions:
-            place = name, one.partition_index
-            if 0 <= one.leader_epoch < self._epoch(*place):
+        for partition in topic.partitions:
+            place = name, partition.partition_index
+            if 0 <= partition.leader_epoch < self._epoch(*place):
                 # What this broker knows is old.
                 self._leaders.pop(place, None)
                 self._stale = self._answered
-            elif one.leader_id >= 0:
-                self.epochs[place] = one.leader_epoch
-                self._leaders[place] = one.leader_id
+            elif partition.leader_id >= 0:
+                self.epochs[place] = partition.leader_epoch
+                self._leaders[place] = partition.leader_id
 
-    def _until(self, found: Callable[[], _Answer | None], problem: str) -> _Answer:
+    def _until(self, attempt: Callable[[], _Answer | None], problem: str) -> _Answer:
         """Call until there is an answer."""
         deadline = time.monotonic() + self.seconds
-        while (answer := found()) is None:
-            self._pause(deadline, problem)
+        while (answer := attempt()) is None:
+            self.pause(deadline, problem)
         return answer
 
-    def _pause(self, deadline: float, problem: str) -> None:
+    def pause(self, deadline: float, problem: str, seconds: float = _RETRY_SECONDS) -> None:
+        """Sleep before another try. Raises `BrokerUnreachableError`, with the problem, after the deadline."""
         if time.monotonic() >= deadline:
             beginning = f"Kafka at {self.servers}"
-            raise UnreachableError(problem if problem.startswith(beginning) else f"{beginning}: {problem}")
-        time.sleep(_RETRY_SECONDS)
+            raise BrokerUnreachableError(
+                problem if problem.startswith(beginning) else f"{beginning}: {problem}"
+            )
+        time.sleep(seconds)
+
+
+def produced_part(partition: int, records: memoryview) -> Any:
+    """Return what a produce request has of a partition."""
+    return ProduceRequest.TopicProduceData.PartitionProduceData(index=partition, records=records)
+
+
+def by_topic(parts: Iterable[tuple[str, _Answer]]) -> dict[str, list[_Answer]]:
+    """Return the parts of each topic, in their order."""
+    of_topics: dict[str, list[_Answer]] = {}
+    for topic, part in parts:
+        of_topics.setdefault(topic, []).append(part)
+    return of_topics
 
 
 def _name(code: int) -> str:
@@ -777,8 +806,10 @@ def _name(code: int) -> str:
 
 
 def _is_whole(answer: Any, version: int) -> bool:
-    """Return whether an answer has all texts and arrays that Kafka's protocol asks for: kafka-python decodes
-    any null as None, also a UUID of zeros and a set of rights that is not told.
+    """Return whether an answer has all texts and arrays that Kafka's protocol asks for.
+
+    kafka-python decodes any null as None, also a UUID of zeros and a set of rights that the broker leaves
+    out.
     """
     for name, field in answer.fields.items():
         value = getattr(answer, name)

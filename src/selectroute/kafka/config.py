@@ -416,7 +416,7 @@ def client_settings(options: Mapping[str, str]) -> ClientSettings:
             values[target] = convert(text.strip())
         except ValueError as error:
             raise SettingError(name, str(error)) from None
-    own = {one.name for one in fields(ClientSettings)} & values.keys()
+    own = {option.name for option in fields(ClientSettings)} & values.keys()
     settings = {name: values.pop(name) for name in own}
     request = settings.get("request_seconds", SECONDS)
     settings.setdefault("api_seconds", max(SECONDS, request))
@@ -447,7 +447,7 @@ def _unknown(name: str) -> SettingError:
     near = nearest(name, SETTINGS)
     if near is None and not re.fullmatch("[a-z][a-z0-9._-]{0,60}", name):
         # It may be a line of a key.
-        return SettingError("a name", "in the settings is not that of a setting")
+        return SettingError("the settings", "have a line that is not `name=value`")
     hint = f": did you mean `{near}`?" if near else "; leave it out"
     return SettingError(shown(name), f"is not a setting of this client{hint}")
 
@@ -461,12 +461,12 @@ def _check_login(client: dict[str, Any], oauth: Mapping[str, Any]) -> None:
         if find_spec(package) is None:
             raise SettingError("sasl.mechanism", f"{mechanism} needs the Python package {package}")
         return
-    given: Mapping[str, Any] = client
+    values: Mapping[str, Any] = client
     needed: tuple[str, ...] = ("sasl_plain_username", "sasl_plain_password")
     if mechanism == "OAUTHBEARER":
-        given, needed = oauth, ("url", "client", "secret")
+        values, needed = oauth, ("url", "client", "secret")
     for name, (target, _) in SETTINGS.items():
-        if target.removeprefix("oauth_") in needed and not given.get(target.removeprefix("oauth_")):
+        if target.removeprefix("oauth_") in needed and not values.get(target.removeprefix("oauth_")):
             raise SettingError(name, f"is missing, which {mechanism} needs")
     user = client.get("sasl_plain_username", "")
     if "\0" in user + client.get("sasl_plain_password", ""):

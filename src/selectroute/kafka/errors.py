@@ -14,7 +14,7 @@ class KafkaClientError(SelectRouteError):
     """Request to a Kafka cluster without the wanted answer."""
 
 
-class UnreachableError(KafkaClientError):
+class BrokerUnreachableError(KafkaClientError):
     """No answer of a broker in time. A later request may be answered."""
 
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
-from selectroute.kafka.errors import LostRecordsError, TopicChangedError, UnreachableError
-from selectroute.kafka.ranges import Part, Range
-from selectroute.kafka.record import Record
+from selectroute.kafka.errors import BrokerUnreachableError, LostRecordsError, TopicChangedError
+from selectroute.kafka.record import PartitionRecords, Range, Record
 
 MOST_BYTES: Final = 8 << 20
 _LEAST_BYTES: Final = 1 << 20
@@ -30,7 +29,7 @@ def read(
     may_lack: bool = False,
     may_change: bool = False,
     most_bytes: int = MOST_BYTES,
-) -> Iterator[Part]:
+) -> Iterator[PartitionRecords]:
     """Yield the records of ranges, those of each partition by offset. O(bytes).
 
     Markers of transactions and compacted records leave gaps. Partitions are read side by side, the ranges of
@@ -48,13 +47,13 @@ def read(
         LostRecordsError: Kafka no longer has an offset.
         TopicChangedError: the topic was created again.
         RecordBatchError: bytes are damaged, or of a format before Kafka 0.11.
-        UnreachableError: no broker answers.
+        BrokerUnreachableError: no broker answers.
     """
     waiting: dict[Partition, list[Range]] = {}
-    for one in sorted(ranges, reverse=True):
-        if one.start < one.end:
-            waiting.setdefault((one.topic, one.partition), []).append(one)
-            wire.identify(one.topic, one.id, {one.partition: one.epoch})
+    for range_ in sorted(ranges, reverse=True):
+        if range_.start < range_.end:
+            waiting.setdefault((range_.topic, range_.partition), []).append(range_)
+            wire.identify(range_.topic, range_.id, {range_.partition: range_.epoch})
     left = {partition: of_partition.pop() for partition, of_partition in waiting.items()}
     share = {partition: max(_LEAST_BYTES, most_bytes // max(1, len(left))) for partition in left}
     progress, was_above = time.monotonic(), False
@@ -62,8 +61,8 @@ def read(
     def ask() -> tuple[list[Partition], Answers[Fetched]] | None:
         while left:
             asked = _next(left, share, most_bytes)
-            limit = max(share[one] for one in asked)
-            starts = {one: left[one].start for one in asked}
+            limit = max(share[partition] for partition in asked)
+            starts = {partition: left[partition].start for partition in asked}
             with leaving_out():
                 return asked, wire.fetching(starts, committed=committed, most_bytes=limit, wait_ms=_WAIT_MS)
         return None
@@ -76,34 +75,34 @@ def read(
         except TopicChangedError as error:
             if not may_change:
                 raise
-            for one in [one for one in left if one[0] == error.topic]:
-                del left[one]
+            for partition in [partition for partition in left if partition[0] == error.topic]:
+                del left[partition]
 
-    def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[Part]:
+    def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[PartitionRecords]:
         """Yield the records of answers, and find out what is left."""
         nonlocal progress, was_above
         was_above = False
         for partition in asked:
-            one, answer = left[partition], answers[partition]
+            range_, answer = left[partition], answers[partition]
             if answer.is_out_of_range:
                 # A leader of the epoch in which the range was planned, or of a later one, knows its end.
-                is_sure = one.epoch >= 0 or time.monotonic() > progress + wire.seconds
-                start = _first_kept(wire, one, may_lack, may_change, is_sure)
-                was_above = start == one.start
+                is_sure = range_.epoch >= 0 or time.monotonic() > progress + wire.seconds
+                start = _first_kept(wire, range_, may_lack, may_change, is_sure)
+                was_above = start == range_.start
             else:
-                start, lacks = one.start, 0
-                for part in decode(answer.records, *partition, one.start, one.end, answer.aborted):
+                start, lacks = range_.start, 0
+                for part in decode(answer.records, *partition, range_.start, range_.end, answer.aborted):
                     start, lacks = part.next_offset, part.lacks
                     if len(part.records):
-                        yield Part(*partition, part.records)
+                        yield PartitionRecords(*partition, part.records)
                 share[partition] = max(share[partition], lacks)
-            if start > one.start:
+            if start > range_.start:
                 progress = time.monotonic()
             elif answer.after <= start:
                 # There are records up to the end of the range, and this leader does not know of them.
                 wire.forget([partition], doubt=True)
-            if start < one.end:
-                left[partition] = one._replace(start=start)
+            if start < range_.end:
+                left[partition] = range_._replace(start=start)
             elif waiting[partition]:
                 left[partition] = waiting[partition].pop()
             else:
@@ -115,12 +114,14 @@ def read(
         last, answered = None, dict[Partition, Fetched]()
         with leaving_out():
             answered = answers()
-        for part in parts([one for one in asked if one in answered and one in left], answered):
+        for part in parts(
+            [partition for partition in asked if partition in answered and partition in left], answered
+        ):
             if last is not None:
                 yield last
             last = part
         if left and not was_above and time.monotonic() > progress + wire.seconds:
-            raise UnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
+            raise BrokerUnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
         # Brokers answer while the last part is used.
         next_asked = ask()
         if last is not None:
@@ -129,93 +130,107 @@ def read(
 
 
 def _next(left: dict[Partition, Range], share: dict[Partition, int], most_bytes: int) -> list[Partition]:
-    """Return the partitions to ask for together. A batch that was cut off is asked for alone."""
-    found: list[Partition] = []
+    """Return the partitions to ask for together. A truncated batch is fetched by itself."""
+    chosen: list[Partition] = []
     size = 0
     for partition in left:
         size += share[partition]
-        if found and size > most_bytes:
+        if chosen and size > most_bytes:
             break
-        found.append(partition)
-    return found
+        chosen.append(partition)
+    return chosen
 
 
-def _first_kept(wire: Wire, one: Range, may_lack: bool, may_change: bool, is_sure: bool) -> int:
-    """Return the offset from which Kafka has the records of a range; its start if that is above the end, and
-    the leader may be one that was deposed.
+def _first_kept(wire: Wire, range_: Range, may_lack: bool, may_change: bool, is_sure: bool) -> int:
+    """Return the first offset of a range that Kafka still has.
+
+    It is the start of the range if the leader does not know its end: the leader may be one that was
+    deposed.
     """
-    partition = (one.topic, one.partition)
+    partition = (range_.topic, range_.partition)
     first = wire.offsets([partition], EARLIEST)[partition]
-    if first <= one.start:
+    if first <= range_.start:
         if not is_sure:
             time.sleep(_RETRY_SECONDS)
-            return one.start
+            return range_.start
         if may_change:
-            return one.end
+            return range_.end
         after = wire.offsets([partition], LATEST)[partition]
-        raise LostRecordsError(f"{one} are not in Kafka, which ends at offset {after}: the topic lost them")
+        raise LostRecordsError(
+            f"{range_} are not in Kafka, which ends at offset {after}: the topic lost them"
+        )
     if may_lack:
-        return min(first, one.end)
+        return min(first, range_.end)
     raise LostRecordsError(
-        f"Kafka no longer has {one}: its records begin at offset {first}. They were dropped before they were "
-        "read: retention must be longer than the job may be down"
+        f"Kafka no longer has {range_}: its records begin at offset {first}. They were dropped before they "
+        "were read: retention must be longer than the job may be down"
     )
 
 
 def lost_from(wire: Wire, ranges: Iterable[Range]) -> dict[Range, int]:
-    """Return those of these ranges of which records are lost, each with the offset from which on they are
-    lost or other ones. Of a range without an epoch that is not known. Raises KafkaClientError.
+    """Return the ranges of which records are lost, each with the offset from which on they are.
+
+    From there on Kafka has no records, or other ones. A range without an epoch is taken as it is. Raises
+    KafkaClientError.
     """
     of_epochs: dict[int, list[Range]] = {}
-    for one in ranges:
-        if one.epoch >= 0:
-            of_epochs.setdefault(one.epoch, []).append(one)
-    found: dict[Range, int] = {}
+    for range_ in ranges:
+        if range_.epoch >= 0:
+            of_epochs.setdefault(range_.epoch, []).append(range_)
+    lost: dict[Range, int] = {}
     for epoch, of_epoch in of_epochs.items():
-        ends = wire.epoch_ends({(one.topic, one.partition): epoch for one in of_epoch})
-        for one in of_epoch:
-            if (end := ends[one.topic, one.partition]) < one.end:
-                found[one] = max(0, end)
-    return found
+        ends = wire.epoch_ends({(range_.topic, range_.partition): epoch for range_ in of_epoch})
+        for range_ in of_epoch:
+            if (end := ends[range_.topic, range_.partition]) < range_.end:
+                lost[range_] = max(0, end)
+    return lost
 
 
 def kept(wire: Wire, ranges: Iterable[Range]) -> dict[Range, Range]:
-    """Return the part of each of these ranges that Kafka still has, which is empty for one that is gone: its
-    records were dropped or lost, or those that are there are of another topic of this name.
+    """Return the part of each range that Kafka still has; it is empty if the range is gone.
+
+    Records are gone if they were dropped or lost, or if the topic of this name is another one.
     """
     wanted = set(ranges)
-    for one in wanted:
-        wire.identify(one.topic, "")
-    counts = wire.partitions(one.topic for one in wanted)
+    for range_ in wanted:
+        wire.identify(range_.topic, "")
+    counts = wire.partitions(range_.topic for range_ in wanted)
     existing = [
-        one
-        for one in wanted
-        if one.partition < counts.get(one.topic, 0) and one.id in ("", wire.ids.get(one.topic, ""))
+        range_
+        for range_ in wanted
+        if range_.partition < counts.get(range_.topic, 0)
+        and range_.id in ("", wire.ids.get(range_.topic, ""))
     ]
-    for one in existing:
-        wire.identify(one.topic, one.id, {one.partition: one.epoch}, must_stay=False)
-    places = {(one.topic, one.partition) for one in existing}
+    for range_ in existing:
+        wire.identify(range_.topic, range_.id, {range_.partition: range_.epoch}, must_stay=False)
+    places = {(range_.topic, range_.partition) for range_ in existing}
     first, after = wire.offsets(places, EARLIEST), wire.offsets(places, LATEST)
     lost = lost_from(wire, existing)
-    found = {one: one._replace(start=one.end) for one in wanted}
-    for one in existing:
-        place = one.topic, one.partition
-        end = min(one.end, after[place], lost.get(one, one.end))
-        if (start := max(one.start, first[place])) < end:
-            found[one] = one._replace(start=start, end=end)
-    return found
+    remaining = {range_: range_._replace(start=range_.end) for range_ in wanted}
+    for range_ in existing:
+        place = range_.topic, range_.partition
+        end = min(range_.end, after[place], lost.get(range_, range_.end))
+        if (start := max(range_.start, first[place])) < end:
+            remaining[range_] = range_._replace(start=start, end=end)
+    return remaining
 
 
 def records_at(wire: Wire, places: Iterable[Range]) -> dict[Range, Record]:
     """Fetch the records of these ranges of one offset each; return those that Kafka has."""
-    found: dict[Range, Record] = {}
-    for place, one in kept(wire, places).items():
-        if one.start == one.end:
+    records: dict[Range, Record] = {}
+    for place, range_ in kept(wire, places).items():
+        if range_.start == range_.end:
             continue
-        for part in read(wire, [one], may_lack=True, most_bytes=_LOOKUP_BYTES):
+        for part in read(wire, [range_], may_lack=True, most_bytes=_LOOKUP_BYTES):
             (row,) = part.records.to_pylist()
             headers = tuple((header["key"], header["value"]) for header in row["headers"])
-            found[place] = Record(
-                one.topic, one.partition, one.start, row["timestamp"], row["key"], row["value"], headers
+            records[place] = Record(
+                range_.topic,
+                range_.partition,
+                range_.start,
+                row["timestamp"],
+                row["key"],
+                row["value"],
+                headers,
             )
-    return found
+    return records

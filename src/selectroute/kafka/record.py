@@ -1,5 +1,6 @@
-"""Kafka records as messages, one at a time: the reference for the meaning of a binding. `record_of` is the
-inverse without a binding.
+"""Kafka records as messages, one at a time: the reference for the meaning of a binding.
+
+`record_of` is the inverse without a binding.
 
 `spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
 is tested against this module. Queues, which take whole messages one by one, use this module itself.
@@ -23,16 +24,63 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from selectroute.kafka.binding import ID, Bound, KafkaBinding
+import pyarrow as pa
+
+from selectroute.kafka.binding import ID, BoundProperty, KafkaBinding
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies
-from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.framing import HEADER
+from selectroute.kafka.schemas.registry import Schemas
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values import Double, Float, Int, Long, Number, Value
 from selectroute.topics.filter import TOPIC
+
+
+class Range(NamedTuple):
+    """Records of one partition: from the offset ``start`` to the one before ``end``.
+
+    An offset says which record it is only together with the id of its topic, and an epoch that the leader had
+    when the partition went as far (KIP-516, KIP-320): a topic that was created again under its name, or lost
+    its newest records, has other records at the same offsets. Its records are of another *history*, counted
+    from 1.
+
+    ``id`` is the topic's and ``epoch`` the leader's when the range was planned, empty and -1 if they are not
+    known. ``skipped`` is the number of offsets before the range that were gone when the partition was first
+    met.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    id: str = ""
+    epoch: int = -1
+    history: int = 1
+    skipped: int = 0
+
+    @property
+    def source(self) -> str:
+        """Name of the topic in the output, which is another one for each history."""
+        return source_of(self.topic, self.history)
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.partition} offsets {self.start} to {self.end - 1}"
+
+
+def source_of(topic: str, history: int) -> str:
+    """Return the name of a topic's history in the output: ``cars``, ``cars@2``. No topic has an @ in it."""
+    return topic if history == 1 else f"{topic}@{history}"
+
+
+class PartitionRecords(NamedTuple):
+    """Records of one partition, in the columns of `selectroute.kafka.batches.decode.COLUMNS`."""
+
+    topic: str
+    partition: int
+    records: pa.RecordBatch
+
 
 SUBSCRIPTION: Final = "selectroute-subscription"
 DELIVERY_ID: Final = "selectroute-delivery-id"
@@ -98,16 +146,16 @@ def message_of(
     name_length = longest_name(reads or ())
     sources = _Sources(record, headers, binding, reads, schemas)
     sources.check_schema()
-    found: dict[str, Value | None] = {}
+    values: dict[str, Value | None] = {}
     unlike: set[str] = set()
 
     def take(name: str, value: Callable[[], Value | None], text: bytes | None) -> None:
         try:
-            found[name] = value()
+            values[name] = value()
         except RecordError:
             unlike.add(name)
             if name not in HEADER_TYPES and text is not None:
-                found[name] = _as_it_is(text)
+                values[name] = _as_it_is(text)
 
     for name, value in headers.items():
         named = name and len(name) <= name_length
@@ -125,8 +173,8 @@ def message_of(
             topic_string = None
     try:
         return Message(
-            {name: value for name, value in found.items() if name in HEADER_TYPES},
-            {name: value for name, value in found.items() if name not in HEADER_TYPES},
+            {name: value for name, value in values.items() if name in HEADER_TYPES},
+            {name: value for name, value in values.items() if name not in HEADER_TYPES},
             topic_string,
             record.value,
             name_length=max(name_length, *map(len, binding.bound), 0),
@@ -137,8 +185,10 @@ def message_of(
 
 
 def message_id(record: Record, binding: KafkaBinding, schemas: Schemas | None = None) -> str | None:
-    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if the
-    record has none or an invalid one."""
+    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID.
+
+    None if the record has none or an invalid one.
+    """
     name = _id_of(binding)
     if name not in binding.bound and not binding.is_property(name):
         return None
@@ -183,7 +233,7 @@ class _Sources:
             if missing:
                 raise missing[0]
 
-    def value(self, name: str, bound: Bound, reads: Collection[str] | None) -> Value | None:
+    def value(self, name: str, bound: BoundProperty, reads: Collection[str] | None) -> Value | None:
         source, record = bound.source, self._record
         wanted = reads is None or name in reads
         if source.kind == "body":
@@ -199,21 +249,23 @@ class _Sources:
             return record.topic
         return Int(record.partition) if source.kind == "partition" else Long(record.offset)
 
-    def text(self, bound: Bound) -> bytes | None:
+    def text(self, bound: BoundProperty) -> bytes | None:
         """Return the bytes of a header or of the key, None for any other source."""
         kind = bound.source.kind
         if kind == "key":
             return self._record.key
         return self._headers.get(bound.source.name) if kind == "header" else None
 
-    def _of_body(self, name: str, bound: Bound) -> Value | None:
+    def _of_body(self, name: str, bound: BoundProperty) -> Value | None:
         if self._body is None:  # a body that is not valid is read again for each of its fields
             values = self._bodies.values(self._record.value, self._headers.get(HEADER))
             self._body = dict(zip(self._in_body, values, strict=True))
         return _converted(name, bound, partial(value_of_json, self._body[name]))
 
 
-def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str] | None) -> Value | None:
+def _unbound(
+    name: str, text: bytes | None, bound: BoundProperty, reads: Collection[str] | None
+) -> Value | None:
     if text is None:
         return None
     if name in HEADER_TYPES:
@@ -221,11 +273,11 @@ def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str]
     return _strict(name, bound, text) if reads is not None and name in reads else _as_it_is(text)
 
 
-def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
+def _strict(name: str, bound: BoundProperty, text: bytes) -> Value | None:
     return _converted(name, bound, partial(value_of, text))
 
 
-def _converted(name: str, bound: Bound, convert: Callable[[str, str], Value | None]) -> Value | None:
+def _converted(name: str, bound: BoundProperty, convert: Callable[[str, str], Value | None]) -> Value | None:
     try:
         return _as_header(name, convert(bound.type, name))
     except TextError as error:

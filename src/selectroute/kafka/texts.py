@@ -55,16 +55,16 @@ def value_of(text: bytes, type_: str, name: str = "") -> Value:
         raise TextError(NOT_UTF_8, f"byte {error.start} is not UTF-8") from None
     if type_ == "string":
         return checked(characters, name)
-    found: Value | None
+    value: Value | None
     if type_ == "boolean":
-        found = _BOOLEANS.get(characters.lower())
+        value = _BOOLEANS.get(characters.lower())
     elif type_ in INTEGERS:
-        found = _integer(characters, type_)
+        value = _integer(characters, type_)
     else:
-        found = _number(characters, type_)
-    if found is None:
+        value = _number(characters, type_)
+    if value is None:
         raise TextError(NOT_OF_TYPE, f"{shown(characters)} is not a valid {type_}")
-    return checked(found, name)
+    return checked(value, name)
 
 
 def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
@@ -81,24 +81,24 @@ def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
     """
     if plain is None:
         return None
-    found: Value | None = None
+    value: Value | None = None
     if type_ == "string":
         if isinstance(plain, str) and (plain.isascii() or not SURROGATE.search(plain)):
-            found = plain
+            value = plain
     elif type_ == "boolean":
-        found = plain if isinstance(plain, bool) else None
+        value = plain if isinstance(plain, bool) else None
     elif type_ == "bytes":
         try:
-            found = octets_of(plain)
+            value = octets_of(plain)
         except ValueError:
-            found = None
+            value = None
     elif isinstance(plain, int | float) and not isinstance(plain, bool):
-        found = _plain_number(plain, type_)
-    if found is None and isinstance(plain, bytes | Decimal | Temporal):
-        found = _of_schema(plain, type_)
-    if found is None:
+        value = _plain_number(plain, type_)
+    if value is None and isinstance(plain, bytes | Decimal | Temporal):
+        value = _of_schema(plain, type_)
+    if value is None:
         raise TextError(NOT_OF_TYPE, f"{shown(plain)} is not a valid {type_}")
-    return checked(found, name)
+    return checked(value, name)
 
 
 def checked(value: Value, name: str) -> Value:
@@ -177,10 +177,10 @@ def _plain_number(plain: int | float, type_: str) -> Value | None:
     if isinstance(plain, NonFinite):
         return FLOATS[type_](float(plain))
     try:
-        found = FLOATS[type_](plain)
+        number = FLOATS[type_](plain)
     except OverflowError:
         return None
-    return found if math.isfinite(found.value) else None
+    return number if math.isfinite(number.value) else None
 
 
 MAX_DECIMAL_BYTES: Final = 64
@@ -198,7 +198,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 class NonFinite(float):
-    """NaN or an infinity, which JSON does not have. (A JSON number beyond its type's range is invalid.)"""
+    """NaN or an infinity, which JSON does not have; a JSON number beyond its type's range is invalid."""
 
 
 @dataclass(frozen=True, slots=True)

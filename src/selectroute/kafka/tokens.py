@@ -36,13 +36,13 @@ from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.errors import (
     GO_ON,
+    BrokerUnreachableError,
     KafkaClientError,
     RefusedError,
     TopicChangedError,
-    UnreachableError,
 )
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
+from selectroute.kafka.record import Range
 from selectroute.kafka.transactions import Transactions
 
 PARTITIONS: Final = 16
@@ -67,7 +67,7 @@ class TokenTopicError(KafkaClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class CommitToken:
     """Token of one transaction of a task.
 
     Attributes:
@@ -94,16 +94,11 @@ class Token:
     def value(self) -> str:
         """Return the value of the record, as JSON."""
         return json.dumps(
-            {
-                "batch": self.batch,
-                "plan": self.plan,
-                "deliveries": self.deliveries,
-                "held": list(self.held),
-            }
+            {"batch": self.batch, "plan": self.plan, "deliveries": self.deliveries, "held": list(self.held)}
         )
 
     @classmethod
-    def of(cls, key: bytes | None, value: bytes | None) -> Token | None:
+    def of(cls, key: bytes | None, value: bytes | None) -> CommitToken | None:
         """Read a record; None unless it is a token of this release."""
         try:
             kind, task, part = (key or b"").decode().split("/")
@@ -135,7 +130,7 @@ class TokenTopic:
     name: str
     partitions: int
     since: Mapping[int, int] = field(default_factory=dict)
-    known: tuple[Token, ...] = ()
+    known: tuple[CommitToken, ...] = ()
     id: str = ""
 
     def partition(self, task: int) -> int:
@@ -151,8 +146,8 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
         name: the name of the topic.
         must_exist: whether tokens in it are needed.
         id: Kafka's id of the topic when it was last open, if it is known.
-        may_change: whether it may have another id: that of one that was restored, or, if no tokens are
-            needed, of a new one.
+        may_change: whether it may have another id: the id of a restored topic, or, if no tokens are needed,
+            of a new topic.
 
     Raises:
         TokenTopicError: it is gone, is another one, or is not compacted.
@@ -165,9 +160,9 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "", may_change
             raise _gone(name)
         try:
             is_new = wire.create(name, PARTITIONS, SETTINGS)
-            # Another broker than the one that knows of a new topic may not know of it yet.
+            # Not every broker knows a new topic at once.
             partitions = PARTITIONS if is_new else wire.partitions([name])[name]
-        except (RefusedError, UnreachableError, KeyError) as error:
+        except (RefusedError, BrokerUnreachableError, KeyError) as error:
             if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":
                 raise RefusedError(
                     f"Kafka at {wire.servers}: this client needs the rights Create, Read and Write on the "
@@ -234,18 +229,20 @@ def _barriers(wire: Wire, topic: TokenTopic, numbers: Iterable[int]) -> dict[Par
         return wire.append(dict.fromkeys(places, batch.data))
 
 
-def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
+def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[CommitToken]]:
     """Read the whole topic; return how far, and the newest token of each key. O(tokens)."""
     after = _barriers(wire, topic, range(topic.partitions))
     first, decided = wire.offsets(after, EARLIEST), wire.offsets(after, LATEST, committed=True)
-    ranges = [Range(*one, first[one], min(after[one], decided[one]), topic.id) for one in after]
-    found = {token.key: token for token in _tokens(wire, ranges)}
+    ranges = [Range(*place, first[place], min(after[place], decided[place]), topic.id) for place in after]
+    newest = {token.key: token for token in _tokens(wire, ranges)}
     wire.identify(topic.name, "")  # who looks at all topics later does not ask for this one
-    since = {one.partition: one.end for one in ranges}
-    return replace(topic, since=since), list(found.values())
+    since = {range_.partition: range_.end for range_ in ranges}
+    return replace(topic, since=since), list(newest.values())
 
 
-def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -> tuple[list[Token], int]:
+def tokens_of(
+    wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int
+) -> tuple[list[CommitToken], int]:
     """Return the tokens of one task of a batch by their part, and the offset up to which was read.
 
     Call it after `Transactions.begin`. Waits while another transaction on the partition is open, which only a
@@ -258,35 +255,31 @@ def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -
         raise _gone(topic.name)
     _wait(wire, place, end)
     later = _tokens(wire, [Range(*place, start, end, topic.id)])
-    found = {
+    tokens = {
         token.part: token
         for token in (*topic.known, *later)
         if (token.kind, token.batch, token.task) == (kind, batch, task)
     }
-    return [found[part] for part in sorted(found)], end
+    return [tokens[part] for part in sorted(tokens)], end
 
 
 def _wait(wire: Wire, place: Partition, end: int) -> None:
     """Wait until each transaction on a partition that began before this offset has ended."""
     deadline = time.monotonic() + wire.seconds
     while wire.offsets([place], LATEST, committed=True)[place] < end:
-        if time.monotonic() > deadline:
-            raise UnreachableError(
-                f"Kafka at {wire.servers}: a transaction on {place[0]}/{place[1]} does not end"
-            )
-        time.sleep(_RETRY_SECONDS)
+        wire.pause(deadline, f"a transaction on {place[0]}/{place[1]} does not end", _RETRY_SECONDS)
 
 
-def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[Token]:
+def _tokens(wire: Wire, ranges: Sequence[Range]) -> Iterator[CommitToken]:
     for part in read(wire, ranges, committed=True, may_lack=True):
         rows = zip(part.records["key"].to_pylist(), part.records["value"].to_pylist(), strict=True)
         for key, value in rows:
-            token = Token.of(key, value)
+            token = CommitToken.of(key, value)
             if token is not None:
                 yield token
 
 
-def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> None:
+def write_token(transactions: Transactions, topic: TokenTopic, token: CommitToken) -> None:
     """Write a token in the open transaction. Raises KafkaClientError."""
     place = (topic.name, topic.partition(token.task))
     batches = encode(
@@ -297,7 +290,7 @@ def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> 
         producer=transactions.producer,
     )
     with _naming(topic):
-        transactions.produce({place: [one.data for one in batches]}, {place: 1})
+        transactions.produce({place: [batch.data for batch in batches]}, {place: 1})
         transactions.flush()
 
 

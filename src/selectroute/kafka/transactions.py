@@ -1,8 +1,8 @@
 """Transactions of Kafka: record batches that consumers with ``read_committed`` see together, or never.
 
-A transactional id has one producer at a time: `Transactions.begin` ends what an earlier one has left, and the
-earlier one can commit no more (it is *fenced*). That is what makes a repeat safe: after `begin` it is decided
-what of the earlier attempts was committed.
+A transactional id has one producer at a time: `Transactions.begin` aborts any open transaction of the id and
+*fences* its previous producer, which can commit nothing more. So a repeat is safe: after `begin` it is
+decided what earlier attempts have committed.
 
 Sources: Kafka's protocol guide; KIP-98 (transactions), KIP-360 (safe epochs), KIP-890 (its second version).
 """
@@ -23,8 +23,16 @@ from kafka.protocol.producer import (
 )
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
-from selectroute.kafka.cluster import ALL_REPLICAS, COORDINATOR_NOT_READY, MOVED, PASSING, Partition, Wire
-from selectroute.kafka.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.cluster import (
+    COORDINATOR_NOT_READY,
+    MOVED,
+    PASSING,
+    Partition,
+    Wire,
+    by_topic,
+    produced_part,
+)
+from selectroute.kafka.errors import BrokerUnreachableError, FencedError, KafkaClientError, RefusedError
 
 _ROUNDS: Final = 4
 """Produce requests to one node that are not answered yet; the broker keeps the last five batches of each
@@ -82,7 +90,7 @@ class Transactions:
 
     def sequences(self, partitions: Iterable[Partition]) -> list[int]:
         """Return the sequence number of the next record of each partition."""
-        return [self._sequences.get(one, 0) for one in partitions]
+        return [self._sequences.get(partition, 0) for partition in partitions]
 
     def produce(self, batches: Batches, records: Mapping[Partition, int]) -> None:
         """Send batches, after all replicas in sync have those before; `flush` waits for these.
@@ -143,8 +151,8 @@ class Transactions:
         left = self._left
         for node, partitions in self._wire.leaders(left).items():
             for number in range(_ROUNDS):
-                if round_ := [one for one in partitions if len(left[one]) > number]:
-                    requests.append((node, self._request([(one, left[one][number]) for one in round_])))
+                if round_ := [partition for partition in partitions if len(left[partition]) > number]:
+                    requests.append((node, self._request([(place, left[place][number]) for place in round_])))
                     sent.append(round_)
         return list(zip(self._wire.send_all(requests, deadline), sent, strict=True))
 
@@ -162,49 +170,29 @@ class Transactions:
                 problem = str(response)
                 failed.update(of_request)
                 continue
-            for partition, one in self._wire.parts_of(response):
-                if one.error_code in (0, _DUPLICATE):
+            for partition, reply in self._wire.parts_of(response):
+                if reply.error_code in (0, _DUPLICATE):
                     # A later batch may only be accepted after those before it.
                     if partition not in failed:
                         left[partition].pop(0)
                     continue
                 shown = f"{partition[0]}/{partition[1]}"
-                if one.error_code not in MOVED | PASSING and partition not in failed:
-                    self._check(one.error_code, shown, partition[0], one.error_message)
-                problem = f"{shown}: {codes.for_code(one.error_code).__name__}"
+                if reply.error_code not in MOVED | PASSING and partition not in failed:
+                    self._check(reply.error_code, shown, partition[0], reply.error_message)
+                problem = f"{shown}: {codes.for_code(reply.error_code).__name__}"
                 failed.add(partition)
         if failed:
             self._wire.forget(failed)
-            if time.monotonic() >= deadline:
-                raise UnreachableError(
-                    problem if "Kafka at" in problem else f"Kafka at {self._wire.servers}: {problem}"
-                )
-            time.sleep(_RETRY_SECONDS)
+            self._wire.pause(deadline, problem, _RETRY_SECONDS)
         self._left = {partition: batches for partition, batches in left.items() if batches}
 
     def _request(self, batches: Sequence[tuple[Partition, memoryview]]) -> ProduceRequest:
-        of_topics: dict[str, list[Any]] = {}
-        topic_of = ProduceRequest.TopicProduceData
-        for (topic, number), data in batches:
-            part = topic_of.PartitionProduceData(index=number, records=data)
-            of_topics.setdefault(topic, []).append(part)
-        return ProduceRequest(
-            # From 12 on a request adds its partitions to the transaction.
-            max_version=self._wire.produce_version(of_topics, is_transactional=True),
-            transactional_id=self.transactional_id,
-            acks=ALL_REPLICAS,
-            timeout_ms=int(min(self._wire.request_seconds, self._wire.delivery_seconds) * 1_000),
-            topic_data=[
-                topic_of(name=topic, topic_id=self._wire.uuid(topic), partition_data=parts)
-                for topic, parts in of_topics.items()
-            ],
-        )
+        parts = by_topic((topic, produced_part(number, data)) for (topic, number), data in batches)
+        return self._wire.produce_request(parts, self._wire.delivery_seconds, self.transactional_id)
 
     def _add(self, partitions: Iterable[Partition]) -> None:
         """Add partitions to the transaction (its first version only)."""
-        of_topics: dict[str, list[int]] = {}
-        for topic, number in sorted(partitions):
-            of_topics.setdefault(topic, []).append(number)
+        of_topics = by_topic(sorted(partitions))
         if not of_topics:
             return
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -245,14 +233,12 @@ class Transactions:
                 answer = self._wire.ask(request, self._coordinator)
                 code, topic = _worst(answer)
                 problem = codes.for_code(code).__name__
-            except UnreachableError as error:
+            except BrokerUnreachableError as error:
                 code, topic, problem = 16, None, str(error)
             if code in COORDINATOR_NOT_READY | MOVED:
                 if code != 51:
                     self._coordinator = None
-                if time.monotonic() >= deadline:
-                    raise UnreachableError(f"Kafka at {self._wire.servers}: {what}: {problem}")
-                time.sleep(_RETRY_SECONDS)
+                self._wire.pause(deadline, f"{what}: {problem}", _RETRY_SECONDS)
                 continue
             self._check(code, what, topic, None)
             return answer
@@ -273,7 +259,7 @@ def _worst(answer: Any) -> tuple[int, str | None]:
     if code := getattr(answer, "error_code", 0):
         return int(code), None
     for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ():
-        for one in topic.results_by_partition:
-            if one.partition_error_code:
-                return int(one.partition_error_code), topic.name
+        for result in topic.results_by_partition:
+            if result.partition_error_code:
+                return int(result.partition_error_code), topic.name
     return 0, None

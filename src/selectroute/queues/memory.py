@@ -14,34 +14,29 @@ from typing import Any, Final, NamedTuple
 from sortedcontainers import SortedList
 
 from selectroute.clauses.predicate import Clause
-from selectroute.queues.errors import (
-    MQRC_HOBJ_ERROR,
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_Q_FULL,
-    MQError,
-    failed,
-)
-from selectroute.queues.lookup.finding import (
+from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQRC_NO_MSG_AVAILABLE, MQRC_Q_FULL, MQError, failed
+from selectroute.queues.lookup import (
+    ID_FIELDS,
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
-    Statistics,
-    find_by_token,
-    first_of,
-)
-from selectroute.queues.lookup.groups import ID_FIELDS, Handle, Lookup
-from selectroute.queues.lookup.match import (
+    Alternative,
     Fields,
+    Handle,
+    KeyField,
     Keys,
+    Lookup,
+    LookupStatistics,
     Match,
     fields_and_keys,
+    find_by_token,
+    first_of,
     key_of_fields,
     ways_of,
 )
-from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (
-    Record,
+    StoredMessage,
     arrived,
     backed_out,
     current_message_of,
@@ -162,7 +157,7 @@ class _Order:
 class _Index(NamedTuple):
     """Index of messages by the values of several fields together."""
 
-    values_of: Callable[[Record], Keys]
+    values_of: Callable[[StoredMessage], Keys]
     by_values: _ByValue
 
 
@@ -177,12 +172,12 @@ class _Messages:
     and in ``expiring`` if the message expires.
     """
 
-    def __init__(self, statistics: Statistics, token_prefix: bytes) -> None:
+    def __init__(self, statistics: LookupStatistics, token_prefix: bytes) -> None:
         self.statistics = statistics
         self.token_prefix = token_prefix
         self.expiring: SortedList = SortedList()
         """(expiration, key) of the messages that expire."""
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, StoredMessage] = {}
         self._order = _Order()
         self._by_msg_id: _ByValue = {}
         self._by_correl_id: _ByValue = {}
@@ -193,11 +188,11 @@ class _Messages:
     def __len__(self) -> int:
         return len(self._records)
 
-    def get(self, queue_key: int) -> Record | None:
+    def get(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key. O(1)."""
         return self._records.get(queue_key)
 
-    def add(self, record: Record) -> None:
+    def add(self, record: StoredMessage) -> None:
         """Add a message. O(log n)."""
         msg_id, correl_id, group_id = record[:3]
         queue_key = record.queue_key
@@ -213,7 +208,7 @@ class _Messages:
         for index in self._indexes.values():
             _add(index.by_values, index.values_of(record), queue_key)
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: StoredMessage) -> None:
         """Remove a message. O(log n)."""
         msg_id, correl_id, group_id = record[:3]
         queue_key = record.queue_key
@@ -235,7 +230,7 @@ class _Messages:
                 by_id.clear()
             self._records.clear()
 
-    def find(self, match: Match, after: int = -1) -> Record | None:
+    def find(self, match: Match, after: int = -1) -> StoredMessage | None:
         """Return the first message that matches after a key. O(log n), with an index."""
         msg_id, correl_id, group_id, msg_seq_number, offset, msg_token, selection = match
         if selection is not None or msg_token is not None:
@@ -261,14 +256,14 @@ class _Messages:
             return record if match.agrees(record) else None
         return self._first(self._of(_behind(queue_keys, after)), match, None)
 
-    def _find_selected(self, match: Match, after: int) -> Record | None:
+    def _find_selected(self, match: Match, after: int) -> StoredMessage | None:
         if match.msg_token is not None:
             return find_by_token(match, after, self.token_prefix, self._records.get, self.statistics)
         return first_of(self._search(*way, match, after) for way in ways_of(match))
 
     def _search(
         self, fields: Fields, keys: Keys, alternative: Alternative | None, match: Match, after: int
-    ) -> Record | None:
+    ) -> StoredMessage | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
         index = self._indexes.get(fields)
         if index is not None:
@@ -302,14 +297,16 @@ class _Messages:
             if all(name in wanted for name in fields):
                 yield fields, index.by_values.get(tuple([wanted[name] for name in fields]))
 
-    def _walk(self, after: int) -> Iterator[Record]:
+    def _walk(self, after: int) -> Iterator[StoredMessage]:
         """Return the messages behind a key, in order. They must not change meanwhile."""
         return self._of(self._order.walk(after))
 
-    def _of(self, queue_keys: Iterable[int]) -> Iterator[Record]:
+    def _of(self, queue_keys: Iterable[int]) -> Iterator[StoredMessage]:
         return map(self._records.__getitem__, queue_keys)
 
-    def _first(self, records: Iterable[Record], match: Match | None, clause: Clause | None) -> Record | None:
+    def _first(
+        self, records: Iterable[StoredMessage], match: Match | None, clause: Clause | None
+    ) -> StoredMessage | None:
         """Return the first message that agrees with the match options and satisfies the clause."""
         for record in records:
             self.statistics.looked_at += 1
@@ -340,14 +337,14 @@ class _Messages:
 
 
 @dataclass(slots=True)
-class UnitState:
+class UnitMessages:
     """Messages put and got in a unit of work."""
 
-    puts: list[Record] = field(default_factory=list)
-    gets: list[Record] = field(default_factory=list)
+    puts: list[StoredMessage] = field(default_factory=list)
+    gets: list[StoredMessage] = field(default_factory=list)
 
 
-Unit = UnitOfWork[UnitState]
+Unit = UnitOfWork[UnitMessages]
 
 
 class MemoryStore:
@@ -358,7 +355,7 @@ class MemoryStore:
 
     def __init__(self, settings: QueueSettings, clock: Callable[[], float]) -> None:
         self.settings = settings
-        self.statistics = Statistics()
+        self.statistics = LookupStatistics()
         self._clock = clock
         self._lock = Lock()
         self._waiters = Waiters(self.statistics)
@@ -368,7 +365,7 @@ class MemoryStore:
         self._id_prefix = new_id_prefix()
         self._token_prefix = secrets.token_bytes(8)
         self._messages = _Messages(self.statistics, self._token_prefix)
-        self._forgotten: deque[UnitState] = deque()
+        self._forgotten: deque[UnitMessages] = deque()
         self._closed = False
 
     @property
@@ -399,7 +396,7 @@ class MemoryStore:
         self._finish(woken)
         return descriptor_of(record, self._token_prefix)
 
-    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
+    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> StoredMessage | None:
         """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
         with self._lock:
             self._begin(unit)
@@ -413,7 +410,7 @@ class MemoryStore:
         self._finish()
         return record
 
-    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> StoredMessage | None:
         """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
         with self._lock:
             self._begin(None)
@@ -423,13 +420,13 @@ class MemoryStore:
         self._finish()
         return record
 
-    def at(self, queue_key: int) -> Record | None:
+    def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
         with self._lock:
             self._begin(None)
             return self._messages.get(queue_key)
 
-    def take_at(self, queue_key: int, unit: Unit | None) -> Record | None:
+    def take_at(self, queue_key: int, unit: Unit | None) -> StoredMessage | None:
         """Take the message with a key off the queue."""
         with self._lock:
             self._begin(unit)
@@ -440,7 +437,7 @@ class MemoryStore:
         self._finish()
         return record
 
-    def wait(self, waiter: Waiter, seconds: float) -> Record:
+    def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         try:
             waiter.wait(seconds)
@@ -461,7 +458,7 @@ class MemoryStore:
 
     def begin_unit(self) -> Unit:
         """Begin a unit of work."""
-        return UnitOfWork(self, UnitState())
+        return UnitOfWork(self, UnitMessages())
 
     def end_unit(self, unit: Unit, *, commit: bool) -> None:
         """Commit a unit or back it out. O(puts) or O(gets)."""
@@ -473,7 +470,7 @@ class MemoryStore:
             woken = self._release(unit.state, commit=commit)
         self._finish(woken)
 
-    def forget_unit(self, state: UnitState) -> None:
+    def forget_unit(self, state: UnitMessages) -> None:
         """Back out an unreachable unit; called when its memory is freed.
 
         The call may come inside a method of this object that holds the lock; then that method backs the unit
@@ -495,7 +492,7 @@ class MemoryStore:
             self._messages = _Messages(self.statistics, self._token_prefix)
         self._finish(woken)
 
-    def to_message(self, record: Record) -> QueuedMessage:
+    def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
         return current_message_of(record, self._token_prefix, self._clock)
 
@@ -515,7 +512,7 @@ class MemoryStore:
                 assert record is not None
                 self._messages.remove(record)
 
-    def _arrive(self, records: Iterable[Record]) -> list[Waiter]:
+    def _arrive(self, records: Iterable[StoredMessage]) -> list[Waiter]:
         """Put messages on the queue or hand them to waiting calls; return these calls."""
         woken: list[Waiter] = []
         for record in records:
@@ -529,7 +526,7 @@ class MemoryStore:
                 self._messages.add(record)
         return woken
 
-    def _taken(self, record: Record, unit: Unit | None, handle: Handle | None) -> None:
+    def _taken(self, record: StoredMessage, unit: Unit | None, handle: Handle | None) -> None:
         """Record in the unit and the group of a get that a message was taken."""
         if handle is not None:
             move(handle, record, unit)
@@ -537,7 +534,7 @@ class MemoryStore:
             unit.state.gets.append(record)
             self._in_units += 1
 
-    def _release(self, state: UnitState, *, commit: bool) -> list[Waiter]:
+    def _release(self, state: UnitMessages, *, commit: bool) -> list[Waiter]:
         """Put the puts of a committed unit, or the gets of a backed out one, on the queue."""
         self._in_units -= len(state.puts) + len(state.gets)
         return self._arrive(state.puts if commit else map(backed_out, state.gets))

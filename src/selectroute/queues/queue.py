@@ -1,15 +1,17 @@
 """Queues: the calls of IBM MQ (MQPUT, MQGET, browse, syncpoint) over a store of messages.
 
 `Queue` checks the arguments of a call once and converts them to a `Match`; a `MessageStore` stores and
-finds the messages. There are two stores: `MemoryStore` and `SqlStore`.
+finds the messages. There are two stores: `MemoryStore` and `SqlStore`. `BulkResult` is the result of a
+call on many messages.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from threading import local
-from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack
 
 from selectroute.queues.errors import (
     MQRC_HCONN_ERROR,
@@ -20,16 +22,83 @@ from selectroute.queues.errors import (
     MQRC_WAIT_INTERVAL_ERROR,
     failed,
 )
-from selectroute.queues.lookup.finding import Statistics
-from selectroute.queues.lookup.groups import Handle, Lookup, position_after
-from selectroute.queues.lookup.match import MatchOptions, match_of
+from selectroute.queues.lookup import Handle, Lookup, LookupStatistics, MatchOptions, match_of, position_after
 from selectroute.queues.message.message import UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut, validate_put
-from selectroute.queues.message.record import Record
+from selectroute.queues.message.record import ARRIVALS, StoredMessage
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, UnitStore
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.fields import NO_ID
+
+
+class BulkPosition(NamedTuple):
+    """Position from which a purge or a move goes on.
+
+    It is the arrival number of the last message that matched at the beginning, and the key up to which
+    all is done.
+    """
+
+    last_arrival: int = ARRIVALS
+    after: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.last_arrival}-{self.after}"
+
+    @classmethod
+    def of(cls, text: str) -> BulkPosition:
+        """Return the position of a text, as `str` makes it."""
+        return cls(*map(int, text.split("-", 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCount:
+    """Number of messages that match; if it is not exact, there are at least so many."""
+
+    count: int
+    exact: bool
+
+
+@dataclass(slots=True)
+class Stayed:
+    """Numbers of matching messages that stayed on their queue, by reason.
+
+    The other queue is `full`; the messages are `too_long` for it; or other calls got them, or were
+    getting them (`in_use`).
+    """
+
+    full: int = 0
+    too_long: int = 0
+    in_use: int = 0
+
+    @property
+    def total(self) -> int:
+        """Number of all of them."""
+        return self.full + self.too_long + self.in_use
+
+
+@dataclass(slots=True)
+class BulkResult:
+    """Result of a purge or a move: how many messages matched when it began, and how many are done.
+
+    `position` is where to go on, null if all matches were dealt with.
+    """
+
+    matched: MessageCount
+    done: int = 0
+    stayed: Stayed = field(default_factory=Stayed)
+    position: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all matches were dealt with."""
+        return self.position is None
+
+    def with_more(self, part: BulkResult) -> BulkResult:
+        """Return the result of this and of what went on from its position."""
+        ours, theirs = self.stayed, part.stayed
+        stayed = Stayed(ours.full + theirs.full, ours.too_long + theirs.too_long, ours.in_use + theirs.in_use)
+        return BulkResult(self.matched, self.done + part.done, stayed, part.position)
 
 
 class MessageStore(UnitStore, Protocol):
@@ -40,7 +109,7 @@ class MessageStore(UnitStore, Protocol):
     """
 
     settings: QueueSettings
-    statistics: Statistics
+    statistics: LookupStatistics
 
     @property
     def depth(self) -> int:
@@ -49,25 +118,27 @@ class MessageStore(UnitStore, Protocol):
     def put(self, message: ValidatedPut, unit: UnitOfWork[Any] | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
 
-    def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
+    def take(
+        self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None
+    ) -> StoredMessage | None:
         """Take the first match off the queue; without one, `wait` may follow, and misses no arrival."""
 
-    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> StoredMessage | None:
         """Return the first match, left on the queue; without one, `wait` may follow, as after `take`."""
 
-    def wait(self, waiter: Waiter, seconds: float) -> Record:
+    def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
 
-    def at(self, queue_key: int) -> Record | None:
+    def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
 
-    def take_at(self, queue_key: int, unit: UnitOfWork[Any] | None) -> Record | None:
+    def take_at(self, queue_key: int, unit: UnitOfWork[Any] | None) -> StoredMessage | None:
         """Take the message with a key off the queue."""
 
     def begin_unit(self) -> UnitOfWork[Any]:
         """Begin a unit of work."""
 
-    def to_message(self, record: Record) -> QueuedMessage:
+    def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
 
     def close(self) -> None:
@@ -157,11 +228,7 @@ class Queue(Generic[StoreT]):
         return self._store.to_message(record)
 
     def browse(
-        self,
-        *,
-        wait: float | None = None,
-        logical_order: bool = False,
-        **options: Unpack[MatchOptions],
+        self, *, wait: float | None = None, logical_order: bool = False, **options: Unpack[MatchOptions]
     ) -> QueuedMessage:
         """Return the message that `get` would, left on the queue; a `cursor` browses the next ones."""
         return self.cursor().next(wait=wait, logical_order=logical_order, **options)
@@ -206,7 +273,7 @@ class Queue(Generic[StoreT]):
             handle = self._threads.handle = Handle()
         return handle
 
-    def _waited(self, waiter: Waiter | None, seconds: float | None) -> Record:
+    def _waited(self, waiter: Waiter | None, seconds: float | None) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout, or without a waiter."""
         if waiter is None or seconds is None:
             raise failed(MQRC_NO_MSG_AVAILABLE)
@@ -260,7 +327,7 @@ class Cursor:
         unit = None if syncpoint is None else self._queue._own(syncpoint)
         return self._under(self._store.take_at(self._queue_key, unit))
 
-    def _under(self, record: Record | None) -> QueuedMessage:
+    def _under(self, record: StoredMessage | None) -> QueuedMessage:
         if record is None:
             raise failed(MQRC_NO_MSG_UNDER_CURSOR)
         return self._store.to_message(record)

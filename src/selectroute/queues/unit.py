@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
-from selectroute.queues.lookup.groups import Handle, Position, position_after
-from selectroute.queues.message.record import Record
+from selectroute.queues.lookup import GroupPosition, Handle, position_after
+from selectroute.queues.message.record import StoredMessage
 
 State = TypeVar("State")
 
@@ -18,7 +18,7 @@ class UnitStore(Protocol):
         """Commit a unit or back it out."""
 
     def forget_unit(self, state: Any) -> None:
-        """Back out an unreachable unit, given its state.
+        """Back out an unreachable unit, by its state.
 
         Called when the unit's memory is freed, possibly during another call of this store.
         """
@@ -40,7 +40,7 @@ class UnitOfWork(Generic[State]):
         self._store = store
         self.state = state
         self.ended = False
-        self._positions: dict[Handle, tuple[Position | None, Position | None]] = {}
+        self._positions: dict[Handle, tuple[GroupPosition | None, GroupPosition | None]] = {}
 
     def commit(self) -> None:
         """Commit the unit. O(puts) in memory. Raises MQError 2232 for one that has ended."""
@@ -72,7 +72,7 @@ class UnitOfWork(Generic[State]):
         if self.ended:
             raise failed(MQRC_UNIT_OF_WORK_NOT_STARTED, "the unit was committed or backed out")
 
-    def moved(self, handle: Handle, before: Position | None) -> None:
+    def moved(self, handle: Handle, before: GroupPosition | None) -> None:
         """Record the position of a handle before a get of this unit moved it."""
         first, _ = self._positions.get(handle, (before, None))
         self._positions[handle] = first, handle.position
@@ -88,7 +88,7 @@ class UnitOfWork(Generic[State]):
                 handle.position = before
 
 
-def move(handle: Handle, record: Record, unit: UnitOfWork[Any] | None) -> None:
+def move(handle: Handle, record: StoredMessage, unit: UnitOfWork[Any] | None) -> None:
     """Move a handle to a message that was got in logical order, in a unit until this is backed out."""
     before = handle.position
     handle.position = position_after(record, before)

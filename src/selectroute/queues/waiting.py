@@ -8,9 +8,8 @@ from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.queues.lookup.finding import Statistics
-from selectroute.queues.lookup.groups import ID_FIELDS, Lookup
-from selectroute.queues.message.record import Record, message_of
+from selectroute.queues.lookup import ID_FIELDS, Lookup, LookupStatistics
+from selectroute.queues.message.record import StoredMessage, message_of
 from selectroute.queues.unit import UnitOfWork
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Waiter:
         self.lookup = lookup
         self.browses = browses
         self.unit = unit
-        self.record: Record | None = None
+        self.record: StoredMessage | None = None
         self.number = 0
         # Stored, because the group may change during the wait: a backout by another thread restores it.
         self.id = next(iter(lookup.ids), None)
@@ -51,7 +50,7 @@ class Waiter:
         self._handed = Lock()
         self._handed.acquire()
 
-    def takes(self, record: Record) -> bool:
+    def takes(self, record: StoredMessage) -> bool:
         """Return whether an arriving message is for this call; never after its unit has ended."""
         return self.lookup.wants(record) and (self.unit is None or not self.unit.ended)
 
@@ -72,7 +71,7 @@ class Waiters:
 
     __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count", "gets", "selecting")
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: LookupStatistics) -> None:
         self.count = 0
         self.gets = 0
         self.selecting = 0
@@ -92,34 +91,34 @@ class Waiters:
 
     def remove(self, waiter: Waiter) -> bool:
         """Remove a call; return whether it was still waiting. O(1), O(size) for a selector's last call."""
-        found = self._of(waiter).remove(waiter)
-        self.count -= found
-        self.gets -= found and not waiter.browses
-        self.selecting -= found and waiter.lookup.match.selection is not None
-        return found
+        was_waiting = self._of(waiter).remove(waiter)
+        self.count -= was_waiting
+        self.gets -= was_waiting and not waiter.browses
+        self.selecting -= was_waiting and waiter.lookup.match.selection is not None
+        return was_waiting
 
     def all(self) -> list[Waiter]:
         """Return every waiting call."""
         return [*self._browsing.all(), *self._taking.all()]
 
-    def offer(self, record: Record) -> list[Waiter]:
-        """Remove and return the calls that get an arriving message: all that browse, and one that takes it.
+    def offer(self, record: StoredMessage) -> list[Waiter]:
+        """Remove and return the calls that get an arriving message: those that browse, and one that takes it.
 
         "The queue manager attempts to give priority to … specific get-wait requests that can be satisfied
         only by certain messages", before those that any message satisfies (IBM MQ, MQGMO_WAIT). O(calls that
         get it), unless calls that share its ids or selectors have further conditions.
         """
-        given = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
+        woken = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
         for waiter in self._taking.candidates(record):
             if self._takes(waiter, record):
-                given.append(waiter)
+                woken.append(waiter)
                 break
-        for waiter in given:
+        for waiter in woken:
             self.remove(waiter)
             waiter.record = record
-        return given
+        return woken
 
-    def _takes(self, waiter: Waiter, record: Record) -> bool:
+    def _takes(self, waiter: Waiter, record: StoredMessage) -> bool:
         self._statistics.waiters_looked_at += 1
         return waiter.takes(record)
 
@@ -165,7 +164,7 @@ class _Waiting:
         for group in self._groups.values():
             yield from group.values()
 
-    def candidates(self, record: Record) -> Iterator[Waiter]:
+    def candidates(self, record: StoredMessage) -> Iterator[Waiter]:
         """Yield the calls that may match a message: specific ones first, of each kind the oldest first."""
         if not self._groups:
             return

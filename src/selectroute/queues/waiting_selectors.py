@@ -30,7 +30,9 @@ class _Level:
     __slots__ = ("live", "snapshot")
 
     def __init__(self, selectors: dict[str, Selector]) -> None:
-        self.snapshot: Snapshot = build_snapshot((name, one, None) for name, one in selectors.items())
+        self.snapshot: Snapshot = build_snapshot(
+            (name, selector, None) for name, selector in selectors.items()
+        )
         self.live = selectors
 
 

@@ -6,7 +6,7 @@ its view (``log.tables``). Revisions that wait for a commit at the same time are
 (``log.group_commit``). ``apply`` and ``import_`` (``bulk``) make one revision of many changes. A repeated
 request gets the response of the first one (``log.revision``).
 
-**Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log.change_log``). Each
+**Read.** ``get`` and ``list`` read the view, ``changes`` reads the log (``log.change_log``). Each
 row carries a digest that is checked on every read (``log.rows``), the digest of a change covers all earlier
 changes, and ``verify`` reads everything.
 
@@ -18,7 +18,7 @@ has the digest of the log up to its newest revision (``publisher``).
 **Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
 snapshot folder, from which streams route; of several processes one does. Streams report the first batch that
 used a revision (``reports``), so that a client knows from which batch on its change holds. Tokens authorize
-callers of a service (``tokens``, ``authorization``).
+callers of a service (``authorization``).
 
 Most methods are also available over HTTP, by ``client/``.
 """

@@ -1,28 +1,43 @@
-"""Authorization of callers: the subscriptions that each may read and change.
+"""Authorization of callers: bearer tokens, and the subscriptions that each caller may read and change.
+
+Of a token's secret only the hash is stored; ``role`` has the roles of callers. A pattern of destinations is
+matched against the whole name, case-sensitively: ``*`` stands for any number of characters, including none,
+and ``?`` for one. ``CARS.*`` matches the queue ``CARS.EU.IN``, but not ``CARS``.
 
 Every write of a client of a service passes `Permission.check_stored` with the specification that the
 registry is about to store, and `Permission.check_known` in the same transaction. So the checked and the
-stored specification cannot differ, and a revoked token has no effect. ``role`` has the roles of callers,
-``tokens`` keeps hashes of the secrets.
+stored specification cannot differ, and a revoked token has no effect.
 """
 
 from __future__ import annotations
 
 import getpass
+import hashlib
+import hmac
+import json
 import os
+import re
+import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_grouping
+from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.errors import AuthError, ForbiddenError
-from selectroute.registry.log.tables import creator, subscription, token
-from selectroute.registry.role import Token
-from selectroute.topics.filter import TopicFilter
+from selectroute.registry.errors import AuthError, ForbiddenError, NotFoundError
+from selectroute.registry.log.rows import read_setting, write_setting
+from selectroute.registry.log.tables import creator, row_seal, subscription, token
+from selectroute.registry.model import new_id, time_of, time_text
+from selectroute.registry.role import Role, Token
+from selectroute.store.engine import Store, row_digest
+from selectroute.store.errors import DamagedError
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
 _OF_TOKEN: Final = creator.c.token == bindparam("of_token")
@@ -56,8 +71,10 @@ class Permission:
 
     @classmethod
     def of(cls, token: Token, quota: int | None = None) -> Permission:
-        """Return the permission of a token. A token limited in any way may name only destinations of its own
-        patterns; without patterns, none at all.
+        """Return the permission of a token.
+
+        A token limited in any way may name only destinations of its own patterns; without patterns,
+        none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
         actor = f"token {token.id}" if token.name == token.id else f"token {token.id} ({token.name})"
@@ -76,37 +93,42 @@ class Permission:
         return self.topics is None
 
     def sees(self, topic: str | None) -> bool:
-        """Return whether a subscription with this topic filter is visible: one of the caller's filters covers
-        it. Without a filter it matches every topic, and is visible only to callers without a limit on topics.
+        """Return whether a subscription with this topic filter is visible: a filter of the caller covers it.
+
+        Without a filter it matches every topic, and is visible only to callers without a limit on
+        topics.
 
         Raises `InvalidTopicFilterError` for text that is not a topic filter.
         """
         if self.topics is None:
             return True
-        return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
+        return topic is not None and any(permitted.covers(_parsed(topic)) for permitted in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
-        """Return whether the caller may use this destination of deliveries, or the queue of this name. The
-        grouping of a topic's records is not limited.
+        """Return whether the caller may use this destination of deliveries, or the queue of this name.
+
+        The grouping of a topic's records is not limited.
         """
         if kind == NOWHERE or not self.is_limited:
             return True
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
         if kind == KAFKA and name is not None:
             name, _ = topic_and_grouping(name)
-        return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
+        return patterns is None or (
+            name is not None and any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
 
     def check_stored(self, new: SubscriptionSpec) -> None:
         """Check a specification before it is stored. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
         if not self.is_limited:
             return
         if not self.sees(new.topic):
-            allowed = ", ".join(one.text for one in self.topics or ())
+            allowed = ", ".join(permitted.text for permitted in self.topics or ())
             raise ForbiddenError("/topic", f"the token permits only topic filters within {allowed}")
         kind, name = new.destination.kind, new.destination.name
         if not self.may_name(kind, name):
-            patterns = [f"queue:{one}" for one in self.queues or ()]
-            patterns += [f"kafka:{one}" for one in self.kafka or ()]
+            patterns = [f"queue:{pattern}" for pattern in self.queues or ()]
+            patterns += [f"kafka:{pattern}" for pattern in self.kafka or ()]
             allowed = ", ".join(patterns) or "none"
             raise ForbiddenError("/destination", f"the token permits only these destinations: {allowed}")
 
@@ -123,11 +145,11 @@ class Permission:
         O(quota). `pending` are the ids of subscriptions that the transaction has not written yet.
         """
         assert self.quota is not None
-        given = {"of_token": self.token}
-        if connection.execute(_HELD, given).scalar_one() + added <= self.quota:
+        of_token = {"of_token": self.token}
+        if connection.execute(_HELD, of_token).scalar_one() + added <= self.quota:
             return
-        connection.execute(_FORGET_REMOVED, {**given, "pending": pending})
-        held = connection.execute(_HELD, given).scalar_one()
+        connection.execute(_FORGET_REMOVED, {**of_token, "pending": pending})
+        held = connection.execute(_HELD, of_token).scalar_one()
         if held + added > self.quota:
             raise ForbiddenError(
                 "", f"a token may have {self.quota:,} subscriptions, and this one has {held:,}: remove some"
@@ -150,3 +172,126 @@ def local_user() -> str:
 @lru_cache(maxsize=4_096)
 def _parsed(topic: str) -> TopicFilter:
     return TopicFilter.parse(topic)
+
+
+PREFIX: Final = "srt_"
+"""Prefix of every secret, so that a leaked one is recognised."""
+
+_SECRET: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+
+_QUEUE_PATTERN: Final = re.compile("[A-Za-z0-9./_%*?]{1,48}")
+_TOPIC_PATTERN: Final = re.compile("[A-Za-z0-9._*?-]{1,249}")
+
+_HAD_TOKENS: Final = "had-tokens"
+"""Setting that records that a token existed; never unset."""
+
+
+class Tokens:
+    """Tokens of a registry.
+
+    What changes them takes the caller's permission, `by`, and raises `AuthError` if the caller's token is
+    revoked in the meantime.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+        by: Permission = EVERYTHING,
+    ) -> tuple[Token, str]:
+        """Create a token; return the token and its secret, 256 random bits that are not stored.
+
+        Args:
+            role: reader, writer or admin.
+            topics: the filters within which the token may use subscriptions; without any, all.
+            queues: patterns of queues (``CARS.*``) that the token may use and its subscriptions may name.
+            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics but without
+                patterns may not name any destination.
+            name: the purpose of the token; its id by default.
+            by: the caller's permission.
+        """
+        if role not in list(Role):
+            raise InvalidSpecError("/role", "a role must be reader, writer or admin")
+        filters = tuple(topics)
+        for index, topic in enumerate(filters):
+            try:
+                TopicFilter.parse(topic)
+            except InvalidTopicFilterError as error:
+                raise InvalidSpecError(f"/topics/{index}", str(error)) from error
+        own_queues = _patterns(queues, "queues", _QUEUE_PATTERN, "1 to 48 of A-Z a-z 0-9 . / _ % * ?")
+        own_kafka = _patterns(kafka, "kafka", _TOPIC_PATTERN, "1 to 249 of A-Z a-z 0-9 . _ - * ?")
+        id = new_id()
+        own_name = id if name is None else name
+        added = Token(id, own_name, Role(role), filters, datetime.now(UTC), own_queues, own_kafka)
+        secret = PREFIX + secrets.token_urlsafe(32)
+        row = {
+            "id": added.id,
+            "name": added.name,
+            "role": added.role.value,
+            "topics": json.dumps(filters),
+            "hash": _hash(secret),
+            "created": time_text(added.created),
+            "queues": json.dumps(own_queues),
+            "kafka": json.dumps(own_kafka),
+        }
+        with self._store.writing() as connection:
+            by.check_known(connection)
+            connection.execute(insert(token), {**row, "seal": row_digest(*row.values())})
+            if read_setting(connection, _HAD_TOKENS) is None:
+                write_setting(connection, _HAD_TOKENS, "yes")
+        return added, secret
+
+    def had_any(self) -> bool:
+        """Return whether a token ever existed: then every caller needs one, even if all are revoked."""
+        with self._store.reading() as connection:
+            return read_setting(connection, _HAD_TOKENS) is not None
+
+    def all(self) -> list[Token]:
+        """Return all tokens, the oldest first."""
+        with self._store.reading() as connection:
+            return [_token(row) for row in connection.execute(select(token).order_by(token.c.id))]
+
+    def revoke(self, id: str, *, by: Permission = EVERYTHING) -> None:
+        """Remove a token. Raises `NotFoundError`."""
+        with self._store.writing() as connection:
+            by.check_known(connection)
+            if not connection.execute(delete(token).where(token.c.id == id)).rowcount:
+                raise NotFoundError(f"there is no token {id!r}")
+
+    def authenticate(self, secret: str) -> Token:
+        """Return the token of a secret. Raises `AuthError`."""
+        if _SECRET.fullmatch(secret):
+            hashed = _hash(secret)
+            with self._store.reading() as connection:
+                row = connection.execute(select(token).where(token.c.hash == hashed)).one_or_none()
+            # The index lookup by hash leaks nothing about the secret; the comparison takes constant time.
+            if row is not None and hmac.compare_digest(row.hash, hashed):
+                return _token(row)
+        raise AuthError("not the secret of a token")
+
+
+def _patterns(values: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
+    """Check patterns and return them: the allowed characters admit no special ones but * and ?."""
+    patterns = tuple(values)
+    for index, pattern in enumerate(patterns):
+        if not allowed.fullmatch(pattern):
+            raise InvalidSpecError(f"/{field}/{index}", f"a pattern must be {letters}")
+    return patterns
+
+
+def _token(row: Any) -> Token:
+    if row.seal != row_seal(row):
+        raise DamagedError(f"the table token is damaged in the row of {row.id!r}")
+    topics, queues, kafka = (tuple(json.loads(text)) for text in (row.topics, row.queues, row.kafka))
+    return Token(row.id, row.name, Role(row.role), topics, time_of(row.created), queues, kafka)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -53,8 +53,9 @@ class AuthError(RegistryError):
 
 
 class ForbiddenError(RegistryError):
-    """Topic filter or destination that the caller may not use: `pointer` is its JSON pointer (RFC 6901),
-    `sentence` says what is permitted.
+    """Topic filter or destination that the caller may not use.
+
+    `pointer` is its JSON pointer (RFC 6901), `sentence` says what is permitted.
     """
 
     def __init__(self, pointer: str, sentence: str) -> None:
@@ -81,12 +82,12 @@ class ImportLineError(RegistryError):
         self.line = line
         self.cause = cause
         self.problems = (LineProblem(line, cause), *others)[:MAX_REPORTED]
-        super().__init__("\n".join(f"line {one.line:,}: {one.cause}" for one in self.problems))
+        super().__init__("\n".join(f"line {problem.line:,}: {problem.cause}" for problem in self.problems))
 
     @classmethod
     def of(cls, problems: Iterable[LineProblem]) -> ImportLineError:
         """Return the error of one or more problems, in any order."""
-        first, *others = sorted(problems, key=lambda one: one.line)
+        first, *others = sorted(problems, key=lambda problem: problem.line)
         return cls(first.line, first.cause, others)
 
 

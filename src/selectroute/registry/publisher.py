@@ -93,8 +93,10 @@ class RegistryPublisher:
         return publisher.snapshot
 
     def catch_up(self) -> int:
-        """Publish all committed changes; return the folder's newest revision, which is the registry's unless
-        it changed since. Raises `PublishError`, SnapshotError, `StoreError`.
+        """Publish all committed changes; return the folder's newest revision.
+
+        It is the registry's newest unless the registry changed since. Raises `PublishError`,
+        SnapshotError, `StoreError`.
         """
         with self._guard:
             try:
@@ -104,8 +106,9 @@ class RegistryPublisher:
                 raise
 
     def rebuild(self) -> int:
-        """Publish the whole table as a new revision, independent of the folder's other files, for example
-        after damage to them. Return the revision.
+        """Publish the whole table as a new revision, independent of the folder's other files; return it.
+
+        For example after damage to the files.
         """
         with self._guard:
             self._publisher = None
@@ -204,8 +207,9 @@ class RegistryPublisher:
             collect(self.folder)
 
     def _owned(self) -> Owner:
-        """Own the folder. A second publisher is noticed at the next revision, too: a manifest is never
-        written twice.
+        """Own the folder.
+
+        A second publisher is noticed at the next revision, too: a manifest is never written twice.
         """
         try:
             self.folder.make_private_folder()
@@ -224,11 +228,16 @@ class RegistryPublisher:
             )
 
     def _check_owner(self) -> None:
+        """Check that the folder is of this registry; record so in a new folder."""
         owner = self._owner()
         if owner is None:
             if revisions(self.folder):
                 raise PublishError(f"{self.folder} holds revisions of no registry; publish to another folder")
-            self._own()
+            path = self.folder / _OWNER
+            try:
+                path.put(json.dumps({"registry": self._registry.id}).encode())
+            except OSError as error:
+                raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
         elif owner != self._registry.id:
             raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
@@ -257,14 +266,6 @@ class RegistryPublisher:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PublishError(f"{path} cannot be read: {error}") from error
         return owner
-
-    def _own(self) -> None:
-        """Record the folder's registry."""
-        path = self.folder / _OWNER
-        try:
-            path.put(json.dumps({"registry": self._registry.id}).encode())
-        except OSError as error:
-            raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def _source(self, digest: str) -> Source:
         return {"registry": self._registry.id, "digest": digest}

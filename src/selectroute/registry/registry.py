@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import secrets
 import threading
 import time
@@ -16,9 +19,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from types import NoneType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, tuple_
 
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.errors import InvalidSpecError
@@ -26,9 +29,33 @@ from selectroute.index.jsonl import stored_subscriptions
 from selectroute.index.match_report import SnapshotMatcher, explained, index_of_one, judged
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus, is_id
-from selectroute.registry.authorization import EVERYTHING, Permission
+from selectroute.registry.authorization import EVERYTHING, Permission, Tokens
 from selectroute.registry.bulk import transfer
-from selectroute.registry.changes import (
+from selectroute.registry.errors import NotFoundError, OperationError, PublishError
+from selectroute.registry.log import change_log
+from selectroute.registry.log.change_log import (
+    Latest,
+    LogPosition,
+    RecentChanges,
+    cursor_of,
+    read_cursor,
+    verify,
+)
+from selectroute.registry.log.group_commit import GroupCommit, Unit
+from selectroute.registry.log.revision import PendingRevision, answered, keep
+from selectroute.registry.log.rows import (
+    change_of,
+    insert_counter,
+    read_counter,
+    read_setting,
+    subscription_of,
+    subscriptions_with_state,
+    topic_key,
+    write_setting,
+)
+from selectroute.registry.log.tables import FORMAT, change, label, metadata, subscription
+from selectroute.registry.log.transaction import Transaction
+from selectroute.registry.model import (
     Applied,
     Change,
     ChangePage,
@@ -38,31 +65,16 @@ from selectroute.registry.changes import (
     Imported,
     Op,
     Operation,
+    Order,
+    Page,
     Progress,
     Resumed,
+    Subscription,
     Verified,
+    read_plain,
 )
-from selectroute.registry.errors import NotFoundError, OperationError, PublishError
-from selectroute.registry.log import change_log
-from selectroute.registry.log.change_log import Latest, RecentChanges, verify
-from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.revision import Revision, answered, keep
-from selectroute.registry.log.rows import (
-    change_of,
-    insert_counter,
-    read_counter,
-    read_setting,
-    subscription_of,
-    subscriptions_with_state,
-    write_setting,
-)
-from selectroute.registry.log.tables import FORMAT, metadata, subscription
-from selectroute.registry.log.transaction import Transaction
-from selectroute.registry.model import Order, Page, Subscription, read_plain
-from selectroute.registry.pages import Filters, ids_named, page
 from selectroute.registry.reports import Streams, backfills
 from selectroute.registry.specification import Budget, Checks, patched
-from selectroute.registry.tokens import Tokens
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -70,6 +82,111 @@ from selectroute.selector.message import Message
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError, StoreError
+
+MAX_LIMIT: Final = 1_000
+
+_WILD: Final = re.compile(r"[%_\\]")
+"""Characters with a meaning in LIKE."""
+
+Filters = dict[str, str]
+"""Requested values by filter: topic, status, dialect, name, label."""
+
+_FILTERS: Final = ("name", "label", "topic", "status", "dialect")
+"""Filters, the most selective first: the index of the first one given is read, the others are compared."""
+
+
+def page(
+    connection: Connection, filters: Filters, limit: int, cursor: str | None, order: Order = "id"
+) -> Page:
+    """Return one page. Raises `InvalidSpecError` for an invalid limit, cursor, filter or order."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidSpecError("/limit", f"a limit must be 1 to {MAX_LIMIT:,}")
+    if order not in get_args(Order):
+        raise InvalidSpecError("/order", f"an order must be {', '.join(get_args(Order))}")
+    rows = connection.execute(statement_of(filters, limit, cursor, order)).all()
+    items = [subscription_of(row) for row in rows[:limit]]
+    if len(rows) <= limit:
+        return Page(items, None)
+    last = rows[limit - 1]
+    place = LogPosition(last.revision, last.seq).cursor if order == "newest" else getattr(last, order)
+    return Page(items, cursor_of(_digest(filters, order), place))
+
+
+def ids_named(connection: Connection, text: str, after: str, limit: int) -> list[str]:
+    """Return the first ids after one whose names have a text in them, in any case, in the order of the ids.
+    O(subscriptions).
+    """
+    pattern = "%" + _WILD.sub(r"\\\g<0>", text) + "%"
+    like = subscription.c.name.ilike(pattern, escape="\\")
+    wanted = select(subscription.c.id).where(subscription.c.id > after, like)
+    return [row.id for row in connection.execute(wanted.order_by(subscription.c.id).limit(limit))]
+
+
+def statement_of(filters: Filters, limit: int, cursor: str | None, order: Order = "id") -> Select[Any]:
+    """Return the query for a page and one more row, if there is one."""
+    statement = _filtered(_NEWEST if order == "newest" else subscriptions_with_state(), filters, order)
+    after = None if cursor is None else _read_cursor(cursor, filters, order)
+    if order == "newest":
+        place = change.c.revision, change.c.seq
+        if after is not None:
+            statement = statement.where(tuple_(*place) < tuple_(*LogPosition.of(after)))
+        return statement.order_by(*(column.desc() for column in place)).limit(limit + 1)
+    column = subscription.c[order]
+    if order == "id" and "label" in filters and "name" not in filters:
+        column = label.c.id  # that of the index by labels: SQLite does not see that both columns are equal
+    if after is not None:
+        statement = statement.where(column > after)
+    return statement.order_by(column).limit(limit + 1)
+
+
+_NEWEST: Final = select(subscription, change.c.body).join(
+    change,
+    # With the id, which is redundant, SQLite reads the log backwards and stops at the end of the page.
+    and_(
+        change.c.id == subscription.c.id,
+        change.c.revision == subscription.c.revision,
+        change.c.seq == subscription.c.seq,
+    ),
+)
+
+
+def _filtered(statement: Select[Any], filters: Filters, order: Order) -> Select[Any]:
+    first = True
+    for name in _FILTERS:
+        if name not in filters:
+            continue
+        value = filters[name]
+        if name == "label":
+            key, equals, of_label = value.partition("=")
+            if not equals:
+                raise InvalidSpecError("/label", "a filter by label must be NAME=VALUE")
+            statement = statement.join(label, label.c.id == subscription.c.id).where(
+                label.c.name == key, label.c.value == of_label
+            )
+        else:
+            column: ColumnElement[Any] = subscription.c["topic_key" if name == "topic" else name]
+            # SQLite has no statistics for its choice of an index: hide all columns but the best one. Where it
+            # would have to sort most of the subscriptions, it reads them in their order instead.
+            is_most = order != "id" and (name == "dialect" or value == SubscriptionStatus.ACTIVE)
+            compared = column if first and not is_most else func.coalesce(column, "")
+            statement = statement.where(compared == (topic_key(value) if name == "topic" else value))
+        first = False
+    return statement
+
+
+def _digest(filters: Filters, order: Order) -> str:
+    asked = filters if order == "id" else {**filters, "order": order}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read_cursor(cursor: str, filters: Filters, order: Order) -> str:
+    digest, last = read_cursor(cursor, 2)
+    if digest != _digest(filters, order):
+        raise InvalidSpecError(
+            "/cursor", "the cursor was issued for other filters or another order; begin again without one"
+        )
+    return last
+
 
 _T = TypeVar("_T")
 
@@ -125,8 +242,9 @@ class Registry:
         verify: bool = True,
         progress: Progress | None = None,
     ) -> Registry:
-        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``. The registry of
-        a service, ``http://host:port``, is opened by ``selectroute.connect``.
+        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``.
+
+        The registry of a service, ``http://host:port``, is opened by ``selectroute.connect``.
 
         Args:
             url: of the database.
@@ -143,9 +261,9 @@ class Registry:
         store = Store(url, metadata, _first_rows if create else None)
         try:
             registry = cls(store, limits)
-            found = registry.setting("format")
-            if found != FORMAT:
-                raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
+            version = registry.setting("format")
+            if version != FORMAT:
+                raise DamagedError(f"the registry has format {version}, this version reads format {FORMAT}")
             if verify:
                 registry.verify(progress)
         except BaseException:
@@ -179,19 +297,15 @@ class Registry:
             return int(read_counter(connection).revision)
 
     def info(self) -> dict[str, str | int | None]:
-        """Return the newest revision, the count of subscriptions, the registry's id, and the folder that it
-        is published to (None if not set).
+        """Return the newest revision, the count of subscriptions, the id, and the folder of snapshots.
+
+        The folder is None if it is not set.
         """
         try:
             folder = str(self.snapshots_folder)
         except PublishError:
             folder = None
-        return {
-            "revision": self.revision,
-            "subscriptions": len(self),
-            "id": self.id,
-            "snapshots": folder,
-        }
+        return {"revision": self.revision, "subscriptions": len(self), "id": self.id, "snapshots": folder}
 
     # ---- one subscription
 
@@ -244,19 +358,14 @@ class Registry:
         return self._changed(lambda revision: revision.replace(id, spec, expected), checks, by)
 
     def change(
-        self,
-        id: str,
-        patch: Mapping[str, Any],
-        *,
-        expected: int | None = None,
-        by: Permission = EVERYTHING,
+        self, id: str, patch: Mapping[str, Any], *, expected: int | None = None, by: Permission = EVERYTHING
     ) -> Subscription:
         """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
         check_argument(id, str, "id", _ID)
         check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
         checks = Checks(self.limits)
 
-        def change(is_last: bool, revision: Revision) -> Subscription | None:
+        def change(is_last: bool, revision: PendingRevision) -> Subscription | None:
             spec = patched(revision.get(id, expected), patch)
             return revision.replace(id, spec, expected) if is_last or checks.knows(spec) else None
 
@@ -284,12 +393,7 @@ class Registry:
         return self._changed(lambda revision: revision.pause(id, expected), by=by)
 
     def resume(
-        self,
-        id: str,
-        *,
-        from_: From = "latest",
-        expected: int | None = None,
-        by: Permission = EVERYTHING,
+        self, id: str, *, from_: From = "latest", expected: int | None = None, by: Permission = EVERYTHING
     ) -> Resumed:
         """Resume a paused subscription. No change if it is active.
 
@@ -298,10 +402,10 @@ class Registry:
         """
         check_argument(id, str, "id", _ID)
 
-        def resume(revision: Revision) -> Resumed:
-            one = revision.resume(id, from_, expected)
+        def resume(revision: PendingRevision) -> Resumed:
+            resumed = revision.resume(id, from_, expected)
             known = backfills(revision.connection) if from_ == "last-processed" else []
-            return Resumed(one, known)
+            return Resumed(resumed, known)
 
         return self._changed(resume, by=by)
 
@@ -313,18 +417,20 @@ class Registry:
         max_expanded: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Applied:
-        """Apply several changes as one revision, all or none. Raises `OperationError` naming the first
-        invalid operation, with its own error as the cause; with `max_expanded`, also `TooCostlyError` if the
-        selectors expand to more literals, see `Budget`.
+        """Apply several changes as one revision, all or none.
+
+        Raises `OperationError` naming the first invalid operation, with its own error as the cause;
+        with `max_expanded`, also `TooCostlyError` if the selectors expand to more literals, see
+        `Budget`.
         """
         check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
-        for one in operations:
-            check_argument(one, Operation, "an operation", "an sr.Operation")
-        specs = [one.spec for one in operations if one.spec is not None]
+        for operation in operations:
+            check_argument(operation, Operation, "an operation", "an sr.Operation")
+        specs = [operation.spec for operation in operations if operation.spec is not None]
         checks = Checks(self.limits, specs, Budget(max_expanded))
 
-        def apply(revision: Revision) -> Applied:
+        def apply(revision: PendingRevision) -> Applied:
             before = answered(revision.connection, idempotency)
             if before is not None:
                 return read_plain(Applied, before)
@@ -335,7 +441,7 @@ class Registry:
                 except SelectRouteError as error:
                     raise OperationError(index, error) from error
             newest = revision.number if revision.seq else revision.before
-            answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
+            answer = {"revision": newest, "subscriptions": [state.to_json() for state in done]}
             keep(revision.connection, idempotency, answer)
             return Applied(newest, done)
 
@@ -355,9 +461,11 @@ class Registry:
         label: str | None = None,
         order: Order = "id",
     ) -> Page:
-        """Return a page of subscriptions: those with this topic filter, status, dialect, name and label
-        (``name=value``), each if given; in the order of their ids or names, or the ``newest`` changes first.
-        O(limit), whatever the size of the registry, by id or without filters.
+        """Return a page of subscriptions, filtered and in an order.
+
+        The filters are topic filter, status, dialect, name and label (``name=value``); the orders are
+        by id, by name, or the ``newest`` changes first. O(limit), whatever the size of the registry,
+        by id or without filters.
 
         A cursor continues after its page, with the same filters and order: by id or name, a subscription that
         exists throughout is returned exactly once, despite concurrent changes. Raises `InvalidSpecError` for
@@ -369,8 +477,9 @@ class Registry:
             return page(connection, filters, limit, cursor, order)
 
     def ids_named(self, text: str, after: str = "", limit: int = 1_000) -> Sequence[str]:
-        """Return the ids of subscriptions whose names have a text in them, in any case: the first ones after
-        an id, in the order of the ids. O(subscriptions).
+        """Return the ids of subscriptions whose names have a text in them, in any case.
+
+        They are the first ones after an id, in the order of the ids. O(subscriptions).
         """
         with self._store.reading() as connection:
             return ids_named(connection, text, after, limit)
@@ -397,7 +506,7 @@ class Registry:
         budget = Budget(max_expanded)
         with transfer.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
             with self._transaction(bulk=stage.rows >= _BULK_ROWS) as transaction:
-                revision = Revision(transaction, Checks(self.limits), by)
+                revision = PendingRevision(transaction, Checks(self.limits), by)
                 rows = transfer.import_stage(revision, stage, mode, progress)
                 newest = revision.finish()
                 transaction.finish()
@@ -441,16 +550,17 @@ class Registry:
         until = time.monotonic() + wait_seconds
         while True:
             with self._store.reading() as connection:
-                found = change_log.page(connection, position, limit, ops)
-            if found or not self.wait(max(after, found.revision), until - time.monotonic()):
-                return found
+                changes = change_log.page(connection, position, limit, ops)
+            if changes or not self.wait(max(after, changes.revision), until - time.monotonic()):
+                return changes
 
     def history(
         self, id: str, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[Change], str | None]:
-        """Return the newest changes of a subscription, the newest first, and the cursor with which to ask for
-        those before them; None if there are none. Removed subscriptions have a history, unknown ones an empty
-        one. Raises `InvalidSpecError` for an invalid limit or cursor.
+        """Return the newest changes of a subscription, newest first, and the cursor of those before them.
+
+        The cursor is None if there are none. Removed subscriptions have a history, unknown ones an
+        empty one. Raises `InvalidSpecError` for an invalid limit or cursor.
         """
         check_argument(id, str, "id", _ID)
         if limit < 1:
@@ -504,15 +614,17 @@ class Registry:
             return change_log.count_after(connection, after)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
-        """Yield all changes after a revision, up to the newest at the first call, in bounded memory. With
-        `ops` only changes of these kinds.
+        """Yield all changes after a revision, up to the newest at the first call, in bounded memory.
+
+        With `ops` only changes of these kinds.
         """
         with self._store.reading() as connection:
             yield from map(change_of, change_log.rows_after(connection, after, ops))
 
     def recent_changes(self, after: int) -> Latest | None:
-        """Return what changed after a revision, if this process made all of these changes and has them in
-        memory, else None. Changes of other processes may follow them.
+        """Return what changed after a revision, if this process made all of the changes; None otherwise.
+
+        The changes must still be in memory. Changes of other processes may follow them.
         """
         return self._recent.since(after)
 
@@ -545,14 +657,15 @@ class Registry:
     # ---- messages
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does: by the delivery
-        kernel, on the current subscription. Raises `NotFoundError`.
+        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does.
+
+        The delivery kernel judges, on the current subscription. Raises `NotFoundError`.
         """
-        one = self.get(id)
-        if one.status is SubscriptionStatus.PAUSED:
-            return {"revision": one.revision, "id": one.id, "matched": False, "reason": "it is paused"}
-        snapshot = index_of_one(one.id, one.selector, one.topic, one.dialect, one.seltype).freeze()
-        return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
+        state = self.get(id)
+        if state.status is SubscriptionStatus.PAUSED:
+            return {"revision": state.revision, "id": state.id, "matched": False, "reason": "it is paused"}
+        snapshot = index_of_one(state.id, state.selector, state.topic, state.dialect, state.seltype).freeze()
+        return {"revision": state.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> SnapshotMatcher:
         """Return a matcher of the active subscriptions, indexed in memory. O(subscriptions).
@@ -567,16 +680,17 @@ class Registry:
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-        """Return a subscription and, for each query, the first batch that used its current version. If there
-        is none, waits at most `wait_seconds` for one. Raises `NotFoundError`.
+        """Return a subscription and, for each query, the first batch that used its current version.
+
+        If there is none, waits at most `wait_seconds` for one. Raises `NotFoundError`.
         """
         until = time.monotonic() + wait_seconds
         while True:
-            one = self.get(id)
-            batches = self.streams.effective_from(one.revision)
+            current = self.get(id)
+            batches = self.streams.effective_from(current.revision)
             left = until - time.monotonic()
             if batches or left <= 0:
-                return one, batches
+                return current, batches
             time.sleep(min(left, _LOOK_SECONDS))
 
     # ---- settings
@@ -599,9 +713,9 @@ class Registry:
 
         Raises `PublishError` if there is neither.
         """
-        given = self.setting("snapshots")
-        if given is not None:
-            return Location.of(given)
+        folder = self.setting("snapshots")
+        if folder is not None:
+            return Location.of(folder)
         if self._store.is_sqlite:
             return Location.of(self._store.path + ".snapshots")
         raise PublishError(
@@ -613,7 +727,7 @@ class Registry:
 
     def _changed(
         self,
-        work: Callable[[Revision], _T],
+        work: Callable[[PendingRevision], _T],
         checks: Checks | None = None,
         by: Permission = EVERYTHING,
         operations: int = 1,
@@ -626,7 +740,7 @@ class Registry:
 
     def submit(
         self,
-        work: Callable[[Revision], _T],
+        work: Callable[[PendingRevision], _T],
         checks: Checks | None = None,
         by: Permission = EVERYTHING,
         operations: int = 1,
@@ -637,26 +751,28 @@ class Registry:
         return unit
 
     def _commit(self, units: Sequence[Unit[Any]]) -> None:
-        """Make changes in one transaction. If the database refuses what one of them writes, each is made in a
-        transaction of its own, so that the others do not fail with it.
+        """Make changes in one transaction.
+
+        If the database refuses what one of them writes, each is made in a transaction of its own, so
+        that the others do not fail with it.
         """
         written = False
         try:
             with self._transaction() as transaction:
-                transaction.look_up([name for one in units for name in one.checks.names])
-                for one in units:
-                    one.run(transaction)
+                transaction.look_up([name for unit in units for name in unit.checks.names])
+                for unit in units:
+                    unit.run(transaction)
                 transaction.finish()
                 written = True
         except Exception as error:
             is_of_data = type(error) is StoreError or not isinstance(error, StoreError)
             if written or len(units) == 1 or not is_of_data:
                 raise
-            for one in units:
+            for unit in units:
                 try:
-                    self._commit([one])
-                except Exception as own:
-                    one.error = own
+                    self._commit([unit])
+                except Exception as failure:
+                    unit.error = failure
 
     @contextmanager
     def _transaction(self, *, bulk: bool = False) -> Iterator[Transaction]:

@@ -1,6 +1,6 @@
 """Reports of streams: revisions that their batches used, newest batches, and messages seen of late.
 
-A report is what an operator looks at, and no part of the truth: batches are told by the commits of a job.
+A report is for an operator to look at; which batches were committed, a job's commits say.
 The newest `KEPT` of each query are kept. A report names the busiest subscriptions of its batch; the newest
 batch that names a subscription is kept until the subscription is removed.
 
@@ -34,13 +34,12 @@ from sqlalchemy import (
 )
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.change_log import cursor_of, no_cursor, read_cursor
 from selectroute.registry.log.rows import batched, read_counter
 from selectroute.registry.log.tables import activity, batch, report, sample, stream, subscription
 from selectroute.registry.log.tables import query as queries
-from selectroute.registry.model import MAX_SAMPLED, sampled_text, time_of, time_text
+from selectroute.registry.model import MAX_SAMPLED, Backfill, EffectiveFrom, sampled_text, time_of, time_text
 from selectroute.selector.arguments import check_iterable
 from selectroute.store.engine import Store
 
@@ -109,17 +108,6 @@ def keep_newest(
         connection.execute(delete(key[0].table).where(*which, tuple_(*key) < tuple_(*oldest)))
 
 
-def messages_after(connection: Connection, key: Key | None) -> list[SampledMessage]:
-    """Return the messages of the sample after that of a key, all for None; the oldest first."""
-    wanted = select(sample).order_by(*_NEWEST_FIRST).limit(SAMPLES_KEPT)
-    if key is not None:
-        wanted = wanted.where(tuple_(*_SAMPLE_KEY) > tuple_(*key))
-    return [
-        SampledMessage((row.time, row.query, row.number), json.loads(row.body))
-        for row in reversed(connection.execute(wanted).all())
-    ]
-
-
 KEPT: Final = 1_000
 """Batches that are kept of each query."""
 
@@ -145,13 +133,13 @@ stream says in its last report: it read all input, was stopped, or failed.
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """Stream as it was last heard of: its name, or the query's id if it has none. It is `running` if it was
-    heard of in the last minute, `silent` if not, `gone` after a week; or it has said that it `ended`, was
-    `stopped`, or `failed`.
+    """State of a stream by its last report.
 
-    `heard` is the time of its last report; `state` what it said of itself, such as the destinations that make
-    it wait; `newest` its newest report of a batch, null before the first. The rates are those of its newest
-    100 batches up to now, null unless it runs.
+    `name` is the query's id if the stream has no name. A stream is `running` if it reported in the last
+    minute, `silent` if not, `gone` after a week; or its last report says that it `ended`, was `stopped`, or
+    `failed`. `heard` is the time of its last report; `state` is what it reports of itself, such as the
+    destinations that make it wait; `newest` its newest report of a batch, null before the first. The rates
+    are those of its newest 100 batches up to now, null unless it runs.
 
     `job` is the job of this name that the service knows, null for none. `dead_letters` are those of the job
     that no replay took, null if they are not counted; without a job, those of the newest `batches`.
@@ -173,10 +161,12 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Activity of a subscription: `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch
-    that names it among its 100 busiest; `query` is null for a token for some topics. `per_second` are its
-    deliveries in the newest batches of the streams that run; it may get more, because a batch that does not
-    name it counts as none. A member is null if nothing is known.
+    """Activity of a subscription.
+
+    `last_delivered`, `query`, `batch` and `deliveries` are of the newest batch that names it among its 100
+    busiest; `query` is null for a token for some topics. `per_second` are its deliveries in the newest
+    batches of the streams that run; it may get more, because a batch that does not name it counts as none. A
+    member is null if nothing is known.
     """
 
     id: str
@@ -217,8 +207,9 @@ class Streams:
             return backfills(connection)
 
     def note_batch(self, query: str, number: int, revision: int) -> None:
-        """Report that a batch of a query was delivered with a revision. It is kept if it is the first that
-        used this revision or a later one.
+        """Report that a batch of a query was delivered with a revision.
+
+        The report is kept if it is the first that used this revision or a later one.
 
         invariant: for each query, a row has the first batch that was reported with its revision, and a report
         that an existing row covers is not stored.
@@ -234,8 +225,9 @@ class Streams:
                 connection.execute(insert(batch), row)
 
     def effective_from(self, revision: int) -> list[EffectiveFrom]:
-        """Return the first batch of each query that used this revision or a later one, as far as reported,
-        ordered by query.
+        """Return the first batch of each query that used this revision or a later one, ordered by query.
+
+        Only batches that were reported count.
         """
         first = (
             select(batch.c.query, func.min(batch.c.revision).label("revision"))
@@ -259,20 +251,22 @@ class Streams:
     def note_reports(
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
     ) -> None:
-        """Record reports of batches of a query, plain data with the number as ``batch``, and what the query
-        says of itself now. A batch that is reported again replaces its report; the newest `KEPT` batches are
-        kept. ``busiest`` of a batch are subscriptions with their numbers of deliveries, of each of which the
-        newest one is kept; ``ended`` is its time. Raises `InvalidSpecError` for a report that is too long.
+        """Record reports of batches of a query, and the state that the query reports of itself.
+
+        A report is plain data with the number as ``batch``. A batch that is reported again replaces
+        its report; the newest `KEPT` batches are kept. ``busiest`` of a batch are subscriptions with
+        their numbers of deliveries, of each of which the newest one is kept; ``ended`` is its time.
+        Raises `InvalidSpecError` for a report that is too long.
         """
         with self._store.writing() as connection:
             now = self._now()
             time = time_text(now)
             connection.execute(delete(stream).where(stream.c.query == query))
             connection.execute(insert(stream), {"query": query, "time": time, "body": _text(state)})
-            once = {one["batch"]: one for one in batches}
+            once = {body["batch"]: body for body in batches}
             rows = [
-                {"query": query, "batch": number, "time": time, "body": _text(one)}
-                for number, one in once.items()
+                {"query": query, "batch": number, "time": time, "body": _text(body)}
+                for number, body in once.items()
             ]
             if not rows:
                 return
@@ -283,8 +277,9 @@ class Streams:
             _note_activity(connection, query, once.values(), now)
 
     def reports(self, query: str, *, limit: int = 100, cursor: str | None = None) -> ReportPage:
-        """Return the reports of a query's batches, the newest first; none for an unknown query. Raises
-        `InvalidSpecError` for an invalid cursor.
+        """Return the reports of a query's batches, the newest first; none for an unknown query.
+
+        Raises `InvalidSpecError` for an invalid cursor.
         """
         wanted = _newest_first(query)
         if cursor is not None:
@@ -294,14 +289,15 @@ class Streams:
             wanted = wanted.where(tuple_(report.c.time, report.c.batch) < tuple_(time, int(number)))
         with self._store.reading() as connection:
             rows = connection.execute(wanted.limit(limit + 1)).all()
-        found = [_body(row) for row in rows[:limit]]
+        bodies = [_body(row) for row in rows[:limit]]
         if len(rows) <= limit:
-            return ReportPage(found, None)
-        return ReportPage(found, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
+            return ReportPage(bodies, None)
+        return ReportPage(bodies, cursor_of(str(rows[limit - 1].batch), rows[limit - 1].time))
 
     def activities(self, ids: Iterable[str]) -> list[Activity]:
-        """Return when these subscriptions got deliveries last, and how many a second: of those that a batch
-        names among its busiest, in the order of the ids.
+        """Return when subscriptions got deliveries last, and how many a second, in the order of the ids.
+
+        Only subscriptions that a batch names among its busiest are returned.
         """
         check_iterable(ids, "ids", "a list of ids of subscriptions")
         now = self._now()
@@ -309,8 +305,8 @@ class Streams:
         rows: dict[str, Row[Any]] = {}
         with self._store.reading() as connection:
             for some in batched(ids):
-                found = connection.execute(select(activity).where(activity.c.id.in_(some)))
-                rows |= {row.id: row for row in found}
+                result = connection.execute(select(activity).where(activity.c.id.in_(some)))
+                rows |= {row.id: row for row in result}
             rates = _rates(connection, rows, now) if rows else {}
         return [
             Activity(id, time_of(row.time), row.query, row.batch, row.deliveries, rates.get(id))
@@ -319,8 +315,9 @@ class Streams:
         ]
 
     def all(self) -> list[StreamState]:
-        """Return the streams that have reported, as they were last heard of, ordered by query. O(newest
-        reports of each).
+        """Return the streams that have reported, with their last state, ordered by query.
+
+        O(newest reports of each).
         """
         now = self._now()
         with self._store.reading() as connection:
@@ -332,8 +329,10 @@ class Streams:
             return [_stream(connection, row, now) for row in rows]
 
     def remove(self, query: str) -> None:
-        """Remove a stream from the list, with its reports of batches. One that runs is listed again with its
-        next report. Raises `NotFoundError` if it has not reported.
+        """Remove a stream from the list, with its reports of batches.
+
+        A stream that runs is listed again with its next report. Raises `NotFoundError` if it has not
+        reported.
         """
         with self._store.writing() as connection:
             if not connection.execute(delete(stream).where(stream.c.query == query)).rowcount:
@@ -349,8 +348,12 @@ class Streams:
 
     def recent_messages(self, after: Key | None = None) -> list[SampledMessage]:
         """Return the sample of recent messages, the oldest first: those after one of this key, or all."""
+        wanted = select(sample).order_by(*_NEWEST_FIRST).limit(SAMPLES_KEPT)
+        if after is not None:
+            wanted = wanted.where(tuple_(*_SAMPLE_KEY) > tuple_(*after))
         with self._store.reading() as connection:
-            return messages_after(connection, after)
+            rows = connection.execute(wanted).all()
+        return [SampledMessage((row.time, row.query, row.number), json.loads(row.body)) for row in rows[::-1]]
 
 
 def backfills(connection: Connection) -> list[Backfill]:
@@ -364,12 +367,12 @@ def _note_activity(
 ) -> None:
     """Record the newest batch of each registered subscription that these batches of a query name."""
     newest: dict[str, tuple[str, int, int]] = {}
-    for one in batches:
+    for body in batches:
         # A stream whose clock is ahead must not hide the later batches of others.
-        time = time_text(min(time_of(one["ended"]), now) if "ended" in one else now)
-        for id, deliveries in one.get("busiest", {}).items():
-            found = (time, one["batch"], deliveries)
-            newest[id] = max(newest.get(id, found), found)
+        time = time_text(min(time_of(body["ended"]), now) if "ended" in body else now)
+        for id, deliveries in body.get("busiest", {}).items():
+            delivery = (time, body["batch"], deliveries)
+            newest[id] = max(newest.get(id, delivery), delivery)
     if not newest:
         return
     read_counter(connection, lock=True)  # other streams and removals wait
@@ -391,20 +394,22 @@ def _note_activity(
 
 
 def _rates(connection: Connection, ids: Collection[str], now: datetime) -> dict[str, float]:
-    """Return the deliveries a second of subscriptions since the oldest of the newest batches of each stream
-    that runs, without those of that batch.
+    """Return the deliveries a second of subscriptions, summed over the streams that run.
+
+    The rate of a stream is taken since the oldest of its newest batches, without the deliveries of that
+    batch.
     """
-    found: dict[str, float] = defaultdict(float)
-    for one in connection.execute(select(stream)).all():
-        if _status(time_of(one.time), _body(one), now) != "running":
+    rates: dict[str, float] = defaultdict(float)
+    for row in connection.execute(select(stream)).all():
+        if _status(time_of(row.time), _body(row), now) != "running":
             continue
-        if (rated := _rated(_newest(connection, one.query), now)) is None:
+        if (rated := _rated(_newest(connection, row.query), now)) is None:
             continue
         for body in rated.bodies:
             for id, deliveries in body.get("busiest", {}).items():
                 if id in ids:
-                    found[id] += deliveries / rated.seconds
-    return found
+                    rates[id] += deliveries / rated.seconds
+    return rates
 
 
 class _Rated(NamedTuple):
@@ -419,8 +424,9 @@ def _newest(connection: Connection, name: str) -> Sequence[Row[Any]]:
 
 
 def _rated(rows: Sequence[Row[Any]], now: datetime) -> _Rated | None:
-    """Return those of the newest reports of a stream that came after the oldest of them, and the time from
-    that one until now; None if there are none. The times are those of this registry, not of the stream.
+    """Return the newest reports of a stream, without the oldest of them, and the time since that one.
+
+    None if there are none. The times are those of this registry, not of the stream.
     """
     later = [row for row in rows if row.time > rows[-1].time]
     if not later:
@@ -439,17 +445,17 @@ def _status(heard: datetime, state: Mapping[str, Any], now: datetime) -> Status:
 
 def _stream(connection: Connection, row: Row[Any], now: datetime) -> StreamState:
     reports = _newest(connection, row.query)
-    bodies = [_body(one) for one in reports]
+    bodies = [_body(reported) for reported in reports]
     state, heard = _body(row), time_of(row.time)
     status = _status(heard, state, now)
     rated = _rated(reports, now) if status == "running" else None
     messages = deliveries = None
     if rated is not None:
         # A backfill or a replay reads messages that the stream has counted.
-        own = (one.get("messages", 0) for one in rated.bodies if one.get("kind", "stream") == "stream")
+        own = (body.get("messages", 0) for body in rated.bodies if body.get("kind", "stream") == "stream")
         messages = sum(own) / rated.seconds
-        deliveries = sum(one.get("deliveries", 0) for one in rated.bodies) / rated.seconds
-    dead = sum(one.get("dead_lettered", 0) + one.get("refused", 0) for one in bodies)
+        deliveries = sum(body.get("deliveries", 0) for body in rated.bodies) / rated.seconds
+    dead = sum(body.get("dead_lettered", 0) + body.get("refused", 0) for body in bodies)
     newest = bodies[0] if bodies else None
     numbers = (messages, deliveries, dead, len(bodies))
     name = state.get("name") or row.query

@@ -56,17 +56,16 @@ class Budget:
         self._spent = 0
 
     def spend(self, literals: int, length: int) -> None:
-        """Charge a subscription with `literals` literals and `length` characters of selector and topic
-        filter. Raises `TooCostlyError`.
+        """Charge a subscription with its literals, and its characters of selector and topic filter.
+
+        Raises `TooCostlyError`.
         """
         self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
         if self._most is not None and self._spent > self._most:
             raise self.error
 
     def spend_all(self, literals: Counts, lengths: Counts) -> int | None:
-        """Charge many subscriptions, as `spend` does each. Return the first one that exceeds the budget, None
-        if none does.
-        """
+        """Charge many subscriptions, as `spend` does; return the first that exceeds the budget, or None."""
         costs = np.maximum(0, literals - np.maximum(PLAIN_LITERALS, lengths // _SHORTEST_LITERAL))
         spent = self._spent + np.cumsum(costs)
         if len(spent):
@@ -131,10 +130,10 @@ class Checks:
                 self._known[key] = _check_selector(spec, self._limits)
             except SelectRouteError as error:
                 self._known[key] = error
-        found = self._known[key]
-        if isinstance(found, SelectRouteError):
-            raise found
-        return found
+        outcome = self._known[key]
+        if isinstance(outcome, SelectRouteError):
+            raise outcome
+        return outcome
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
@@ -172,7 +171,7 @@ def patched(subscription: Subscription, patch: Mapping[str, Any]) -> Subscriptio
             data[name] = value  # from_json raises the error
         elif name in ("labels", "destination") and isinstance(value, Mapping):
             merged = {**(data.get(name) or {}), **value}
-            data[name] = {key: one for key, one in merged.items() if one is not None}
+            data[name] = {key: part for key, part in merged.items() if part is not None}
         elif value is None:
             data.pop(name, None)
         else:

@@ -18,7 +18,7 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from selectroute.job_output import JobOutput
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.calls import CALLS
 from selectroute.service.context import Service

@@ -11,9 +11,9 @@ from typing import TypeVar
 from anyio import CapacityLimiter
 
 from selectroute.job_output import JobOutput
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.authorization import Permission
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.service.http.callers import Callers
@@ -79,7 +79,7 @@ class Service:
     """Requests whose change is done, to be woken."""
 
     async def changed(
-        self, work: Callable[[Revision], _T], by: Permission, checks: Checks | None = None
+        self, work: Callable[[PendingRevision], _T], by: Permission, checks: Checks | None = None
     ) -> _T:
         """Make a change of the registry; return its result once it is durable, or raise its error. A request
         that waits takes no thread.

@@ -158,8 +158,10 @@ class Store:
             return set(inspect(connection).get_table_names())
 
     def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
-        """Create all tables. Of two processes that do so at once, one waits, in SQLite at BEGIN, and then
-        finds the tables of the other.
+        """Create all tables.
+
+        Of two processes that do so at once, one waits, in SQLite at BEGIN, and then finds the tables
+        of the other.
         """
         with self.writing() as connection:
             if not self.is_sqlite:
@@ -209,13 +211,13 @@ class Store:
         if self._file is None:
             return
         try:
-            found = _identity(self.path)
+            current = _identity(self.path)
         except OSError as error:
             raise ReplacedError(
                 f"the database file is gone ({error.strerror}): put it back, or restart"
             ) from error
-        if found != self._file:
-            what = "was truncated" if found[:2] == self._file[:2] else "was replaced by another"
+        if current != self._file:
+            what = "was truncated" if current[:2] == self._file[:2] else "was replaced by another"
             raise ReplacedError(f"the database file {what}: put it back, or restart")
 
     @contextmanager
@@ -251,18 +253,16 @@ class Store:
                 with suppress(RuntimeError):  # the store is being closed
                     self._truncation.submit(self._truncate_log)
 
-    def single(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run one statement as a write transaction and return its rows as the driver does (SQLite: true is
-        1).
-        """
+    def single(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run one statement as a write transaction; return its rows as the driver does (true may be 1)."""
         if not self.is_sqlite:
             with self.writing() as connection:
-                return [tuple(row) for row in connection.execute(statement, given)]
+                return [tuple(row) for row in connection.execute(statement, parameters)]
         self._acquire()
         try:
             self.check_file()
             with named_errors():
-                rows = self._autocommit.run(statement, given)
+                rows = self._autocommit.run(statement, parameters)
             self.check_file()
             return rows
         finally:
@@ -295,9 +295,11 @@ class Store:
 
 
 class _AutocommitStatements:
-    """Connection to SQLite whose statements are a transaction each, without SQLAlchemy's overhead for each,
-    which is three times the cost of a statement by key on a disk that syncs quickly. The statement is still
-    SQLAlchemy's, compiled once, with parameters. Not thread-safe: writers hold the store's lock.
+    """Connection to SQLite on which each statement is a transaction.
+
+    SQLAlchemy's overhead for a transaction is three times the cost of a statement by key on a disk that
+    syncs quickly. The statement is still SQLAlchemy's, compiled once, with parameters. Not thread-safe:
+    writers hold the store's lock.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -305,20 +307,20 @@ class _AutocommitStatements:
         self._connection: PoolProxiedConnection | None = None
         self._compiled: dict[Executable, tuple[str, list[str], dict[str, Any]]] = {}
 
-    def run(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def run(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as SQLite's driver does, once durable. Raises sqlite3.Error."""
         compiled = self._compiled.get(statement)
         if compiled is None:
             compiled = self._compiled[statement] = self._compile(statement)
         text, names, constants = compiled
-        given = {**constants, **given}
+        parameters = {**constants, **parameters}
         if self._connection is None:
             self._connection = self._engine.raw_connection()
             self._connection.detach()  # does not count against the pool's size
         cursor = self._connection.cursor()
         try:
             # The statement is a transaction by itself, committed when its last row is fetched.
-            cursor.execute(text, [given[name] for name in names])
+            cursor.execute(text, [parameters[name] for name in names])
             return list(cursor.fetchall())
         except sqlite3.Error:
             self.close()
@@ -415,8 +417,9 @@ def _checked_url(url: str) -> URL:
 
 
 def _not_opened(path: str) -> str | None:
-    """Return the operating system's reason why a file cannot be opened, which SQLite omits. Does not open the
-    file: closing it again would release all locks that this process has on it.
+    """Return the operating system's reason why a file cannot be opened, which SQLite omits.
+
+    Does not open the file: closing it again would release all locks that this process has on it.
     """
     if Path(path).is_dir():
         return os.strerror(errno.EISDIR)
@@ -428,15 +431,17 @@ def _not_opened(path: str) -> str | None:
 
 def _identity(path: str) -> tuple[int, int, bool]:
     """Return the device and inode of a file, and whether the file is non-empty."""
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size > 0
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size > 0
 
 
 def _engine(
     url: URL, is_sqlite: bool, check_file: Callable[[], None] = lambda: None, creates: bool = False
 ) -> Engine:
-    """Return the connection pool of a database. A file is only created if `creates`; `check_file` is called
-    after each connection is opened, and its error closes the connection.
+    """Return the connection pool of a database.
+
+    A file is only created if `creates`; `check_file` is called after each connection is opened, and its
+    error closes the connection.
     """
     if not is_sqlite:
         with importing():  # the driver
@@ -502,8 +507,9 @@ def insert_values(
     values: Sequence[Any],
     same: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> None:
-    """Insert rows, given as the values of the first one in the order of the table's columns, then those of
-    the second one, and so on, without the columns of ``same``, which have one value in all rows.
+    """Insert rows, as one list of the values of all rows, each in the order of the table's columns.
+
+    The values leave out the columns of ``same``, which have one value in all rows.
 
     The values go to the driver as they are, in statements of many rows each: SQLAlchemy's own insertion looks
     at each value of each row, which takes longer than SQLite takes to store them. Few statements matter
@@ -511,19 +517,20 @@ def insert_values(
     """
     width = len(table.columns) - len(same)
     step = max(1, (_VALUES - len(same)) // width) * width
-    given = {name: value for name, value in same.items() if value is not None}
-    names = tuple(one.name for one in table.columns if one.name not in same)
+    constants = {name: value for name, value in same.items() if value is not None}
+    names = tuple(column.name for column in table.columns if column.name not in same)
     for start in range(0, len(values), step):
         some = values[start : start + step]
-        statement = _statement(connection.dialect, table, tuple(given), names, len(some) // width)
-        connection.exec_driver_sql(statement, (*given.values(), *some))
+        statement = _statement(connection.dialect, table, tuple(constants), names, len(some) // width)
+        connection.exec_driver_sql(statement, (*constants.values(), *some))
 
 
 @contextmanager
 def indexes_later(connection: Connection, tables: Sequence[Table]) -> Iterator[None]:
-    """Drop the indexes of these tables, and create them again at the end of the block, in the same
-    transaction: for a block that inserts at least as many rows as the tables have. Unique and partial indexes
-    stay. Does nothing in PostgreSQL, where dropping an index waits for all readers.
+    """Drop the indexes of these tables, and create them again at the end of the block.
+
+    For a block that inserts at least as many rows as the tables have, in one transaction. Unique and
+    partial indexes stay. Does nothing in PostgreSQL, where dropping an index waits for all readers.
 
     SQLite sorts the rows of a new index, outside of memory if there are many, which takes a fraction of what
     inserting each at its place takes. Readers have the indexes of their own state of the database. If the
@@ -533,9 +540,9 @@ def indexes_later(connection: Connection, tables: Sequence[Table]) -> Iterator[N
     if connection.dialect.name == "sqlite":
         for table in tables:
             dropped += [
-                one
-                for one in sorted(table.indexes, key=lambda index: str(index.name))
-                if not one.unique and one.dialect_options["sqlite"]["where"] is None
+                table_index
+                for table_index in sorted(table.indexes, key=lambda index: str(index.name))
+                if not table_index.unique and table_index.dialect_options["sqlite"]["where"] is None
             ]
     for index in dropped:
         index.drop(connection)

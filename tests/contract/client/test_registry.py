@@ -10,7 +10,6 @@ import selectroute as sr
 from selectroute.client.registry import RemoteRegistry
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Backfill, Operation
 from selectroute.registry.errors import (
     AuthError,
     ImportLineError,
@@ -19,6 +18,7 @@ from selectroute.registry.errors import (
     RegistryError,
     StaleRevisionError,
 )
+from selectroute.registry.model import Backfill, Operation
 from selectroute.registry.registry import Registry
 from tests.contract.registry.log.test_revision import test_no_operations_make_no_revision  # noqa: F401
 from tests.contract.registry.test_pages import (  # noqa: F401

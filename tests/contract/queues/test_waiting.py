@@ -9,8 +9,7 @@ import time
 import pytest
 
 import selectroute as sr
-from selectroute.queues.lookup.groups import Lookup
-from selectroute.queues.lookup.match import match_of
+from selectroute.queues.lookup import Lookup, match_of
 from selectroute.queues.memory import MemoryQueue
 from selectroute.queues.waiting import Waiter
 from tests.support.queue_calls import id_of, reason_of

@@ -6,9 +6,8 @@ import pytest
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Operation
-from selectroute.registry.pages import MAX_LIMIT, statement_of
-from selectroute.registry.registry import Registry
+from selectroute.registry.model import Operation
+from selectroute.registry.registry import MAX_LIMIT, Registry, statement_of
 
 
 def fill(registry, count=10):

@@ -9,7 +9,6 @@ import pytest
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.registry.authorization import EVERYTHING, Permission
-from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     AuthError,
     ForbiddenError,
@@ -18,6 +17,7 @@ from selectroute.registry.errors import (
     NotFoundError,
     OperationError,
 )
+from selectroute.registry.model import Operation
 from selectroute.registry.registry import Registry
 
 CARS = SubscriptionSpec(topic="cars/eu")

@@ -13,8 +13,8 @@ from selectroute.index.errors import SnapshotError
 from selectroute.index.snapshot_files import revisions
 from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
 from selectroute.registry import publisher as publish
-from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
+from selectroute.registry.model import Operation
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.support.waiting import wait_until

@@ -8,8 +8,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.errors import IdempotencyConflictError
+from selectroute.registry.model import Idempotency, Operation
 from selectroute.registry.registry import Registry
 
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")

@@ -7,9 +7,8 @@ from sqlalchemy import text
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.registry.authorization import Permission, local_user
-from selectroute.registry.changes import Operation
 from selectroute.registry.errors import AuthError, DamagedError, NotFoundError
-from selectroute.registry.model import SubscriptionSpec, plain
+from selectroute.registry.model import Operation, SubscriptionSpec, plain
 from selectroute.registry.registry import Registry
 from selectroute.registry.role import Role
 

@@ -14,7 +14,6 @@ from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
 from selectroute.registry.authorization import Permission
 from selectroute.registry.bulk import checking, helpers, transfer
-from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
@@ -22,6 +21,7 @@ from selectroute.registry.errors import (
     ReadOnlyError,
     TooLargeError,
 )
+from selectroute.registry.model import Operation
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import Limits
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter

@@ -14,7 +14,7 @@ import selectroute as sr
 from selectroute.cli import main
 from selectroute.index.specification import Destination, SubscriptionSpec
 from selectroute.queues.sql.tables import metadata, queue
-from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.model import EffectiveFrom
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import JobError, rerun, start_fanout
 from selectroute.store.engine import Store

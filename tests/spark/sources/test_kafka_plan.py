@@ -8,7 +8,7 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between, ranges_record
 from selectroute.spark.sources.kafka.offsets import ranges_of as ranges_of_record
 from selectroute.spark.sources.kafka.planner import limited

@@ -12,8 +12,7 @@ import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.ranges import Part
-from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.kafka.record import PartitionRecords, Record, RecordError, message_id, message_of
 from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader, rows_of
@@ -268,7 +267,7 @@ def test_records_decoded_from_batches_are_read_as_the_reference_reads_them():
     stored = [(*one[2:6], tuple((name.encode(), text) for name, text in one.headers)) for one in records]
     batches = (record_batches.batch_bytes([record_batches.Record(*one)]) for one in stored)
     [part] = decode(b"".join(batches), "t", 3, 0)
-    batch = rows_of(Part("t", 3, part.records))
+    batch = rows_of(PartitionRecords("t", 3, part.records))
     records = [one._replace(timestamp=None if one.timestamp == -1 else one.timestamp) for one in records]
     names = ("weight", "color", "count", "customer", "JMSTimestamp", "partition", "offset", "from")
     found, dead = all_of(KafkaReader(names, BINDING, MOST), batch)

@@ -23,8 +23,8 @@ import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.kafka import KafkaBinding, Record, RecordError, SchemaRegistry
 from selectroute.kafka.record import message_id, message_of
-from selectroute.kafka.schemas import cache
-from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
+from selectroute.kafka.schemas import registry as schema_registry
+from selectroute.kafka.schemas.registry import Schemas, SchemaUnavailableError
 from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import Unrouted
@@ -217,7 +217,7 @@ def test_a_registry_that_is_down_holds_up_only_schemas_that_are_not_known(world)
 
 
 def test_a_schema_that_is_not_available_ends_the_attempt_of_a_task(world, monkeypatch):
-    monkeypatch.setattr(cache, "_PAUSE", 0.0)
+    monkeypatch.setattr(schema_registry, "_PAUSE", 0.0)
     index = sr.Index()
     index.add("s", "count = 3")
     snapshot = index.freeze()
@@ -227,7 +227,7 @@ def test_a_schema_that_is_not_available_ends_the_attempt_of_a_task(world, monkey
         registry = SchemaRegistry(server.url, {"max.retries": "0"})
         settings = TaskSettings(SnapshotRef("", 1, ""), OutputFiles({}), Unrouted(), MOST)
         batch = rows([Record("t", 0, 0, value=b"\1" + UUID(GUID.format(7)).bytes + order(world)[5:])])
-        with pytest.raises(cache.SchemaUnavailableError, match="the schema with GUID 0000"):
+        with pytest.raises(schema_registry.SchemaUnavailableError, match="the schema with GUID 0000"):
             list(RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False).parts())
         server.start()
         (part,) = RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False).parts()

@@ -10,7 +10,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 import selectroute as sr
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.model import EffectiveFrom
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, JobError, start_fanout
 from selectroute.spark.batch.router import Router

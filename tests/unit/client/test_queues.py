@@ -8,8 +8,8 @@ import pytest
 import selectroute as sr
 from selectroute.client.http import HttpClient, UnreachableError
 from selectroute.client.queues import RemoteQueues
-from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import CountChangedError
+from selectroute.queues.queue import MessageCount
 from selectroute.queues.rest.headers import descriptor_headers
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.errors import AuthError, RegistryError

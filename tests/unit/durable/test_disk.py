@@ -42,8 +42,11 @@ def test_every_truncation_is_named(path):
             Location.of(path).read_json()
 
 
-@pytest.mark.parametrize("text", ["[]", "7", "[" * 100_000, "", "{}", json.dumps(CONTENT, indent=1) + "\n"])
-def test_what_is_no_sealed_object_is_named(path, text):
-    path.write_text(text)
+@pytest.mark.parametrize(
+    "data",
+    [b"[]", b"7", b"[" * 100_000, b"", b"{", b"{}", b"\xff", json.dumps(CONTENT, indent=1).encode() + b"\n"],
+)
+def test_what_is_no_sealed_object_is_named(path, data):
+    path.write_bytes(data)
     with pytest.raises(DamagedFileError):
         Location.of(path).read_json()

@@ -2,38 +2,38 @@ import json
 
 import pytest
 
-from selectroute.kafka.binding import Bound, KafkaBinding, KafkaBindingError, Source
+from selectroute.kafka.binding import BoundProperty, KafkaBinding, KafkaBindingError, PropertySource
 
 
 @pytest.mark.parametrize(
     ("text", "name", "type_", "source"),
     [
-        ("weight:int", "weight", "int", Source("header", "weight")),
-        ("kind=type", "kind", "string", Source("header", "type")),
-        ("a:long=header:$x", "a", "long", Source("header", "$x")),
-        ("a=x=y:z", "a", "string", Source("header", "x=y:z")),
+        ("weight:int", "weight", "int", PropertySource("header", "weight")),
+        ("kind=type", "kind", "string", PropertySource("header", "type")),
+        ("a:long=header:$x", "a", "long", PropertySource("header", "$x")),
+        ("a=x=y:z", "a", "string", PropertySource("header", "x=y:z")),
         (
             "price:double=$.order.price",
             "price",
             "double",
-            Source("body", "$.order.price", ("order", "price")),
+            PropertySource("body", "$.order.price", ("order", "price")),
         ),
-        ("a=$", "a", "string", Source("body", "$", ())),
-        ("a=$[0]['b c'].d", "a", "string", Source("body", "$[0]['b c'].d", (0, "b c", "d"))),
-        ("customer=@key", "customer", "string", Source("key")),
-        ("n:long=@key", "n", "long", Source("key")),
-        ("JMSTimestamp=@timestamp", "JMSTimestamp", "long", Source("timestamp")),
-        ("part=@partition", "part", "int", Source("partition")),
-        ("at=@offset", "at", "long", Source("offset")),
-        ("from=@topic", "from", "string", Source("topic")),
-        ("JMSPriority=prio", "JMSPriority", "int", Source("header", "prio")),
-        ("JMSMessageID:bytes", "JMSMessageID", "bytes", Source("header", "JMSMessageID")),
-        ("@topic=mqtt", "@topic", "string", Source("header", "mqtt")),
-        ("@id=$.id", "@id", "string", Source("body", "$.id", ("id",))),
+        ("a=$", "a", "string", PropertySource("body", "$", ())),
+        ("a=$[0]['b c'].d", "a", "string", PropertySource("body", "$[0]['b c'].d", (0, "b c", "d"))),
+        ("customer=@key", "customer", "string", PropertySource("key")),
+        ("n:long=@key", "n", "long", PropertySource("key")),
+        ("JMSTimestamp=@timestamp", "JMSTimestamp", "long", PropertySource("timestamp")),
+        ("part=@partition", "part", "int", PropertySource("partition")),
+        ("at=@offset", "at", "long", PropertySource("offset")),
+        ("from=@topic", "from", "string", PropertySource("topic")),
+        ("JMSPriority=prio", "JMSPriority", "int", PropertySource("header", "prio")),
+        ("JMSMessageID:bytes", "JMSMessageID", "bytes", PropertySource("header", "JMSMessageID")),
+        ("@topic=mqtt", "@topic", "string", PropertySource("header", "mqtt")),
+        ("@id=$.id", "@id", "string", PropertySource("body", "$.id", ("id",))),
     ],
 )
 def test_a_binding_is_a_type_and_a_source(text, name, type_, source):
-    assert KafkaBinding.of([text]).field(name) == Bound(type_, source)
+    assert KafkaBinding.of([text]).field(name) == BoundProperty(type_, source)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,10 @@ def test_a_name_is_bound_once():
 
 def test_what_is_not_bound_is_the_header_of_its_name():
     binding = KafkaBinding.of(["kind=type", "weight:int", "price=$.price"])
-    assert binding.field("color") == Bound("string", Source("header", "color"))
-    assert binding.field("JMSRedelivered") == Bound("boolean", Source("header", "JMSRedelivered"))
+    assert binding.field("color") == BoundProperty("string", PropertySource("header", "color"))
+    assert binding.field("JMSRedelivered") == BoundProperty(
+        "boolean", PropertySource("header", "JMSRedelivered")
+    )
     assert [binding.is_property(name) for name in ("color", "weight", "kind", "type", "price")] == [
         *(True, True, False, False, False),
     ]
@@ -91,7 +93,9 @@ def test_a_binding_survives_json():
     binding = KafkaBinding.of(texts, separator="_")
     assert KafkaBinding.from_dict(json.loads(json.dumps(binding.to_dict()))) == binding
     assert KafkaBinding.from_dict({}) == KafkaBinding()
-    assert KafkaBinding.from_dict({"fields": {"a": {}}}).field("a") == Bound("string", Source("header", "a"))
+    assert KafkaBinding.from_dict({"fields": {"a": {}}}).field("a") == BoundProperty(
+        "string", PropertySource("header", "a")
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.kafka.record import Record, RecordError, delivery_id, message_id, message_of
 from selectroute.selector.message import Message
 from selectroute.selector.values import UNSUPPORTED, Int, Long
 
@@ -86,3 +86,7 @@ def test_the_id_of_a_message_is_its_header_or_what_is_bound():
 
 def test_the_size_of_a_record_is_all_that_it_carries():
     assert Record("t", 0, 0, key=b"12", value=None, headers=[("é", b"34"), ("b", None)]).size == 7
+
+
+def test_an_id_says_which_message_and_for_whom():
+    assert delivery_id("cars", 3, 17, "sub-1") == "cars/3/17/sub-1"

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from selectroute.job_output import AuditTotals, LettersLeft, ReplayProgress
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.app import create_app
 from selectroute.service.server import bound

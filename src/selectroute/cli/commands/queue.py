@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from selectroute.client.queues import RemoteQueues
-    from selectroute.queues.lookup.match import MatchOptions
+    from selectroute.queues.lookup import MatchOptions
     from selectroute.queues.message.message import QueuedMessage
-    from selectroute.queues.sql.queues import SqlQueues
+    from selectroute.queues.sql.queue import SqlQueues
     from selectroute.selector.values import Value
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]

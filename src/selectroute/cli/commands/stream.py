@@ -21,8 +21,7 @@ from selectroute.job_options import option, options_of
 from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.kafka.ranges import Range
-    from selectroute.kafka.record import Record
+    from selectroute.kafka.record import Range, Record
     from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.audit import Audit
     from selectroute.spark.audit.outcomes import Fetch, Outcome, Place

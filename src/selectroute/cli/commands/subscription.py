@@ -35,8 +35,7 @@ from selectroute.cli.output import Advance, Output, OutputOption, progress, reco
 from selectroute.cli.selector_warnings import FirstLines, warn_of_selector, warn_of_selectors
 from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
 from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
-from selectroute.registry.changes import From
-from selectroute.registry.model import Order, Subscription
+from selectroute.registry.model import From, Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
 from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.limits import MAX_LINE, UNLIMITED
@@ -45,7 +44,7 @@ from selectroute.selector.sentences import counted, printable
 if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
     from selectroute.index.match_report import SnapshotRow
-    from selectroute.registry.changes import EffectiveFrom
+    from selectroute.registry.model import EffectiveFrom
 
 _COMPLETED: Final = 1_000
 """Subscriptions read to complete an id: a key press must not read a million."""

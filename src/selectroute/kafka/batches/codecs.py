@@ -1,8 +1,8 @@
 """Compression of the records of a batch: gzip, snappy, lz4 and zstd, by the libraries in pyarrow.
 
-Two of them are not what a general library writes. Java's snappy has a frame of its own (of the library
-xerial), and librdkafka's none; both are read. Kafka refuses lz4 frames whose blocks depend on each other, as
-pyarrow's do; here a frame is put around independent raw blocks.
+Kafka's snappy and lz4 framings differ from the standard ones. Java's snappy has a frame of its own (of the
+library xerial), and librdkafka's none; both are read. Kafka refuses lz4 frames whose blocks depend on each
+other, as pyarrow's do; here a frame is put around independent raw blocks.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ def _streamed(name: str, packed: memoryview, most: int) -> Any:
 def _snappy(packed: memoryview, most: int) -> Any:
     if bytes(packed[: len(_XERIAL)]) != _XERIAL:
         return _snappy_block(packed, most, most)
-    found = []
+    blocks = []
     at, left = _XERIAL_HEADER, most
     while at < len(packed):
         (size,) = _XERIAL_BLOCK.unpack_from(packed, at) if at + 4 <= len(packed) else (-1,)
         at += 4
         if not 0 <= size <= len(packed) - at:
             raise UnpackError("a block of snappy is cut off")
-        found.append(_snappy_block(packed[at : at + size], left, most))
+        blocks.append(_snappy_block(packed[at : at + size], left, most))
         at += size
-        left -= len(found[-1])
-    return found[0] if len(found) == 1 else pa.py_buffer(b"".join(found))
+        left -= len(blocks[-1])
+    return blocks[0] if len(blocks) == 1 else pa.py_buffer(b"".join(blocks))
 
 
 def _snappy_block(packed: memoryview, left: int, most: int) -> Any:
@@ -126,8 +126,8 @@ def _lz4(plain: memoryview) -> bytes:
 
 def _by_arrow(name: str, level: int | None = None) -> Callable[[memoryview], bytes]:
     def packed(plain: memoryview) -> bytes:
-        found: bytes = pa.Codec(name, level).compress(pa.py_buffer(plain), asbytes=True)
-        return found
+        octets: bytes = pa.Codec(name, level).compress(pa.py_buffer(plain), asbytes=True)
+        return octets
 
     return packed
 

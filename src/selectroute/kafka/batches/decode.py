@@ -61,7 +61,7 @@ class Decoded(NamedTuple):
     Attributes:
         records: the wanted ones, `COLUMNS`, by offset.
         next_offset: the offset from which to go on; the wanted end when all before it has been read.
-        size: bytes read so far, of all that were given.
+        size: bytes read so far.
         lacks: bytes of the batch that begins after them, at least, if it is cut off; else 0.
     """
 
@@ -159,7 +159,7 @@ def decode(
     producers, firsts = np.ascontiguousarray(transactions[:, 0]), np.ascontiguousarray(transactions[:, 1])
     ended = np.zeros(len(transactions), np.int64)
     table = np.empty((_ROWS_OF_TABLE, _FIELDS), np.int64)
-    told = np.zeros(5, np.int64)
+    status = np.zeros(5, np.int64)
     at, following = source.address, 0
 
     def error(problem: str, offset: int) -> RecordBatchError:
@@ -170,28 +170,28 @@ def decode(
         with compiling_alone("the scan of record batches"):
             rows, state = _scan(
                 at, source.address + source.size, low, high, following, most, part,
-                producers, firsts, ended, table, told,
+                producers, firsts, ended, table, status,
             )  # fmt: skip
-        at, following = int(told[0]), int(told[1])
+        at, following = int(status[0]), int(status[1])
         damaged = _first_damaged(table[:rows], content, source.address)
         if damaged is not None:
-            rows, state, told[4] = damaged, _CHECKSUM, table[damaged, _BASE]
+            rows, state, status[4] = damaged, _CHECKSUM, table[damaged, _BASE]
             at, following = table[rows - 1, [_AFTER, _NEXT]].tolist()  # not used without rows
         first, is_last = 0, rows == 0 and state in _PROBLEMS
         while not is_last:
             last, unpacked = _unpack(table, first, rows, most, part, error)
             records = _columns(table[first:last], low, high, error)
-            del unpacked  # it had to live until here, because the table has addresses of it
+            del unpacked  # kept alive until here: the table holds raw pointers into these buffers
             is_last = last == rows
             yield Decoded(
                 records,
                 min(max(following if is_last else int(table[last - 1, _NEXT]), low), high),
                 (at if is_last else int(table[last - 1, _AFTER])) - source.address,
-                int(told[2]) if is_last and state == _CUT else 0,
+                int(status[2]) if is_last and state == _CUT else 0,
             )
             first = last
     if state in _PROBLEMS:
-        raise error(_PROBLEMS[state].format(told[2], told[3]), int(told[4]))
+        raise error(_PROBLEMS[state].format(status[2], status[3]), int(status[4]))
 
 
 def _first_damaged(table: Numbers, content: bytes, address: int) -> int | None:
@@ -211,8 +211,9 @@ _Error = Callable[[str, int], RecordBatchError]
 def _unpack(
     table: Numbers, first: int, rows: int, most: int, part: int, error: _Error
 ) -> tuple[int, list[Any]]:
-    """Unpack the compressed batches of a part, and put their new addresses into the table; return the row
-    after the part, and the buffers.
+    """Unpack the compressed batches of a part; return the row after the part, and the buffers.
+
+    The table gets the new addresses.
     """
     buffers: list[Any] = []
     size = 0
@@ -236,11 +237,11 @@ def _unpack(
 
 def _columns(table: Numbers, low: int, high: int, error: _Error) -> pa.RecordBatch:
     """Return the wanted records of the visible batches of a table."""
-    totals, told = np.zeros(_TOTALS, np.int64), np.zeros(2, np.int64)
+    totals, status = np.zeros(_TOTALS, np.int64), np.zeros(2, np.int64)
     with compiling_alone("the columns of records"):
-        state = _measure(table, low, high, totals, told)
+        state = _measure(table, low, high, totals, status)
         if state != _DONE:
-            raise error(_PROBLEMS[state].format(told[0]), int(told[1]))
+            raise error(_PROBLEMS[state].format(status[0]), int(status[1]))
         to = np.zeros(_TARGETS, np.int64)
         count, headers = int(totals[_RECORDS]), int(totals[_HEADERS])
         plain = [
@@ -248,7 +249,7 @@ def _columns(table: Numbers, low: int, high: int, error: _Error) -> pa.RecordBat
             pa.allocate_buffer(8 * count),
             pa.allocate_buffer(4 * count + 4),
         ]
-        to[:3] = [one.address for one in plain]
+        to[:3] = [buffer.address for buffer in plain]
         keys = _targets(to, _KEYS, count, totals[_NULL_KEYS], totals[_KEY_BYTES])
         values = _targets(to, _VALUES, count, totals[_NULL_VALUES], totals[_VALUE_BYTES])
         names = _targets(to, _NAMES, headers, 0, totals[_NAME_BYTES])
@@ -284,9 +285,9 @@ def _timestamps(buffer: Any, count: int) -> Any:
 def _targets(to: Numbers, column: int, count: int, nulls: int, size: int) -> list[Any]:
     """Allocate the buffers of a column of bytes, and enter their addresses."""
     bitmap = pa.py_buffer(np.zeros((count + 7) // 8, np.uint8)) if nulls else None
-    found = [bitmap, pa.allocate_buffer(4 * count + 4), pa.allocate_buffer(int(size) + f.ROOM)]
-    to[column : column + 3] = [0 if one is None else one.address for one in found]
-    return found
+    buffers = [bitmap, pa.allocate_buffer(4 * count + 4), pa.allocate_buffer(int(size) + f.ROOM)]
+    to[column : column + 3] = [0 if buffer is None else buffer.address for buffer in buffers]
+    return buffers
 
 
 _SURROGATES: Final = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -294,9 +295,11 @@ _REPLACEMENT: Final = "\ufffd"
 
 
 def _texts(names: Any) -> Any:
-    """Return names of headers as strings. Python and Java replace the same bytes by U+FFFD, with one
-    exception: for an encoded surrogate Java has one, Python three. Only here, where a name is not UTF-8, a
-    Python object is made for each distinct name.
+    """Return names of headers as strings.
+
+    Python and Java replace the same bytes by U+FFFD, with one exception: for an encoded surrogate Java
+    has one, Python three. Only here, where a name is not UTF-8, a Python object is made for each distinct
+    name.
     """
     try:
         return pc.cast(names, pa.string())  # O(bytes): it checks them, and copies nothing
@@ -322,43 +325,43 @@ def _scan(
     firsts: Numbers,
     ended: Numbers,
     table: Numbers,
-    told: Numbers,
+    status: Numbers,
 ) -> tuple[int, int]:
     """Enter batches into the table; return how many, and what ended the scan.
 
-    ``following`` is the offset after the batches so far. Into ``told`` go the address of the first batch that
-    was not read, the offset after those that were, two numbers about an error (or that are missing of a
-    batch), and its offset.
+    ``following`` is the offset after the batches so far. ``status`` gets the address of the first batch that
+    was not read, the offset after those that were, two numbers about an error (or how many bytes a batch
+    lacks), and its offset.
     """
     rows = 0
     size = 0
     state = _MORE
-    told[2:] = 0
+    status[2:] = 0
     while rows < len(table) and size <= part:
         left = stop - at
         if following >= high or left == 0:
             state = _DONE
             break
         if left <= f.MAGIC:
-            state, told[2] = _CUT, f.RECORDS
+            state, status[2] = _CUT, f.RECORDS
             break
         base, magic, length = number_at(at, 8), number_at(at + f.MAGIC, 1), number_at(at + f.LENGTH, 4)
         whole = length + f.UNCOUNTED
-        told[4] = base
+        status[4] = base
         if magic != 2:
-            state, told[2] = _OLD if 0 <= magic < 2 else _MAGIC, magic
+            state, status[2] = _OLD if 0 <= magic < 2 else _MAGIC, magic
             break
         if base >= high:
             state, following = _DONE, high
             break
         if whole < f.RECORDS:
-            state, told[2] = _LENGTH, length
+            state, status[2] = _LENGTH, length
             break
         if whole > most:
-            state, told[2], told[3] = _LARGE, whole, most
+            state, status[2], status[3] = _LARGE, whole, most
             break
         if whole > left:
-            state, told[2] = _CUT, whole
+            state, status[2] = _CUT, whole
             break
         attributes = number_at(at + f.ATTRIBUTES, 2)
         count, last = number_at(at + f.COUNT, 4), number_at(at + f.LAST_DELTA, 4)
@@ -366,11 +369,11 @@ def _scan(
             state = _ORDER
             break
         if not 0 <= count <= last + 1 or base > _NO_END - (1 << 32):
-            state, told[2], told[3] = _BATCH, count, last
+            state, status[2], status[3] = _BATCH, count, last
             break
         codec = attributes & f.CODEC
         if codec > ZSTD:
-            state, told[2] = _UNKNOWN_CODEC, codec
+            state, status[2] = _UNKNOWN_CODEC, codec
             break
         following = base + last + 1
         is_visible = count > 0 and following > low
@@ -398,7 +401,7 @@ def _scan(
             size += whole
         at += whole
         rows += 1
-    told[0], told[1] = at, following
+    status[0], status[1] = at, following
     return rows, state
 
 
@@ -454,9 +457,10 @@ def _after(at: int, size: int, stop: int) -> int:
 
 
 @compiled
-def _measure(table: Numbers, low: int, high: int, totals: Numbers, told: Numbers) -> int:
-    """Check all lengths of the visible batches, and add up what `_fill` will write; return `_DONE` or what is
-    wrong. Into ``told`` go a number about an error, and its offset.
+def _measure(table: Numbers, low: int, high: int, totals: Numbers, status: Numbers) -> int:
+    """Check all lengths of the visible batches, and add up what `_fill` will write.
+
+    Returns `_DONE` or what is wrong; then ``status`` gets a number about the error, and its offset.
     """
     records, key_bytes, value_bytes, null_keys, null_values = 0, 0, 0, 0, 0
     headers, name_bytes, content_bytes, null_headers = 0, 0, 0, 0
@@ -467,7 +471,7 @@ def _measure(table: Numbers, low: int, high: int, totals: Numbers, told: Numbers
         base, last = table[batch, _BASE], table[batch, _LAST]
         before = -1
         for _ in range(table[batch, _COUNT]):
-            told[1] = base + before + 1
+            status[1] = base + before + 1
             size, at = varint_at(at, stop)
             if not 0 < size <= stop - at:
                 return _RECORD
@@ -475,10 +479,10 @@ def _measure(table: Numbers, low: int, high: int, totals: Numbers, told: Numbers
             _, at = varint_at(at + 1, end)  # the timestamp's delta, after the attributes
             delta, at = varint_at(at, end)
             if not before < delta <= last:
-                told[0] = delta
+                status[0] = delta
                 return _RECORD_ORDER
             before = delta
-            told[1] = base + delta
+            status[1] = base + delta
             is_wanted = low <= base + delta < high
             key, at = varint_at(at, end)
             at = _after(at, key, end)

@@ -37,26 +37,27 @@ _FACTOR: Final = np.uint32(0x5BD1E995)
 
 
 def key_hashes(keys: Any) -> Any:
-    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key. Modulo a topic's number
-    of partitions it is the key's partition. O(bytes of keys).
+    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key.
+
+    Modulo a topic's number of partitions it is the key's partition. O(bytes of keys).
 
     Args:
         keys: binary or large binary array.
     """
     keys = pc.cast(keys, pa.large_binary())
-    found = np.empty(len(keys), np.int32)
+    hashes = np.empty(len(keys), np.int32)
     if len(keys):
         _, bounds, content = keys.buffers()
         # Addresses, because numba compiles anew for bytes that can be written and for bytes that cannot.
-        _hash(bounds.address + 8 * keys.offset, content.address if content else 0, found)
-    return pa.array(found, mask=np.asarray(pc.is_null(keys)))
+        _hash(bounds.address + 8 * keys.offset, content.address if content else 0, hashes)
+    return pa.array(hashes, mask=np.asarray(pc.is_null(keys)))
 
 
 @compiled
-def _hash(bounds: int, content: int, found: Any) -> None:
-    for row in range(len(found)):
+def _hash(bounds: int, content: int, hashes: Any) -> None:
+    for row in range(len(hashes)):
         start, stop = long_at(bounds, row), long_at(bounds, row + 1)
-        found[row] = np.int32(_murmur2(content + start, stop - start) & np.uint32(0x7FFFFFFF))
+        hashes[row] = np.int32(_murmur2(content + start, stop - start) & np.uint32(0x7FFFFFFF))
 
 
 @inlined
@@ -98,7 +99,7 @@ class Producer(NamedTuple):
 NOT_IDEMPOTENT: Final = Producer()
 
 
-class Batch(NamedTuple):
+class EncodedBatch(NamedTuple):
     """Record batch for a produce request, which may have one for each partition.
 
     Attributes:
@@ -182,7 +183,7 @@ def encode(
     compression: str = "none",
     batch_bytes: int = 1 << 17,
     most_bytes: int = 1 << 20,
-) -> list[Batch]:
+) -> list[EncodedBatch]:
     """Encode records as batches. O(bytes).
 
     Args:
@@ -236,16 +237,16 @@ def encode(
         out = pa.allocate_buffer(size + f.ROOM)
         _write(records, table[:batches], producer.id, producer.epoch, out.address, out.size)
     data = memoryview(out).cast("B")
-    found = []
+    encoded = []
     for group, first, length, sequence, start, octets, _ in table[:batches].tolist():
-        one = data[start : start + octets]
+        batch = data[start : start + octets]
         batch_attributes = attributes
-        if codec != NONE and len(content := pack(codec, one[f.RECORDS :])) < octets - f.RECORDS:
-            one = memoryview(bytearray().join((one[: f.RECORDS], content)))
+        if codec != NONE and len(content := pack(codec, batch[f.RECORDS :])) < octets - f.RECORDS:
+            batch = memoryview(bytearray().join((batch[: f.RECORDS], content)))
             batch_attributes |= codec
-        _seal(one, batch_attributes)
-        found.append(Batch(group, first, length, sequence, one))
-    return found
+        _seal(batch, batch_attributes)
+        encoded.append(EncodedBatch(group, first, length, sequence, batch))
+    return encoded
 
 
 def _seal(batch: memoryview, attributes: int) -> None:
@@ -258,11 +259,13 @@ def _seal(batch: memoryview, attributes: int) -> None:
 
 
 def _numbers(numbers: Any) -> Numbers:
-    """Return writable int64 numbers: to numba, arrays that cannot be written are of another type, for which
-    it would compile everything again.
+    """Return writable int64 numbers.
+
+    To numba, arrays that cannot be written are of another type, for which it would compile everything
+    again.
     """
-    found: Numbers = np.require(numbers, np.int64, ("C", "W"))
-    return found
+    array: Numbers = np.require(numbers, np.int64, ("C", "W"))
+    return array
 
 
 def _check(indices: Numbers, count: int, what: str, whose: str) -> None:
@@ -271,8 +274,8 @@ def _check(indices: Numbers, count: int, what: str, whose: str) -> None:
 
 
 def _address(array: npt.NDArray[Any]) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _validity(column: Any, kept: list[Any]) -> int:
@@ -305,7 +308,9 @@ def _columns(messages: pa.RecordBatch, kept: list[Any]) -> Numbers:
     if names.null_count:
         raise ValueError("the name of a header is NULL")
     columns = (messages.column("key"), messages.column("value"), names, contents)
-    return np.array([*(one for column in columns for one in _texts(column, kept)), _address(ends)], np.int64)
+    return np.array(
+        [*(address for column in columns for address in _texts(column, kept)), _address(ends)], np.int64
+    )
 
 
 def _added(own: Mapping[str, Part | tuple[Part, ...]], records: int, kept: list[Any]) -> _Added:
@@ -313,12 +318,12 @@ def _added(own: Mapping[str, Part | tuple[Part, ...]], records: int, kept: list[
     parts: list[list[int]] = []
     starts, bounds, text = [0], [0], bytearray()
     for name, value in own.items():
-        given = value if isinstance(value, tuple) else (value,)
+        values = value if isinstance(value, tuple) else (value,)
         text += _counted(name.encode())
-        if all(isinstance(one, bytes) for one in given):
-            text += _counted(b"".join(given))
+        if all(isinstance(part, bytes) for part in values):
+            text += _counted(b"".join(values))
         else:
-            parts += [_part(one, records, kept) for one in given]
+            parts += [_part(part, records, kept) for part in values]
             starts.append(len(parts))
             bounds.append(len(text))
     bounds.append(len(text))
@@ -344,20 +349,20 @@ def _part(part: Part, records: int, kept: list[Any]) -> list[int]:
     if pa.types.is_integer(part.type):
         numbers = _numbers(pc.fill_null(pc.cast(part, pa.int64()), 0).to_numpy(zero_copy_only=False))
         kept.append(numbers)
-        found = [0, _address(numbers), 0, _validity(part, kept)]
+        addresses = [0, _address(numbers), 0, _validity(part, kept)]
     else:
-        found = _texts(part, kept)
+        addresses = _texts(part, kept)
     kept.append(index)
-    return [*found, 0 if index is None else _address(index)]
+    return [*addresses, 0 if index is None else _address(index)]
 
 
 def _counted(content: bytes) -> bytes:
     """Return a length and its bytes."""
-    rest, found = 2 * len(content), bytearray()
+    rest, octets = 2 * len(content), bytearray()
     while rest >= 0x80:
-        found.append(rest & 0x7F | 0x80)
+        octets.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes(found) + bytes([rest]) + content
+    return bytes(octets) + bytes([rest]) + content
 
 
 @compiled
@@ -370,8 +375,9 @@ def _measure(
     most: int,
     table: Numbers,
 ) -> tuple[int, int]:
-    """Divide the records into batches; return the number of batches and their bytes, or ``~record`` of a
-    record that is too large, and the bytes of a batch with it.
+    """Divide the records into batches; return the number of batches and their bytes.
+
+    If a record is too large: ``~record``, and the bytes of a batch with it.
     """
     rows, timestamps, step, added = records.rows, records.timestamps, records.step, records.added
     batches, total = 0, 0

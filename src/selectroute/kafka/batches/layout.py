@@ -113,7 +113,7 @@ def move(_context: Any, _to: Any, _source: Any, _count: Any) -> Any:
     """Copy bytes between addresses by one memcpy."""
 
     def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        to, source = (builder.inttoptr(one, _BYTE.as_pointer()) for one in arguments[:2])
+        to, source = (builder.inttoptr(argument, _BYTE.as_pointer()) for argument in arguments[:2])
         cgutils.raw_memcpy(builder, to, source, arguments[2], 1)
         return context.get_dummy_value()
 
@@ -138,10 +138,10 @@ def paste(to: int, source: int, count: int, stop: int) -> int:
 @inlined
 def number_at(at: int, size: int) -> int:
     """Return a signed big-endian number of ``size`` bytes."""
-    found = np.int64(np.int8(byte_at(at, 0)))
+    number = np.int64(np.int8(byte_at(at, 0)))
     for k in range(1, size):
-        found = found << 8 | np.int64(byte_at(at, k))
-    return found  # type: ignore[return-value]
+        number = number << 8 | np.int64(byte_at(at, k))
+    return number  # type: ignore[return-value]
 
 
 @inlined
@@ -153,8 +153,9 @@ def put_number(at: int, size: int, number: int) -> None:
 
 @inlined
 def varint_at(at: int, stop: int) -> tuple[int, int]:
-    """Return a varint of up to 64 bits and the address after it, `BEYOND` if it does not end before ``stop``
-    or has more than ten bytes.
+    """Return a varint of up to 64 bits, and the address after it.
+
+    The address is `BEYOND` if the varint does not end before ``stop`` or has more than ten bytes.
     """
     bits, shift = np.uint64(0), np.uint64(0)
     while at < stop and shift < np.uint64(7 * LONGEST_VARINT):

@@ -19,7 +19,7 @@ from fastavro.const import AVRO_TYPES
 from fastavro.schema import UnknownType
 
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths, at_path
+from selectroute.kafka.schemas.framing import Decoder, InvalidSchemaError, Paths, at_path
 from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _MAX_DEPTH: Final = 100
@@ -88,8 +88,9 @@ def _leaf(value: Any) -> Any:
 
 
 def _prepared(schema: Any, depth: int = 0) -> Any:
-    """Return a schema whose logical types have a reader of `_READERS` or none, without what does not matter
-    to a reader and may be wrong.
+    """Return a schema in which only the logical types of `_READERS` are left.
+
+    What does not matter to a reader and may be wrong is removed.
     """
     if depth > _MAX_JSON_DEPTH:
         raise InvalidSchemaError("it is nested too deeply")
@@ -100,14 +101,16 @@ def _prepared(schema: Any, depth: int = 0) -> Any:
     type_ = _prepared(schema["type"], depth + 1)
     if "name" not in schema and not (isinstance(type_, str) and type_ in AVRO_TYPES):
         return type_  # only braces around a type
-    found = {name: part for name, part in schema.items() if name not in ("default", "aliases", "logicalType")}
+    prepared = {
+        name: part for name, part in schema.items() if name not in ("default", "aliases", "logicalType")
+    }
     for name in ("fields", "items", "values"):
-        if name in found:
-            found[name] = _prepared(found[name], depth + 1)
+        if name in prepared:
+            prepared[name] = _prepared(prepared[name], depth + 1)
     logical = f"{_OWN}{schema.get('logicalType')}"
     if f"{type_}-{logical}" in _READERS:
-        found["logicalType"] = logical
-    return {**found, "type": type_}
+        prepared["logicalType"] = logical
+    return {**prepared, "type": type_}
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:

@@ -12,9 +12,8 @@ from typing import Any
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
-from selectroute.kafka.schemas.decoder import at_path, parsed
-from selectroute.kafka.schemas.framing import SchemaId, framed, schema_of_prefix
+from selectroute.kafka.schemas.framing import SchemaId, at_path, framed, parsed, schema_of_prefix
+from selectroute.kafka.schemas.registry import Schemas, SchemaUnavailableError
 from selectroute.storage import Location
 
 
@@ -31,13 +30,14 @@ class Decisions:
         self._task = task
         self._known: dict[SchemaId, RecordError | None] = {}
 
-    def decide(self, id: SchemaId, found: RecordError | None) -> RecordError | None:
-        """Return the decision on a schema: why it is not available, None if it is. It is what was ``found``
-        unless an earlier attempt has decided. Raises OSError.
+    def decide(self, id: SchemaId, outcome: RecordError | None) -> RecordError | None:
+        """Return the decision on a schema: why it is not available, None if it is.
+
+        It is this ``outcome`` unless an earlier attempt has decided. Raises OSError.
         """
         if id not in self._known:
             path = self._folder / f"{self._task}-{id}.json"
-            content = {} if found is None else {"reason": found.reason, "problem": found.problem}
+            content = {} if outcome is None else {"reason": outcome.reason, "problem": outcome.problem}
             self._folder.make_folder()
             try:
                 path.put_new_json(content)
@@ -80,9 +80,9 @@ class Bodies:
         if value is None:
             return [None] * len(self._paths)
         if self._schemas is not None:
-            found = framed(value, header)
-            if found is not None:
-                return self._schemas.decoder(found.id, self._paths)(found.datum, found.message)
+            frame = framed(value, header)
+            if frame is not None:
+                return self._schemas.decoder(frame.id, self._paths)(frame.datum, frame.message)
         body = parsed(value)
         return [at_path(body, path) for path in self._paths]
 
@@ -125,10 +125,10 @@ class Bodies:
             missing = error
         except RecordError:
             pass  # of the schema: each body of it is not valid
-        found = None if missing is None else missing.as_record_error()
+        outcome = None if missing is None else missing.as_record_error()
         if self._decisions is None:
-            return found
-        decided = self._decisions.decide(id, found)
+            return outcome
+        decided = self._decisions.decide(id, outcome)
         if decided is None and missing is not None:
             raise missing  # an earlier attempt had it
         return decided

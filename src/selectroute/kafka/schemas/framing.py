@@ -1,16 +1,70 @@
-"""Schema ids of bodies, by Confluent's wire format: before the body, or in a header.
+"""Schema ids of bodies, by Confluent's wire format (before the body, or in a header), and types of decoders.
 
 Prefix and header have the same form: 0 and a schema id of 4 bytes, or 1 and the schema's GUID of 16 bytes.
 For Protobuf the index of the message in its file follows: the number of steps and each step, zigzag varints,
 or only 0 for the first message.
+
+A decoder is a function from the datum of a schema to its values at paths. Avro and Protobuf have values that
+JSON does not have: times, infinities. Byte strings and decimals are Python's own ``bytes`` and ``Decimal``;
+every other value is what the same JSON would be. `value_of_json` converts all of them to the bound types.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
+from selectroute.kafka.texts import NOT_UTF_8
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.strict_json import JsonError, parse_json
+
+Paths = tuple[Path, ...]
+
+Decoder = Callable[[bytes, bytes | None], list[Any]]
+"""Function from a datum, and the index of its message if a header has it, to one value a path.
+
+A value is None, what parsed JSON would have, or one of `values`. It raises `RecordError` for a datum that is
+not valid.
+"""
+
+
+class InvalidSchemaError(SelectRouteError):
+    """Schema that can't be compiled."""
+
+
+def parsed(value: bytes) -> Any:
+    """Return a record's value as parsed JSON. Raises RecordError."""
+    try:
+        return parse_json(value)
+    except JsonError as error:
+        stage = "read" if error.kind == NOT_UTF_8 else "parse"
+        raise RecordError(stage, error.kind, f"the body is {error}") from None
+
+
+def at_path(body: Any, path: Path) -> Any:
+    """Return the value at a path of parsed JSON, None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            body = body[step] if isinstance(body, list) and step < len(body) else None
+        else:
+            body = body.get(step) if isinstance(body, dict) else None
+        if body is None:
+            return None
+    return body
+
+
+def json_decoder(paths: Paths) -> Decoder:
+    """Return the decoder of JSON Schema, whose bodies are JSON. They are not validated."""
+
+    def decode(datum: bytes, index: bytes | None) -> list[Any]:
+        body = parsed(datum)
+        return [at_path(body, path) for path in paths]
+
+    return decode
+
 
 HEADER: Final = "__value_schema_id"
 """Header with the schema id of a record's value."""
@@ -52,24 +106,22 @@ def framed(value: bytes, header: bytes | None) -> Framed | None:
         RecordError: header or body is too short for a schema id, or the header is anything else.
     """
     if header is not None:
-        found = _split(header, f"the header {HEADER}")
-        if found is None:
+        split = _split(header, f"the header {HEADER}")
+        if split is None:
             raise RecordError("parse", "not-framed", f"the header {HEADER} does not begin with 0 or 1")
-        return Framed(found[0], value, found[1])
+        return Framed(split[0], value, split[1])
     # Also JSON: its text can't begin with a control character.
-    found = _split(value, "the body")
-    return None if found is None else Framed(found[0], found[1], None)
+    split = _split(value, "the body")
+    return None if split is None else Framed(split[0], split[1], None)
 
 
 def schema_of_prefix(prefix: bytes | None, header: bytes | None) -> SchemaId | None:
-    """Return the schema id of a body that begins with these `PREFIX_BYTES`; None if it has none or is not
-    valid.
-    """
+    """Return the schema id of a body that begins with these `PREFIX_BYTES`; None without a valid id."""
     try:
-        found = None if prefix is None else framed(prefix, header)
+        frame = None if prefix is None else framed(prefix, header)
     except RecordError:
         return None
-    return None if found is None else found.id
+    return None if frame is None else frame.id
 
 
 def message_index(data: bytes) -> tuple[tuple[int, ...], int]:

@@ -24,8 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import Decoder, InvalidSchemaError, Paths
-from selectroute.kafka.schemas.framing import message_index
+from selectroute.kafka.schemas.framing import Decoder, InvalidSchemaError, Paths, message_index
 from selectroute.kafka.texts import NonFinite, Temporal, decimal_of
 
 _SHIPPED: Final = re.compile(r"(google/protobuf|google/type|confluent|confluent/types?)/[a-z_]+\.proto")
@@ -97,13 +96,13 @@ def _file(text: str, references: tuple[tuple[str, str], ...]) -> Any:
 
 def _message_type(file: Any, index: tuple[int, ...]) -> Any:
     """Return the descriptor of the message with this index in a file. Raises RecordError."""
-    found, inside = None, list(file.message_types_by_name.values())
+    message, inside = None, list(file.message_types_by_name.values())
     for step in index:
         if not 0 <= step < len(inside):
             raise RecordError("parse", "not-protobuf", f"its schema has no message with index {list(index)}")
-        found = inside[step]
-        inside = found.nested_types
-    return found
+        message = inside[step]
+        inside = message.nested_types
+    return message
 
 
 class _Field(NamedTuple):

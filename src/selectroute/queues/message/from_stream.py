@@ -57,18 +57,18 @@ def routed_of(message: Message) -> Routed:
     # Most messages have nothing for the descriptor but what `validate_put` takes from their properties.
     described = not (FIELDS.isdisjoint(message.headers) and FIELDS.isdisjoint(message.properties))
     value = message.value if described else _nothing
-    given: dict[str, object] = {
-        name: one
+    sent: dict[str, object] = {
+        name: item
         for part in (message.headers, message.properties)
-        for name, one in part.items()
-        if one is not None and name not in FIELDS and name not in _OURS
+        for name, item in part.items()
+        if item is not None and name not in FIELDS and name not in _OURS
     }
     if message.topic is not None:
-        given[TOPIC] = message.topic
+        sent[TOPIC] = message.topic
     msg_id = value("@Root.MQMD.MsgId")
     own_id = value("JMSMessageID")
     if msg_id is None and own_id is not None:
-        given[MESSAGE_ID] = own_id
+        sent[MESSAGE_ID] = own_id
     sequence = _whole(value("@Root.MQMD.MsgSeqNumber"))
     mode = value("@JMSDeliveryMode")
     body = message.body.encode() if isinstance(message.body, str) else message.body or b""
@@ -82,9 +82,9 @@ def routed_of(message: Message) -> Routed:
         priority=_whole(value("@JMSPriority")),
         persistence=None if mode is None else mode == "PERSISTENT",
         # These properties count towards the limit.
-        properties=given | dict.fromkeys((SUBSCRIPTION, DELIVERY_ID), "") | {REVISION: 0},
+        properties=sent | dict.fromkeys((SUBSCRIPTION, DELIVERY_ID), "") | {REVISION: 0},
     )
-    properties = {name: one for name, one in (admitted.properties or {}).items() if name not in _OURS[:3]}
+    properties = {name: item for name, item in (admitted.properties or {}).items() if name not in _OURS[:3]}
     timestamp, expiration = _whole(value("@JMSTimestamp")), _whole(value("@JMSExpiration")) or 0
     return Routed(
         admitted.msg_id,

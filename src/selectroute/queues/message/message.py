@@ -30,8 +30,10 @@ _FIRST_MS, _LAST_MS = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment
 
 
 def time_of(timestamp: int) -> datetime:
-    """Return the time of a number of milliseconds since 1970, in UTC; the first or last one of the years 1000
-    to 9999 for one beyond: a sender may put any 64-bit number there, and a date has a year of four digits.
+    """Return the time of a number of milliseconds since 1970, in UTC, within the years 1000 to 9999.
+
+    A sender may put any 64-bit number there, and a date has a year of four digits: a time beyond is the
+    first or the last one.
     """
     return _EPOCH + timedelta(milliseconds=min(max(timestamp, _FIRST_MS), _LAST_MS))
 
@@ -121,11 +123,11 @@ OWN_PROPERTIES: Final = (*_PROPERTIES, GROUP)
 def _names_of_fields() -> frozenset[str]:
     """Return every name of a descriptor field, including synonyms."""
     own = set(_OWN) | {"Root.MQMD.CorrelId", "Root.MQMD.GroupId", "Root.MQMD.BackoutCount"}
-    found = set(own)
+    names = set(own)
     for name, sources in DERIVED.items():
         if ":" not in name and any(other in own for source in sources for other in source.names):
-            found.add(name)
-    return frozenset(found - {CORRELATION, GROUP, "jms.Cid", "jms.Gid", SEQUENCE, "jms.Seq"})
+            names.add(name)
+    return frozenset(names - {CORRELATION, GROUP, "jms.Cid", "jms.Gid", SEQUENCE, "jms.Seq"})
 
 
 FIELDS: Final = _names_of_fields()
@@ -198,7 +200,7 @@ def text_of(properties: Mapping[str, Value]) -> str:
 def properties_of(text: str) -> Mapping[str, Value]:
     """Return the properties that were written as JSON. Raises DamagedError."""
     try:
-        found = {name: from_wire(name, value) for name, value in json.loads(text).items()}
+        values = {name: from_wire(name, value) for name, value in json.loads(text).items()}
     except (ValueError, AttributeError, RecursionError, MessageError) as error:
         raise DamagedError(f"the properties of a message on a queue are damaged: {error}") from error
-    return MappingProxyType({name: value for name, value in found.items() if value is not None})
+    return MappingProxyType({name: value for name, value in values.items() if value is not None})

@@ -23,14 +23,7 @@ from selectroute.queues.errors import (
     MQRC_PROPERTY_TYPE_ERROR,
     failed,
 )
-from selectroute.queues.message.message import (
-    CORRELATION,
-    FIELDS,
-    GROUP,
-    OWN_PROPERTIES,
-    SEQUENCE,
-    UNLIMITED,
-)
+from selectroute.queues.message.message import CORRELATION, FIELDS, GROUP, OWN_PROPERTIES, SEQUENCE, UNLIMITED
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import ID_BYTES, NO_ID, id_from_any_text
 from selectroute.selector.message import (
@@ -51,42 +44,42 @@ MAX_EXPIRY: Final = (1 << 31) - 1
 """Largest Expiry that an MQMD can say, an MQLONG."""
 
 
-def id_of(given: bytes, reason: int) -> bytes | None:
+def id_of(octets: bytes, reason: int) -> bytes | None:
     """Return an id of 24 bytes, None for 24 zero bytes. Raises MQError with the reason for anything else."""
-    if type(given) is not bytes:
-        given = bytes_of(given, reason)
-    if len(given) != ID_BYTES:
-        raise failed(reason, f"an id must be {ID_BYTES} bytes, not {len(given)}")
-    return None if given == NO_ID else given
+    if type(octets) is not bytes:
+        octets = bytes_of(octets, reason)
+    if len(octets) != ID_BYTES:
+        raise failed(reason, f"an id must be {ID_BYTES} bytes, not {len(octets)}")
+    return None if octets == NO_ID else octets
 
 
-def bytes_of(given: object, reason: int) -> bytes:
+def bytes_of(octets: object, reason: int) -> bytes:
     """Return a copy of bytes, so that a later change of a bytearray does not reach the queue."""
-    if not isinstance(given, bytes | bytearray | memoryview):
-        raise failed(reason, f"expected bytes, not a {type(given).__name__}")
-    return bytes(given)
+    if not isinstance(octets, bytes | bytearray | memoryview):
+        raise failed(reason, f"expected bytes, not a {type(octets).__name__}")
+    return bytes(octets)
 
 
-def sequence_of(given: int) -> int:
+def sequence_of(number: int) -> int:
     """Return a MsgSeqNumber. Raises MQError 2250."""
-    return number_of(given, 1, MQRC_MSG_SEQ_NUMBER_ERROR)
+    return number_of(number, 1, MQRC_MSG_SEQ_NUMBER_ERROR)
 
 
-def offset_of(given: int) -> int:
+def offset_of(number: int) -> int:
     """Return an Offset. Raises MQError 2251."""
-    return number_of(given, 0, MQRC_OFFSET_ERROR)
+    return number_of(number, 0, MQRC_OFFSET_ERROR)
 
 
-def number_of(given: object, least: int, reason: int, most: int = MAX_NUMBER) -> int:
+def number_of(number: object, least: int, reason: int, most: int = MAX_NUMBER) -> int:
     """Return an integer within bounds. Raises MQError with the reason."""
-    if type(given) is not int:
+    if type(number) is not int:
         # An int of a subclass is accepted, a bool is not.
-        if not isinstance(given, int) or isinstance(given, bool):
-            raise failed(reason, f"expected an integer, not a {type(given).__name__}")
-        given = int(given)
-    if not least <= given <= most:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise failed(reason, f"expected an integer, not a {type(number).__name__}")
+        number = int(number)
+    if not least <= number <= most:
         raise failed(reason, f"must be {least:,} to {most:,}")
-    return given
+    return number
 
 
 class ValidatedPut(NamedTuple):
@@ -158,12 +151,12 @@ def validate_put(
         offset = offset_of(offset)
     own_properties: Mapping[str, Value] | None = None
     if properties is not None:
-        found = _checked(properties)
-        if found:
-            own_correl_id = _own_id(found, CORRELATION, own_correl_id, MQRC_CORREL_ID_ERROR)
-            own_group_id = _own_id(found, GROUP, own_group_id, MQRC_GROUP_ID_ERROR)
-            msg_seq_number = _own_sequence(found, msg_seq_number)
-            own_properties = MappingProxyType(found)
+        stored = _checked(properties)
+        if stored:
+            own_correl_id = _own_id(stored, CORRELATION, own_correl_id, MQRC_CORREL_ID_ERROR)
+            own_group_id = _own_id(stored, GROUP, own_group_id, MQRC_GROUP_ID_ERROR)
+            msg_seq_number = _own_sequence(stored, msg_seq_number)
+            own_properties = MappingProxyType(stored)
     return _made(
         ValidatedPut,
         (
@@ -182,15 +175,17 @@ def validate_put(
     )
 
 
-def _checked(given: Mapping[str, object]) -> dict[str, Value]:
+def _checked(properties: Mapping[str, object]) -> dict[str, Value]:
     """Check the properties of a message, including headers; return them without NULL ones."""
-    if not isinstance(given, Mapping):
-        raise failed(MQRC_PROPERTY_TYPE_ERROR, f"properties must be a mapping, not a {type(given).__name__}")
-    if len(given) > MOST_PROPERTIES:
+    if not isinstance(properties, Mapping):
+        raise failed(
+            MQRC_PROPERTY_TYPE_ERROR, f"properties must be a mapping, not a {type(properties).__name__}"
+        )
+    if len(properties) > MOST_PROPERTIES:
         raise failed(MQRC_PROPERTIES_TOO_BIG, f"a message has at most {MOST_PROPERTIES:,} properties")
     headers: dict[str, object] = {}
     others: dict[str, object] = {}
-    for name, thing in given.items():
+    for name, thing in properties.items():
         if not isinstance(name, str):
             raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name must be a text, not a {type(name).__name__}")
         if not 0 < len(name) <= MAX_NAME_LENGTH or (not name.isascii() and SURROGATE.search(name)):
@@ -200,31 +195,31 @@ def _checked(given: Mapping[str, object]) -> dict[str, Value]:
         name = _SYNONYMS.get(name, name)
         (headers if name in HEADER_TYPES else others)[name] = thing
     try:
-        found = (checked_headers(headers) if headers else {}) | checked_properties(others)
+        values = (checked_headers(headers) if headers else {}) | checked_properties(others)
     except MessageError as error:
         raise failed(MQRC_PROPERTY_TYPE_ERROR, str(error)) from error
     for name in (CORRELATION, GROUP):
-        if not isinstance(found.get(name), str | None):
+        if not isinstance(values.get(name), str | None):
             raise failed(MQRC_PROPERTY_TYPE_ERROR, f"{name} must be a string")
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _own_id(found: dict[str, Value], name: str, given: bytes, reason: int) -> bytes:
+def _own_id(properties: dict[str, Value], name: str, argument: bytes, reason: int) -> bytes:
     """Return the 24 bytes of an id, which may also be given as text among the properties."""
-    octets = id_from_any_text(found.get(name))
+    octets = id_from_any_text(properties.get(name))
     if octets is None:
-        return given
-    if given is not NO_ID and given != octets:
+        return argument
+    if argument is not NO_ID and argument != octets:
         raise failed(reason, f"{name} is the text of another id")
     return NO_ID if octets == NO_ID else octets
 
 
-def _own_sequence(found: dict[str, Value], given: int) -> int:
+def _own_sequence(properties: dict[str, Value], argument: int) -> int:
     """Return the MsgSeqNumber, which may also be given as JMSXGroupSeq; that property is removed."""
-    value = found.pop(SEQUENCE, None)
+    value = properties.pop(SEQUENCE, None)
     if value is None:
-        return given
+        return argument
     number = value.value if isinstance(value, Byte | Short | Int | Long) else None
-    if number is None or given not in (1, number):
+    if number is None or argument not in (1, number):
         raise failed(MQRC_MSG_SEQ_NUMBER_ERROR, f"{SEQUENCE} must equal the MsgSeqNumber")
     return sequence_of(number)

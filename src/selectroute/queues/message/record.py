@@ -38,7 +38,7 @@ def queue_key_in(msg_token: bytes) -> int:
 
 
 class Field(IntEnum):
-    """Positions of the fields by which messages are found, in a `Record` and in a `Match`."""
+    """Positions of the fields by which messages are found, in a `StoredMessage` and in a `Match`."""
 
     MSG_ID = 0
     CORREL_ID = 1
@@ -47,7 +47,7 @@ class Field(IntEnum):
     OFFSET = 4
 
 
-class Record(NamedTuple):
+class StoredMessage(NamedTuple):
     """Stored message. Its first twelve fields are those of a `Descriptor`, without the token."""
 
     msg_id: bytes
@@ -85,7 +85,9 @@ def new_id_prefix() -> bytes:
     return b"AMQ " + secrets.token_bytes(12)
 
 
-def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: bytes, now_ms: int) -> Record:
+def arrived(
+    message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: bytes, now_ms: int
+) -> StoredMessage:
     """Return the record of a message that arrives on a queue now.
 
     Args:
@@ -97,7 +99,7 @@ def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: b
     """
     body, msg_id, correl_id, group_id, sequence, offset, last, priority, persistence, expiry, own = message
     return _made(
-        Record,
+        StoredMessage,
         (
             msg_id or id_prefix + arrival.to_bytes(8, "big"),
             correl_id,
@@ -131,26 +133,28 @@ def expiry_at(expiration: int, now_ms: int) -> int:
 # ---- read by lookups and callers
 
 
-def selector_values(record: Record) -> Callable[[str], Value | None]:
+def selector_values(record: StoredMessage) -> Callable[[str], Value | None]:
     """Return a function that returns the value of each name that a selector reads of a stored message."""
     # A record begins with the fields of a descriptor.
     return value_reader(record, record.properties or NO_PROPERTIES)  # type: ignore[arg-type]
 
 
-def descriptor_of(record: Record, token_prefix: bytes) -> Descriptor:
+def descriptor_of(record: StoredMessage, token_prefix: bytes) -> Descriptor:
     """Return the descriptor of a stored message."""
     token = token_prefix + record.queue_key.to_bytes(8, "big")  # of its queue, and unique there
     return _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token))
 
 
-def message_of(record: Record, token_prefix: bytes) -> QueuedMessage:
+def message_of(record: StoredMessage, token_prefix: bytes) -> QueuedMessage:
     """Return a stored message with the expiry of its put."""
     key, body, properties = record[DESCRIPTOR_FIELDS:]
     descriptor = _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_prefix + key.to_bytes(8, "big")))
     return _made(QueuedMessage, (descriptor, body, NO_PROPERTIES if properties is None else properties, key))
 
 
-def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], float]) -> QueuedMessage:
+def current_message_of(
+    record: StoredMessage, token_prefix: bytes, clock: Callable[[], float]
+) -> QueuedMessage:
     """Return a stored message with its remaining expiry."""
     message = message_of(record, token_prefix)
     if record.expiry == UNLIMITED:
@@ -159,6 +163,6 @@ def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], 
     return message._replace(descriptor=message.descriptor._replace(expiry=left))
 
 
-def backed_out(record: Record) -> Record:
+def backed_out(record: StoredMessage) -> StoredMessage:
     """Return a record with its backout count raised, after a backed out get."""
     return record._replace(backout_count=record.backout_count + 1)

@@ -70,38 +70,38 @@ def put_fields(headers: Mapping[str, str], properties: Iterable[str]) -> dict[st
         headers: those of `SETTABLE` that the request has, as Unicode.
         properties: the headers ``ibm-mq-usr``.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     own = properties_of(properties)
     for name, read in _READ.items():
         if name in headers:
             field, value = read(headers[name].strip())
             if value is not None:
-                target = own if field.startswith("JMS") else found
+                target = own if field.startswith("JMS") else fields
                 if field in target:
                     raise RestError(name, f"{field} is given twice")
                 target[field] = value
     if own:
-        found["properties"] = own
-    return found
+        fields["properties"] = own
+    return fields
 
 
 def headers_of(message: QueuedMessage) -> dict[str, str]:
     """Return a message without its body as headers, in ASCII."""
     descriptor, properties = message.descriptor, dict(message.properties)
-    found = descriptor_headers(descriptor)
+    headers = descriptor_headers(descriptor)
     for header, name in ((CORRELATION_ID, CORRELATION), (GROUP_ID, GROUP)):
         text = properties.get(name)
         if isinstance(text, str) and _CLEAR.fullmatch(text) and not is_id(text):
-            found[header] = text
+            headers[header] = text
             del properties[name]
     reply_to = properties.get(_JMS_REPLY_TO)
     queue = _QUEUE_URI.fullmatch(reply_to) if isinstance(reply_to, str) else None
     if queue is not None and _CLEAR.fullmatch(queue[2]) and (not queue[1] or _CLEAR.fullmatch(queue[1])):
-        found[REPLY_TO] = queue[2] + (f"@{queue[1]}" if queue[1] else "")
+        headers[REPLY_TO] = queue[2] + (f"@{queue[1]}" if queue[1] else "")
         del properties[_JMS_REPLY_TO]
     if properties:
-        found[PROPERTIES] = header_of(properties)
-    return found
+        headers[PROPERTIES] = header_of(properties)
+    return headers
 
 
 def descriptor_headers(descriptor: Descriptor) -> dict[str, str]:
@@ -124,13 +124,14 @@ def _field_headers(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def hex_headers(headers: Mapping[str, str], descriptor: Descriptor) -> dict[str, str]:
-    """Return the headers of a response as versions 1 and 2 of the API have them: ids are 48 digits without
-    ``ID:``, and there is neither priority nor properties.
+    """Return the headers of a response as versions 1 and 2 of the API have them.
+
+    Ids are 48 digits without ``ID:``, and there is neither priority nor properties.
     """
     left_out = (PRIORITY, PROPERTIES, OMITTED, CORRELATION_ID, GROUP_ID)
     ids = zip((MESSAGE_ID, CORRELATION_ID, GROUP_ID), descriptor[:3], strict=True)
-    found = {name: value for name, value in headers.items() if name not in left_out}
-    return found | {header: octets.hex() for header, octets in ids if octets != NO_ID}
+    kept = {name: value for name, value in headers.items() if name not in left_out}
+    return kept | {header: octets.hex() for header, octets in ids if octets != NO_ID}
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
@@ -242,7 +243,7 @@ def decoded(value: str, place: str) -> str:
 
 def put_headers(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers of a request for these arguments of `Queue.put`. Raises MQError for an id."""
-    found = _field_headers({name: value for name, value in fields.items() if value is not None})
+    headers = _field_headers({name: value for name, value in fields.items() if value is not None})
     if fields.get("properties"):
-        found[PROPERTIES] = header_of(fields["properties"])
-    return found
+        headers[PROPERTIES] = header_of(fields["properties"])
+    return headers

@@ -16,7 +16,7 @@ from selectroute.queues.errors import (
     MQRC_MSG_ID_ERROR,
     MQRC_MSG_TOKEN_ERROR,
 )
-from selectroute.queues.lookup.match import MatchOptions, match_of
+from selectroute.queues.lookup import MatchOptions, match_of
 from selectroute.queues.message.message import TOKEN_BYTES, UNLIMITED, Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import id_of
 from selectroute.selector.errors import SelectRouteError

@@ -93,17 +93,17 @@ def properties_of(headers: Iterable[str]) -> dict[str, Value]:
     >>> properties_of(['weight;3000;integer, color;"light blue";string'])
     {'weight': Int(3000), 'color': 'light blue'}
     """
-    found: dict[str, Value] = {}
+    properties: dict[str, Value] = {}
     for header in headers:
         at = 0
         while at < len(header):
             name, at = _token(header, at, ";")
             text, at = _token(header, at, ";")
             kind, at = _token(header, at, ",")
-            if name in found:
+            if name in properties:
                 raise RestError(PROPERTIES, "a property is given twice")
-            found[name] = value_of(text, kind)
-    return found
+            properties[name] = value_of(text, kind)
+    return properties
 
 
 def header_of(properties: Mapping[str, Value]) -> str:

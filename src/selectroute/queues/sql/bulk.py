@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount, Stayed
 from selectroute.queues.errors import (
     MQRC_OBJECT_NAME_ERROR,
     MQRC_UNKNOWN_OBJECT_NAME,
@@ -20,8 +19,9 @@ from selectroute.queues.errors import (
     ScanLimitError,
     failed,
 )
-from selectroute.queues.lookup.match import Match
-from selectroute.queues.message.record import ARRIVALS, Record, queue_key_of
+from selectroute.queues.lookup import Match
+from selectroute.queues.message.record import ARRIVALS, StoredMessage, queue_key_of
+from selectroute.queues.queue import BulkPosition, BulkResult, MessageCount, Stayed
 from selectroute.queues.sql.database import Defined
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import (
@@ -95,8 +95,8 @@ class Bulk:
         """
         self._store.begin()
         with self._database.reading() as connection:
-            found = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
-            arrivals = 0 if found is None else found.arrivals
+            row = connection.execute(CHANGES, {"in_queue": self._queue}).one_or_none()
+            arrivals = 0 if row is None else row.arrivals
             self._last_arrival, self._after = min(position.last_arrival, arrivals), position.after
             matched = self._counted(connection)
         if expected is not None and matched.count != expected:
@@ -126,10 +126,10 @@ class Bulk:
         """Return the number of matches that are left."""
         match = self._match
         if match.selection is None and match.msg_token is None:
-            shape, given = shape_of(match)
-            given |= {**self._store.now(), "after": self._after, "last_arrival": self._last_arrival}
-            found = int(connection.execute(count(shape), given).scalar_one())
-            return MessageCount(found, True)
+            shape, parameters = shape_of(match)
+            parameters |= {**self._store.now(), "after": self._after, "last_arrival": self._last_arrival}
+            number = int(connection.execute(count(shape), parameters).scalar_one())
+            return MessageCount(number, True)
         matches = 0
         candidates = self._store.finder(connection).candidates(match, self._after)
         for compared, (record, is_match) in enumerate(candidates):
@@ -138,13 +138,13 @@ class Bulk:
             matches += is_match and self._is_old(record)
         return MessageCount(matches, True)
 
-    def _is_old(self, record: Record) -> bool:
+    def _is_old(self, record: StoredMessage) -> bool:
         """Return whether a message arrived before the count."""
         return record.queue_key & ARRIVALS <= self._last_arrival
 
-    def _next(self, connection: Connection, most: int) -> tuple[list[Record], int, bool]:
+    def _next(self, connection: Connection, most: int) -> tuple[list[StoredMessage], int, bool]:
         """Return the next matches, the key up to which was looked, and whether that is the end."""
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         after = self._after
         candidates = self._store.finder(connection).candidates(self._match, after)
         try:
@@ -158,9 +158,10 @@ class Bulk:
             return records, after, False
         return records, after, True
 
-    def _change(self, records: list[Record], after: int, is_last: bool) -> tuple[int, bool]:
-        """Remove or move messages, in one transaction; return the key up to which all is done, and whether
-        nothing is left to do. `after` and `is_last` are these if all of the messages are dealt with.
+    def _change(self, records: list[StoredMessage], after: int, is_last: bool) -> tuple[int, bool]:
+        """Remove or move messages; return the key up to which all is done, and whether that is all.
+
+        In one transaction. `after` and `is_last` are these if all of the messages are dealt with.
         """
         stayed = Stayed()
         with self._database.writing() as connection:
@@ -180,20 +181,21 @@ class Bulk:
             is_last = True
         return after, is_last
 
-    def _remove(self, connection: Connection, records: list[Record], stayed: Stayed) -> int:
+    def _remove(self, connection: Connection, records: list[StoredMessage], stayed: Stayed) -> int:
         self._lock(connection, self._queue)
         free = self._free(connection, records)
-        given = {"in_queue": self._queue, "places": list(free)}
+        parameters = {"in_queue": self._queue, "places": list(free)}
         if free:
-            connection.execute(REMOVE, given)
+            connection.execute(REMOVE, parameters)
         stayed.in_use = len(records) - len(free)
         return len(free)
 
     def _move(
-        self, connection: Connection, to: Defined, records: list[Record], stayed: Stayed
+        self, connection: Connection, to: Defined, records: list[StoredMessage], stayed: Stayed
     ) -> tuple[int, int | None]:
-        """Move messages up to the first for which the target or the transaction has no room; return their
-        number, and the key of that message.
+        """Move messages up to the first without room; return their number, and the key of that message.
+
+        The target, or the transaction, has no room for it.
         """
         indexes = self._lock(connection, self._queue, to.id)[to.id]
         lengths = self._free(connection, records)
@@ -201,7 +203,7 @@ class Bulk:
         room = math.inf
         if limit is not None:
             room = limit - connection.execute(HELD, {**self._store.now(), "in_queue": to.id}).scalar_one()
-        moved: list[Record] = []
+        moved: list[StoredMessage] = []
         size = 0
         undone: int | None = None
         for record in records:
@@ -221,7 +223,7 @@ class Bulk:
             self._put(connection, to, moved, indexes)
         return len(moved), undone
 
-    def _put(self, connection: Connection, to: Defined, records: list[Record], indexes: str) -> None:
+    def _put(self, connection: Connection, to: Defined, records: list[StoredMessage], indexes: str) -> None:
         """Put locked messages on the end of another queue, in their order."""
         arrivals = {"in_queue": to.id, "count": len(records)}
         before = connection.execute(ARRIVE_MANY, arrivals).scalar_one() - len(records)
@@ -230,8 +232,8 @@ class Bulk:
         keys: list[dict[str, Any]] = []
         for arrival, record in enumerate(records, start=before + 1):
             place = queue_key_of(arrival, record.priority if by_priority else None)
-            given = {"in_queue": self._queue, "at_place": record.queue_key}
-            rows.append({**given, "to_queue": to.id, "to_place": place})
+            source = {"in_queue": self._queue, "at_place": record.queue_key}
+            rows.append({**source, "to_queue": to.id, "to_place": place})
             keys += keys_of(record._replace(queue_key=place), to.id, indexes)
         places = [record.queue_key for record in records]
         connection.execute(REMOVE_KEYS, {"in_queue": self._queue, "places": places})
@@ -241,12 +243,12 @@ class Bulk:
 
     def _lock(self, connection: Connection, *queues: int) -> dict[int, str]:
         """Lock queues; return the indexes of each. Raises MQError 2085 if one was deleted."""
-        found = {row.id: row.indexes for row in connection.execute(LOCK_QUEUES, {"queues": queues})}
-        if len(found) < len(queues):
+        indexes = {row.id: row.indexes for row in connection.execute(LOCK_QUEUES, {"queues": queues})}
+        if len(indexes) < len(queues):
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
-        return found
+        return indexes
 
-    def _free(self, connection: Connection, records: list[Record]) -> dict[int, int]:
+    def _free(self, connection: Connection, records: list[StoredMessage]) -> dict[int, int]:
         """Lock the messages that are free; return the length of the body of each by its key."""
-        given = {**self._store.now(), "places": [record.queue_key for record in records]}
-        return {place: length for place, length in connection.execute(LOCK_FREE, given)}
+        parameters = {**self._store.now(), "places": [record.queue_key for record in records]}
+        return {place: length for place, length in connection.execute(LOCK_FREE, parameters)}

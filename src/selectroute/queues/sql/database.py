@@ -68,14 +68,14 @@ class QueueDatabase:
 
     def find(self, name: str) -> Defined:
         """Return the row of a queue. Raises MQError 2085."""
-        found = None
+        row = None
         if _NAME.fullmatch(str(name)):  # PostgreSQL refuses some texts that cannot be names
             with self.store.reading() as connection:
-                found = connection.execute(select(queue).where(queue.c.name == str(name))).one_or_none()
-        if found is None:
+                row = connection.execute(select(queue).where(queue.c.name == str(name))).one_or_none()
+        if row is None:
             raise _unknown(name)
-        settings = QueueSettings(*(found._mapping[column] for column in _SETTINGS))
-        return Defined(found.id, found.name, bytes(found.token_prefix), settings)
+        settings = QueueSettings(*(row._mapping[column] for column in _SETTINGS))
+        return Defined(row.id, row.name, bytes(row.token_prefix), settings)
 
     def add(self, name: str, settings: QueueSettings) -> None:
         """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
@@ -103,9 +103,9 @@ class QueueDatabase:
             id = connection.execute(row).scalar_one_or_none()
             if id is None:
                 raise _unknown(name)
-            given = {"in_queue": id, "now_ms": int(self.clock() * 1000)}
+            parameters = {"in_queue": id, "now_ms": int(self.clock() * 1000)}
             in_units = select(func.count()).where(message.c.queue == id, message.c.owner.is_not(None))
-            if not purge and connection.execute(HELD, given).scalar_one():
+            if not purge and connection.execute(HELD, parameters).scalar_one():
                 raise failed(MQRC_Q_NOT_EMPTY, "the queue has messages")
             if connection.execute(in_units).scalar_one():
                 raise failed(MQRC_Q_NOT_EMPTY, "messages of the queue are in units of work")

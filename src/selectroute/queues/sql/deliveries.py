@@ -30,7 +30,7 @@ from sqlalchemy.exc import IntegrityError
 from selectroute.queues.message.from_stream import Routed, with_delivery
 from selectroute.queues.message.message import properties_of
 from selectroute.queues.message.put_validation import ValidatedPut
-from selectroute.queues.message.record import Record, arrived, expiry_at, new_id_prefix
+from selectroute.queues.message.record import StoredMessage, arrived, expiry_at, new_id_prefix
 from selectroute.queues.sql.lookup import keys_of
 from selectroute.queues.sql.statements import ARRIVE_MANY, HELD, PUT, PUT_KEY
 from selectroute.queues.sql.tables import delivered, metadata, queue, row_of
@@ -54,7 +54,6 @@ _LENGTHS: Final = select(queue.c.name, queue.c.max_message_length)
 _DEPTHS: Final = select(queue.c.id, queue.c.name, queue.c.max_depth).where(
     queue.c.name.in_(bindparam("names", expanding=True))
 )
-_HELD, _FULL = "held", "full"
 
 DONE: Final = 1 << 160
 """Number after the last delivery of any task."""
@@ -147,12 +146,13 @@ class QueueDeliveries:
             return {name: length for name, length in connection.execute(_LENGTHS)}
 
     def begun(self, job: str, batch: int) -> set[str] | None:
-        """Return the plans by which deliveries of a batch were put; None if a later batch of the job, of the
-        stream or of its side batches, has begun.
+        """Return the plans by which deliveries of a batch were put; None if a later batch has begun.
+
+        The later batch is of the same job, and like this one of its stream or of its side batches.
         """
         with self._store.reading() as connection:
-            given = {"of_job": job, "is_backfill": batch < 0}
-            rows = connection.execute(_BATCHES, given).all()
+            parameters = {"of_job": job, "is_backfill": batch < 0}
+            rows = connection.execute(_BATCHES, parameters).all()
         if any(abs(row.batch) > abs(batch) for row in rows):
             return None
         return {row.plan for row in rows if row.batch == batch}
@@ -191,7 +191,7 @@ class QueueDeliveries:
         closing = dict(closed)
         with self._store.writing() as connection:
             is_new = self._lock(connection, task, progress)
-            queues = self._queues(connection, [one for _, one in deliveries])
+            queues = self._queues(connection, [delivery for _, delivery in deliveries])
             fitting = self._fitting(connection, queues, deliveries, *states, closing, excluded)
             after = max(progress.next, deliveries[-1][0] + 1)
             moved = Progress(progress.done + len(fitting), after, *states, progress.attempt)
@@ -205,24 +205,15 @@ class QueueDeliveries:
 
         Raises OvertakenError if another attempt has continued the task.
         """
-        moved = progress._replace(attempt=progress.attempt + 1)
-        with self._store.writing() as connection:
-            self._lock(connection, task, progress)
-            self._write(connection, task, moved, is_new=False)
-        return moved
+        return self._change(task, progress, progress._replace(attempt=progress.attempt + 1))
 
     def finish(self, task: TaskKey, progress: Progress, closed: Collection[str]) -> Progress:
-        """Record that all deliveries of a task are put, but those that closed queues hold; return the new
-        progress.
+        """Record that all of a task is put, but what closed queues hold; return the new progress.
 
         Raises OvertakenError if another attempt has continued the task.
         """
         held = {name: number for name, number in progress.held.items() if name in closed}
-        moved = progress._replace(next=DONE, held=held)
-        with self._store.writing() as connection:
-            self._lock(connection, task, progress)
-            self._write(connection, task, moved, is_new=False)
-        return moved
+        return self._change(task, progress, progress._replace(next=DONE, held=held))
 
     def rooms(self, names: Collection[str]) -> dict[str, Room | None]:
         """Return the room in the existing queues of these; None for one without a maximum depth."""
@@ -240,11 +231,18 @@ class QueueDeliveries:
         """Close the database."""
         self._store.close()
 
+    def _change(self, task: TaskKey, progress: Progress, after: Progress) -> Progress:
+        """Change the progress of a task without putting anything; return the new one."""
+        with self._store.writing() as connection:
+            self._lock(connection, task, progress)
+            self._write(connection, task, after, is_new=False)
+        return after
+
     # ---- in a transaction
 
     def _queues(self, connection: Connection, deliveries: Sequence[Delivery]) -> dict[str, Row[Any]]:
         """Return the queues of deliveries by name, locked until the transaction ends."""
-        names = sorted({one.queue for one in deliveries})
+        names = sorted({delivery.queue for delivery in deliveries})
         return {row.name: row for row in connection.execute(_QUEUES, {"names": names})}
 
     def _fitting(
@@ -266,12 +264,12 @@ class QueueDeliveries:
             if row.max_depth is not None
         }
         fitting: list[Delivery] = []
-        for number, one in deliveries:
-            name = one.queue
+        for number, delivery in deliveries:
+            name = delivery.queue
             if name in gone or name in full or name in closed:
                 continue
             row = queues.get(name)
-            if row is None or row.max_message_length < len(one.message.body):
+            if row is None or row.max_message_length < len(delivery.message.body):
                 gone[name] = number
                 held.pop(name, None)
             elif room.get(name, 1) > 0:
@@ -279,7 +277,7 @@ class QueueDeliveries:
                     room[name] -= 1
                 if name in held:
                     held[name] = number + 1
-                fitting.append(one)
+                fitting.append(delivery)
             elif name in excluded:
                 full[name] = number
                 held.pop(name, None)
@@ -303,22 +301,22 @@ class QueueDeliveries:
         self, connection: Connection, queues: Mapping[str, Row[Any]], deliveries: Sequence[Delivery]
     ) -> None:
         """Insert the messages of deliveries, in order."""
-        counts = Counter(one.queue for one in deliveries)
+        counts = Counter(delivery.queue for delivery in deliveries)
         arrivals: dict[str, int] = {}
         for name in queues:
             if counts[name]:
-                given = {"in_queue": queues[name].id, "count": counts[name]}
-                arrivals[name] = connection.execute(ARRIVE_MANY, given).scalar_one() - counts[name]
+                parameters = {"in_queue": queues[name].id, "count": counts[name]}
+                arrivals[name] = connection.execute(ARRIVE_MANY, parameters).scalar_one() - counts[name]
         now = int(self._clock() * 1000)
         rows: list[dict[str, Any]] = []
         keys: list[dict[str, Any]] = []
-        for one in deliveries:
-            arrivals[one.queue] += 1
-            to = queues[one.queue]
-            record = self._record(one, to, arrivals[one.queue], now)
+        for delivery in deliveries:
+            arrivals[delivery.queue] += 1
+            to = queues[delivery.queue]
+            record = self._record(delivery, to, arrivals[delivery.queue], now)
             row = row_of(record, to.id, {})
             row["properties"] = with_delivery(
-                one.message.properties, one.subscription, one.delivery_id, one.revision
+                delivery.message.properties, delivery.subscription, delivery.delivery_id, delivery.revision
             )
             rows.append(row)
             if to.indexes != "{}":
@@ -329,9 +327,9 @@ class QueueDeliveries:
         if keys:
             connection.execute(PUT_KEY, keys)
 
-    def _record(self, one: Delivery, own: Row[Any], arrival: int, now_ms: int) -> Record:
+    def _record(self, delivery: Delivery, target: Row[Any], arrival: int, now_ms: int) -> StoredMessage:
         """Return the record of a delivery on a queue, without its properties."""
-        message = one.message
+        message = delivery.message
         put = ValidatedPut(
             message.body,
             message.msg_id,
@@ -340,23 +338,20 @@ class QueueDeliveries:
             message.msg_seq_number,
             0,
             False,
-            own.default_priority if message.priority is None else message.priority,
-            own.default_persistence if message.persistence is None else message.persistence,
+            target.default_priority if message.priority is None else message.priority,
+            target.default_persistence if message.persistence is None else message.persistence,
             expiry_at(message.expiration, now_ms),
             None,
         )
-        record = arrived(put, arrival, own.order == "priority", self._prefix, now_ms)
+        record = arrived(put, arrival, target.order == "priority", self._prefix, now_ms)
         timestamp = now_ms if message.timestamp is None else message.timestamp
         return record._replace(timestamp=timestamp, expiration=message.expiration)
 
     def _write(self, connection: Connection, task: TaskKey, after: Progress, is_new: bool) -> None:
-        states: dict[str, int | list[str | int]] = dict(after.gone)
-        for state in (_HELD, _FULL):
-            states |= {name: [state, number] for name, number in getattr(after, state).items()}
         row = {
             "batch": task.batch,
             "done": after.done,
-            "gone": json.dumps(states),
+            "queues": json.dumps([after.gone, after.held, after.full]),
             "plan": task.plan,
             "next": str(after.next),
             "attempt": after.attempt,
@@ -389,15 +384,8 @@ def _progress(known: Any, task: TaskKey) -> Progress:
             f"batch {task.batch} was put to queues by another plan than this one: another process runs the "
             "job, or its input has changed"
         )
-    gone: dict[str, int] = {}
-    states: dict[str, dict[str, int]] = {_HELD: {}, _FULL: {}}
-    for name, given in json.loads(known.gone).items():
-        if isinstance(given, int):
-            gone[name] = given
-        else:
-            state, number = given
-            states[state][name] = number
-    return Progress(known.done, int(known.next), gone, states[_HELD], states[_FULL], known.attempt)
+    gone, held, full = json.loads(known.queues)
+    return Progress(known.done, int(known.next), gone, held, full, known.attempt)
 
 
 _CHUNK: Final = 2_000
@@ -443,14 +431,14 @@ class TaskPuts:
             self.progress = self._database.take_over(self._task, self.progress)
 
     def put(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
-        """Put those of the next deliveries that are pending."""
+        """Put the pending ones among the next deliveries."""
         chunk: list[tuple[int, Delivery]] = []
         size = 0
-        for number, one in deliveries:
-            if not self.waits(number, one.queue):
+        for number, delivery in deliveries:
+            if not self.waits(number, delivery.queue):
                 continue
-            chunk.append((number, one))
-            size += len(one.message.body)
+            chunk.append((number, delivery))
+            size += len(delivery.message.body)
             if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
                 self._put(chunk)
                 chunk, size = [], 0

@@ -8,20 +8,22 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select
 
-from selectroute.queues.lookup.finding import (
+from selectroute.queues.lookup import (
     MAX_INDEXES,
     MAX_SCANNED_BEFORE_INDEX,
-    Statistics,
+    Alternative,
+    KeyField,
+    LookupStatistics,
+    Match,
     check_budget,
     find_by_token,
     first_of,
+    ways_of,
 )
-from selectroute.queues.lookup.match import Match, ways_of
-from selectroute.queues.lookup.selection import Alternative, KeyField
-from selectroute.queues.message.record import Field, Record, selector_values
-from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, shape_of, walk
+from selectroute.queues.message.record import Field, StoredMessage, selector_values
+from selectroute.queues.sql.statements import AT, MESSAGES, PUT_KEY, UPDATE_QUEUE, shape_of, walk
 from selectroute.queues.sql.tables import (
     BARE_COLUMNS,
     bare_record_of,
@@ -41,13 +43,8 @@ _ENOUGH: Final = 1_000
 _CHUNK: Final = 1_000
 
 # Locks the queue's row, which every put updates: no put misses the key of an index being made.
-_ALONE: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(indexes=queue.c.indexes)
-    .returning(queue.c.indexes)
-)
-_KEEP: Final = update(queue).where(queue.c.id == bindparam("in_queue")).values(indexes=bindparam("as_text"))
+_ALONE: Final = UPDATE_QUEUE.values(indexes=queue.c.indexes).returning(queue.c.indexes)
+_KEEP: Final = UPDATE_QUEUE.values(indexes=bindparam("as_text"))
 _DROP: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.index == bindparam("of_index"))
 _ALL: Final = (
     select(*BARE_COLUMNS)
@@ -65,7 +62,7 @@ class SqlIndexes:
     Safe for threads, except that a count may be lost.
     """
 
-    def __init__(self, store: Store, queue: int, statistics: Statistics) -> None:
+    def __init__(self, store: Store, queue: int, statistics: LookupStatistics) -> None:
         self._store = store
         self._queue = queue
         self._statistics = statistics
@@ -95,9 +92,9 @@ class SqlIndexes:
             return int(connection.execute(MESSAGES, {"in_queue": self._queue}).scalar_one())
 
     def _make(self, attributes: Attributes) -> None:
-        given = {"in_queue": self._queue}
+        parameters = {"in_queue": self._queue}
         with self._store.writing(bulk=True) as connection:
-            text = connection.execute(_ALONE, given).scalar_one_or_none()
+            text = connection.execute(_ALONE, parameters).scalar_one_or_none()
             if text is None:
                 return
             existing = dict(indexes_of(text))
@@ -107,16 +104,16 @@ class SqlIndexes:
             if len(existing) >= MAX_INDEXES:
                 oldest = min(existing)
                 del existing[oldest]
-                connection.execute(_DROP, {**given, "of_index": oldest})
+                connection.execute(_DROP, {**parameters, "of_index": oldest})
             existing[number] = attributes
-            connection.execute(_KEEP, {**given, "as_text": json.dumps(existing)})
+            connection.execute(_KEEP, {**parameters, "as_text": json.dumps(existing)})
             after: int = -1
             while True:
-                rows = connection.execute(_ALL, {**given, "after": after}).all()
+                rows = connection.execute(_ALL, {**parameters, "after": after}).all()
                 keys = [
-                    one
+                    row_of_key
                     for row in rows
-                    for one in _keys_of(bare_record_of(row), self._queue, {number: attributes})
+                    for row_of_key in _keys_of(bare_record_of(row), self._queue, {number: attributes})
                 ]
                 if keys:
                     connection.execute(PUT_KEY, keys)
@@ -126,18 +123,18 @@ class SqlIndexes:
         self._statistics.indexes_made += 1
 
 
-def keys_of(record: Record, queue: int, indexes: str) -> list[dict[str, Any]]:
+def keys_of(record: StoredMessage, queue: int, indexes: str) -> list[dict[str, Any]]:
     """Return the rows of a message in the indexes of a queue."""
     return _keys_of(record, queue, indexes_of(indexes)) if indexes != "{}" else []
 
 
-def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
-    found = []
+def _keys_of(record: StoredMessage, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
+    rows = []
     for number, attributes in indexes.items():
         octets = key_of(record, attributes)
         if octets is not None:
-            found.append({"queue": queue, "index": number, "key": octets, "place": record.queue_key})
-    return found
+            rows.append({"queue": queue, "index": number, "key": octets, "place": record.queue_key})
+    return rows
 
 
 # ---- finding messages
@@ -160,26 +157,26 @@ class AccessPath(NamedTuple):
 class SqlLookup:
     """Visible messages of a queue in one transaction, found without their bodies.
 
-    ``given`` are the queue and the time as parameters, ``indexes`` is that column of the queue. ``vain``
+    ``parameters`` are the queue and the time, ``indexes`` is that column of the queue. ``vain``
     counts the messages compared for lack of an index, by the attributes of that index.
     """
 
     def __init__(
         self,
         connection: Connection,
-        given: Mapping[str, int],
+        parameters: Mapping[str, int],
         indexes: str,
         token_prefix: bytes,
-        statistics: Statistics,
+        statistics: LookupStatistics,
     ) -> None:
         self._connection = connection
-        self._given = given
+        self._parameters = parameters
         self._indexes = indexes_of(indexes)
         self.token_prefix = token_prefix
         self._statistics = statistics
         self.vain: dict[Attributes, int] = {}
 
-    def find(self, match: Match, after: int = -1) -> Record | None:
+    def find(self, match: Match, after: int = -1) -> StoredMessage | None:
         """Return the first visible message that matches after a key."""
         if match.msg_token is not None:
             return find_by_token(match, after, self.token_prefix, self._at, self._statistics)
@@ -189,17 +186,16 @@ class SqlLookup:
             return first
         return first_of(self._search(*way, after) for way in ways_of(match))
 
-    def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[Record, bool]]:
-        """Yield the messages after a key that are compared to find all that match, in order, each
-        once and without its body, and whether it matches.
+    def candidates(self, match: Match, after: int = -1) -> Iterator[tuple[StoredMessage, bool]]:
+        """Yield the messages after a key that may match, and whether each does, in order, without bodies.
 
         Messages are read as the iteration goes on: a reader that stops early has read a chunk too many at
         most.
         """
         if match.msg_token is not None:
-            found = self.find(match, after)
-            if found is not None:
-                yield found, True
+            first = self.find(match, after)
+            if first is not None:
+                yield first, True
             return
         if match.selection is None:
             for record in self._walk(AccessPath(match), after, _LARGEST_CHUNK):
@@ -216,7 +212,7 @@ class SqlLookup:
 
     def _compared(
         self, way: AccessPath, alternatives: Sequence[Alternative], after: int
-    ) -> Iterator[tuple[Record, bool]]:
+    ) -> Iterator[tuple[StoredMessage, bool]]:
         """Yield all messages on an access path, and whether each satisfies one of the alternatives."""
         for record in self._walk(way, after, _FIRST_CHUNK):
             check_budget()
@@ -224,13 +220,13 @@ class SqlLookup:
             read = selector_values(record)
             yield record, any(alternative.whole.holds(read) for alternative in alternatives)
 
-    def _at(self, queue_key: int) -> Record | None:
-        row = self._connection.execute(AT, {**self._given, "at_place": queue_key}).one_or_none()
+    def _at(self, queue_key: int) -> StoredMessage | None:
+        row = self._connection.execute(AT, {**self._parameters, "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
     def _search(
         self, fields: tuple[KeyField, ...], keys: tuple[Any, ...], alternative: Alternative, after: int
-    ) -> Record | None:
+    ) -> StoredMessage | None:
         """Return the first message whose fields have these values and that satisfies an alternative."""
         attributes = _lasting(fields)
         way = self._way(fields, keys)
@@ -268,15 +264,15 @@ class SqlLookup:
         usable = [number for number, of in self._indexes.items() if set(of) <= set(attributes)]
         return max(usable, key=lambda number: len(self._indexes[number]), default=None)
 
-    def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
+    def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[StoredMessage]:
         """Yield visible messages after a key, in order, read chunk by chunk."""
-        shape, given = shape_of(way.match)
-        given.update(self._given)
+        shape, parameters = shape_of(way.match)
+        parameters.update(self._parameters)
         if way.number is not None:
-            given |= {"of_index": way.number, "with_key": way.key}
+            parameters |= {"of_index": way.number, "with_key": way.key}
         statement = walk(shape, way.number is not None)
         while True:
-            rows = self._connection.execute(statement, {**given, "after": after, "most": chunk}).all()
+            rows = self._connection.execute(statement, {**parameters, "after": after, "most": chunk}).all()
             for row in rows:
                 yield bare_record_of(row)
             if len(rows) < chunk:
@@ -289,7 +285,7 @@ def _lasting(fields: tuple[KeyField, ...]) -> Attributes:
     return tuple(name for name in fields if isinstance(name, str) and is_lasting(name))
 
 
-def _key_of_candidate(candidate: tuple[Record, bool]) -> int:
+def _key_of_candidate(candidate: tuple[StoredMessage, bool]) -> int:
     return candidate[0].queue_key
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Delete,
     FromClause,
@@ -31,7 +32,7 @@ from sqlalchemy import (
     update,
 )
 
-from selectroute.queues.lookup.match import Match, asked_fields
+from selectroute.queues.lookup import Match, asked_fields
 from selectroute.queues.message.record import ARRIVALS, Field
 from selectroute.queues.sql.tables import BARE_COLUMNS, COLUMNS, FIELDS, held, key, message, owner, queue
 
@@ -39,44 +40,41 @@ Shape = tuple[Field, ...]
 """Given fields of the descriptor."""
 
 
-def _back_out_gets(which: ColumnElement[bool]) -> Update:
-    """Return the statement that puts messages got in units back on their queues."""
+def _back_out(which: ColumnElement[bool]) -> tuple[Delete, Update]:
+    """Return the statements that remove the puts of units, and return their gets to the queues."""
     again = message.c.backout_count + 1
-    return update(message).where(which).values(owner=None, unit=None, backout_count=again)
+    gets = update(message).where(which).values(owner=None, unit=None, backout_count=again)
+    return delete(message).where(which, message.c.arriving), gets
 
 
 _IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
 
-ARRIVE: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(arrivals=queue.c.arrivals + 1)
-    .returning(queue.c.arrivals, queue.c.indexes)
+_THIS_QUEUE: Final = queue.c.id == bindparam("in_queue")
+UPDATE_QUEUE: Final = update(queue).where(_THIS_QUEUE)
+
+ARRIVE: Final = UPDATE_QUEUE.values(arrivals=queue.c.arrivals + 1).returning(
+    queue.c.arrivals, queue.c.indexes
 )
 """Increments the arrivals. The next put waits until this transaction has ended."""
 
-ARRIVE_MANY: Final = (
-    update(queue)
-    .where(queue.c.id == bindparam("in_queue"))
-    .values(arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type))
-    .returning(queue.c.arrivals)
-)
+ARRIVE_MANY: Final = UPDATE_QUEUE.values(
+    arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type)
+).returning(queue.c.arrivals)
 """Adds several arrivals, and returns the number of the last one."""
 
 PUT: Final = insert(message)
 PUT_KEY: Final = insert(key)
-RELEASED: Final = (
-    update(queue).where(queue.c.id == bindparam("in_queue")).values(releases=queue.c.releases + 1)
-)
-CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(queue.c.id == bindparam("in_queue"))
-INDEXES: Final = select(queue.c.indexes).where(queue.c.id == bindparam("in_queue"))
+RELEASED: Final = UPDATE_QUEUE.values(releases=queue.c.releases + 1)
+CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(_THIS_QUEUE)
+INDEXES: Final = select(queue.c.indexes).where(_THIS_QUEUE)
 
-COMMIT_GETS: Final = delete(message).where(_IN_UNIT, message.c.arriving.is_(False))
-COMMIT_PUTS: Final = (
-    update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False)
+COMMIT: Final = (
+    update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False),
+    delete(message).where(_IN_UNIT, message.c.arriving.is_(False)),
 )
-BACK_OUT_PUTS: Final = delete(message).where(_IN_UNIT, message.c.arriving)
-BACK_OUT_GETS: Final = _back_out_gets(_IN_UNIT)
+"""Make the puts of a unit visible, and remove its gets."""
+
+BACK_OUT: Final = _back_out(_IN_UNIT)
 
 _OF_OWNER: Final = message.c.owner == bindparam("own")
 OWNERS: Final = select(owner.c.id)
@@ -85,17 +83,10 @@ OWNER_KEPT: Final = _OWNER.with_for_update(read=True)
 OWNER_LOCKED: Final = _OWNER.with_for_update()
 OWNER_ENTERS: Final = insert(owner)
 OWNER_LEAVES: Final = delete(owner).where(owner.c.id == bindparam("own"))
-RELEASED_BY_OWNER: Final = (
-    update(queue)
-    .where(queue.c.id.in_(select(message.c.queue).where(_OF_OWNER)))
-    .values(releases=queue.c.releases + 1)
-)
-BACK_OUT_PUTS_OF_OWNER: Final = delete(message).where(_OF_OWNER, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER: Final = _back_out_gets(_OF_OWNER)
-
-_OF_OWNER_HERE: Final = and_(_OF_OWNER, message.c.queue == bindparam("in_queue"))
-BACK_OUT_PUTS_OF_OWNER_HERE: Final = delete(message).where(_OF_OWNER_HERE, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER_HERE: Final = _back_out_gets(_OF_OWNER_HERE)
+_QUEUES_OF_OWNER: Final = queue.c.id.in_(select(message.c.queue).where(_OF_OWNER))
+RELEASED_BY_OWNER: Final = update(queue).where(_QUEUES_OF_OWNER).values(releases=queue.c.releases + 1)
+BACK_OUT_OWNER: Final = _back_out(_OF_OWNER)
+BACK_OUT_OWNER_HERE: Final = _back_out(and_(_OF_OWNER, message.c.queue == bindparam("in_queue")))
 
 _EXPIRED: Final = and_(
     message.c.queue == bindparam("in_queue"),
@@ -158,9 +149,7 @@ BETWEEN: Final = (
 AT: Final = select(*COLUMNS).where(_visible(message), message.c.place == bindparam("at_place"))
 
 
-_AT_PLACES: Final = and_(
-    message.c.queue == bindparam("in_queue"), message.c.place.in_(bindparam("places", expanding=True))
-)
+_PLACES: Final[BindParameter[Any]] = bindparam("places", expanding=True)
 LOCK_QUEUES: Final = (
     select(queue.c.id, queue.c.indexes)
     .where(queue.c.id.in_(bindparam("queues", expanding=True)))
@@ -171,16 +160,14 @@ LOCK_QUEUES: Final = (
 
 LOCK_FREE: Final = (
     select(message.c.place, func.length(message.c.body))
-    .where(_visible(message), message.c.place.in_(bindparam("places", expanding=True)))
+    .where(_visible(message), message.c.place.in_(_PLACES))
     .with_for_update(skip_locked=True)
 )
 """Locks the visible messages with some keys, without those that another transaction takes, and returns the
 lengths of their bodies in bytes."""
 
-REMOVE: Final = delete(message).where(_AT_PLACES)
-REMOVE_KEYS: Final = delete(key).where(
-    key.c.queue == bindparam("in_queue"), key.c.place.in_(bindparam("places", expanding=True))
-)
+REMOVE: Final = delete(message).where(message.c.queue == bindparam("in_queue"), message.c.place.in_(_PLACES))
+REMOVE_KEYS: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.place.in_(_PLACES))
 MOVE: Final = (
     update(message)
     .where(message.c.queue == bindparam("in_queue"), message.c.place == bindparam("at_place"))
@@ -195,8 +182,8 @@ MOVE: Final = (
 
 def shape_of(match: Match) -> tuple[Shape, dict[str, Any]]:
     """Return the descriptor fields that match options give, and their values as parameters."""
-    given = asked_fields(match)
-    return tuple(given), {f"field_{field}": value for field, value in given.items()}
+    fields = asked_fields(match)
+    return tuple(fields), {f"field_{field}": value for field, value in fields.items()}
 
 
 def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
@@ -204,22 +191,22 @@ def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
 
     SQLite picks any index with an equality, but a CorrelId may have many messages where a MsgId has one.
     """
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     for field in shape:
         column: ColumnElement[Any] = of.c[FIELDS[field]]
         if field in (Field.CORREL_ID, Field.GROUP_ID) and Field.MSG_ID in shape:
             column = func.coalesce(column, null())  # no index has this
-        found.append(column == bindparam(f"field_{field}", type_=of.c[FIELDS[field]].type))
-    return found
+        conditions.append(column == bindparam(f"field_{field}", type_=of.c[FIELDS[field]].type))
+    return conditions
 
 
 @lru_cache(maxsize=1_000)
 def walk(shape: Shape, indexed: bool) -> Select[Any]:
     """Return the select of visible messages with these fields after a key, through an index if `indexed`."""
-    found = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
+    statement = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
     place: ColumnElement[int] = message.c.place
     if indexed:
-        found = found.join_from(
+        statement = statement.join_from(
             key, message, and_(key.c.queue == message.c.queue, key.c.place == message.c.place)
         ).where(
             key.c.queue == bindparam("in_queue"),
@@ -227,7 +214,7 @@ def walk(shape: Shape, indexed: bool) -> Select[Any]:
             key.c.key == bindparam("with_key", type_=LargeBinary),
         )
         place = key.c.place
-    return found.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
+    return statement.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
 
 
 @lru_cache(maxsize=1_000)

@@ -21,14 +21,13 @@ from selectroute.queues.errors import (
     MQError,
     failed,
 )
-from selectroute.queues.lookup.finding import Statistics
-from selectroute.queues.lookup.groups import Lookup
+from selectroute.queues.lookup import Lookup, LookupStatistics
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import (
     ARRIVALS,
     MAX_KEY,
-    Record,
+    StoredMessage,
     arrived,
     current_message_of,
     descriptor_of,
@@ -55,7 +54,7 @@ from selectroute.queues.sql.statements import (
 )
 from selectroute.queues.sql.tables import bare_record_of, record_of, row_of
 from selectroute.queues.sql.units import UnitEndings
-from selectroute.queues.sql.watch import WaitingCall, Watch
+from selectroute.queues.sql.watch import QueueWatch, WaitingCall
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.sentences import counted
@@ -88,16 +87,11 @@ class SqlStore:
     """
 
     def __init__(
-        self,
-        database: QueueDatabase,
-        defined: Defined,
-        clock: Callable[[], float],
-        *,
-        owns_database: bool,
+        self, database: QueueDatabase, defined: Defined, clock: Callable[[], float], *, owns_database: bool
     ) -> None:
         store, queue = database.store, defined.id
         self.settings = defined.settings
-        self.statistics = Statistics()
+        self.statistics = LookupStatistics()
         self.database = database
         self.defined = defined
         self._owns_database = owns_database
@@ -110,7 +104,7 @@ class SqlStore:
         self._endings = UnitEndings(store, database.owner, self.now, lambda: self._watch.released())
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
-        self._watch = Watch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
+        self._watch = QueueWatch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
         self._indexes = SqlIndexes(store, queue, self.statistics)
         self._lock = Lock()
         self._closed = False
@@ -124,15 +118,19 @@ class SqlStore:
 
     @property
     def oldest(self) -> int | None:
-        """Time of the put, in milliseconds since 1970, of the available message that arrived first; None
-        without messages. O(log depth) for each priority on the queue, and O(messages in units before it).
+        """Time of the put, in milliseconds since 1970, of the available message that arrived first.
+
+        None without messages. O(log depth) for each priority on the queue, and O(messages in units
+        before it).
         """
         self.begin()
-        given, after, first = self.now(), -1, None
+        parameters, after, first = self.now(), -1, None
         with self._store.reading() as connection:
-            while (row := connection.execute(FIRST, {**given, "after": after}).one_or_none()) is not None:
-                found = row.place & ARRIVALS, row.timestamp
-                first = found if first is None else min(first, found)
+            while (
+                row := connection.execute(FIRST, {**parameters, "after": after}).one_or_none()
+            ) is not None:
+                candidate = row.place & ARRIVALS, row.timestamp
+                first = candidate if first is None else min(first, candidate)
                 after = row.place | ARRIVALS  # the last key of its priority
         return None if first is None else int(first[1])
 
@@ -155,17 +153,17 @@ class SqlStore:
             self._watch.arrived(record)
         return descriptor_of(record, self._token_prefix)
 
-    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
+    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> StoredMessage | None:
         """Take the first match off the queue. A waiter is added by `wait`, which looks again."""
         record = self._take(lookup, unit)
         return self._take(lookup, unit) if record is None and self._endings.clean_up() else record
 
-    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> StoredMessage | None:
         """Return the first match, left on the queue. A waiter is added by `wait`, which looks again."""
         record = self._browse(lookup)
         return self._browse(lookup) if record is None and self._endings.clean_up() else record
 
-    def wait(self, waiter: Waiter, seconds: float) -> Record:
+    def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         deadline = time.monotonic() + seconds
         call = self.call(waiter.lookup, None, waiter.unit, waiter.browses)
@@ -193,24 +191,24 @@ class SqlStore:
             raise failed(MQRC_MSG_TOKEN_ERROR, "the token is of another queue")
         return queue_key
 
-    def listed(self, lookup: Lookup, most: int) -> list[Record]:
+    def listed(self, lookup: Lookup, most: int) -> list[StoredMessage]:
         """Return the first matches without their bodies, in one transaction."""
         self.begin()
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         with self._finding() as finder:
-            while len(records) < most and (found := lookup.find(finder)) is not None:
-                records.append(found)
-                lookup = lookup._replace(after=found.queue_key)
+            while len(records) < most and (record := lookup.find(finder)) is not None:
+                records.append(record)
+                lookup = lookup._replace(after=record.queue_key)
         return records
 
-    def at(self, queue_key: int) -> Record | None:
+    def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
         self.begin()
         with self._store.reading() as connection:
             row = connection.execute(AT, {**self.now(), "at_place": queue_key}).one_or_none()
         return None if row is None else record_of(row)
 
-    def take_at(self, queue_key: int, unit: Unit | None) -> Record | None:
+    def take_at(self, queue_key: int, unit: Unit | None) -> StoredMessage | None:
         """Take the message with a key off the queue."""
         self.begin()
         return self._taken(take_at(unit is not None), {"at_place": queue_key}, unit)
@@ -244,7 +242,7 @@ class SqlStore:
         if state.owner is not None:
             self._endings.forget(state.owner, state.number)
 
-    def to_message(self, record: Record) -> QueuedMessage:
+    def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
         return current_message_of(record, self._token_prefix, self._clock)
 
@@ -268,19 +266,21 @@ class SqlStore:
 
     def _changes(self) -> tuple[int, int]:
         with self._store.reading() as connection:
-            found = connection.execute(CHANGES, self._in_queue).one_or_none()
-        return (0, 0) if found is None else (found.arrivals, found.releases)
+            row = connection.execute(CHANGES, self._in_queue).one_or_none()
+        return (0, 0) if row is None else (row.arrivals, row.releases)
 
-    def _arrived(self, after: int, upto: int) -> list[Record]:
+    def _arrived(self, after: int, upto: int) -> list[StoredMessage]:
         """Return the visible messages with arrival numbers above `after` and up to `upto`, without bodies."""
-        records: list[Record] = []
+        records: list[StoredMessage] = []
         with self._store.reading() as connection:
             for priority in range(10) if self._by_priority else (None,):
                 ends = {"after": queue_key_of(after, priority), "upto": queue_key_of(upto, priority)}
                 records += map(bare_record_of, connection.execute(BETWEEN, {**self.now(), **ends}))
         return records
 
-    def _arrive(self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int]) -> Record:
+    def _arrive(
+        self, connection: Connection, message: ValidatedPut, marks: Mapping[str, int]
+    ) -> StoredMessage:
         """Insert a message. Raises MQError 2053 for a full queue, 2085 for a deleted one.
 
         Args:
@@ -322,49 +322,48 @@ class SqlStore:
                 state.owner = self._owner.enter()
             yield {"own": state.owner, "of_unit": state.number}
 
-    def _take(self, lookup: Lookup, unit: Unit | None) -> Record | None:
+    def _take(self, lookup: Lookup, unit: Unit | None) -> StoredMessage | None:
         self.begin()
         if unit is not None:
             unit.check()
         match, _, handle = lookup
         if handle is None and match.selection is None and match.msg_token is None:
-            shape, given = shape_of(match)
-            record = self._taken(take(shape, unit is not None), given, unit)
+            shape, parameters = shape_of(match)
+            record = self._taken(take(shape, unit is not None), parameters, unit)
             self.statistics.looked_at += record is not None
             return record
-        while True:
-            found = self._find(lookup)
-            if found is None:
+        record = None
+        while record is None:
+            if (candidate := self._find(lookup)) is None:
                 return None
-            record = self._taken(take_at(unit is not None), {"at_place": found.queue_key}, unit)
-            if record is not None:
-                break
+            record = self._taken(take_at(unit is not None), {"at_place": candidate.queue_key}, unit)
         if handle is not None:
             move(handle, record, unit)
         return record
 
-    def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:
+    def _taken(
+        self, statement: Executable, parameters: dict[str, Any], unit: Unit | None
+    ) -> StoredMessage | None:
         """Take one message, finally or into the unit."""
         if unit is None:
-            rows = self._store.single(statement, {**given, **self.now()})
+            rows = self._store.single(statement, {**parameters, **self.now()})
             return record_of(rows[0]) if rows else None
         with self._in(unit) as marks:
             with self._store.writing() as connection:
                 self._owner.check(connection, marks["own"])
-                row = connection.execute(statement, {**given, **marks, **self.now()}).one_or_none()
+                row = connection.execute(statement, {**parameters, **marks, **self.now()}).one_or_none()
             if row is not None:
                 unit.state.gets += 1
         return None if row is None else record_of(row)
 
-    def _browse(self, lookup: Lookup) -> Record | None:
+    def _browse(self, lookup: Lookup) -> StoredMessage | None:
         self.begin()
-        while True:
-            found = self._find(lookup)
-            record = None if found is None else self.at(found.queue_key)
-            if found is None or record is not None:
+        while (candidate := self._find(lookup)) is not None:
+            if (record := self.at(candidate.queue_key)) is not None:
                 return record
+        return None
 
-    def _find(self, lookup: Lookup) -> Record | None:
+    def _find(self, lookup: Lookup) -> StoredMessage | None:
         """Return the first match without its body."""
         with self._finding() as finder:
             return lookup.find(finder)
@@ -386,7 +385,7 @@ class SqlStore:
         indexes = connection.execute(INDEXES, self._in_queue).scalar_one_or_none() or "{}"
         return SqlLookup(connection, self.now(), indexes, self._token_prefix, self.statistics)
 
-    def _retry(self, waiter: Waiter) -> Record | None:
+    def _retry(self, waiter: Waiter) -> StoredMessage | None:
         """Look again for the message of a waiter; None in a unit that has ended.
 
         Most retries find nothing: they only read, and block no writer.
@@ -406,6 +405,6 @@ def put_all(puts: Sequence[tuple[SqlStore, ValidatedPut]]) -> None:
         store.begin()
     if ordered:
         with ordered[0][0]._store.writing() as connection:
-            records = [store._arrive(connection, one, {}) for store, one in ordered]
+            records = [store._arrive(connection, message, {}) for store, message in ordered]
         for (store, _), record in zip(ordered, records, strict=True):
             store._watch.arrived(record)

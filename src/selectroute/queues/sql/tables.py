@@ -40,7 +40,7 @@ from sqlalchemy import (
 
 from selectroute.clauses.access import Key, message_key
 from selectroute.queues.message.message import properties_of, text_of
-from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Record, selector_values
+from selectroute.queues.message.record import DESCRIPTOR_FIELDS, StoredMessage, selector_values
 from selectroute.selector.fields import NO_ID, PREFIX
 
 metadata: Final = MetaData()
@@ -106,10 +106,7 @@ for _id in (message.c.correl_id, message.c.group_id):
     _partial_index(f"queue_message_{_id.name}", message.c.queue, _id, message.c.place, where=_id.is_not(None))
 _partial_index("queue_message_owner", message.c.owner, message.c.unit, where=message.c.owner.is_not(None))
 _partial_index(
-    "queue_message_expiration",
-    message.c.queue,
-    message.c.expiration,
-    where=message.c.expiration > text("0"),
+    "queue_message_expiration", message.c.queue, message.c.expiration, where=message.c.expiration > text("0")
 )
 
 key: Final = Table(
@@ -178,8 +175,9 @@ _after_held(
 
 
 def _trigger(change: str, tables: str, rows: str) -> tuple[str, str]:
-    """Return the function and the trigger that add the counts of one statement in PostgreSQL; ``rows``
-    selects the queue, a number of messages, and how many of them are in units.
+    """Return the function and the trigger that add the counts of one statement in PostgreSQL.
+
+    ``rows`` selects the queue, a number of messages, and how many of them are in units.
     """
     return (
         f"CREATE OR REPLACE FUNCTION queue_held_{change}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -211,9 +209,8 @@ delivered: Final = Table(
     Column("batch", _NUMBER, nullable=False),
     # The number of messages put.
     Column("done", _NUMBER, nullable=False),
-    # Missing queues with their first skipped delivery of the batch, as JSON: {"ORDERS": 17}; queues without
-    # room as {"ORDERS": ["held", 17]}, or ["full", 17] after they were given up.
-    Column("gone", Text, nullable=False),
+    # The queues that are gone, held and full, with the first delivery concerned: [{"ORDERS": 17}, {}, {}].
+    Column("queues", Text, nullable=False),
     # The digest of the plan by which the deliveries are numbered.
     Column("plan", Text, nullable=False),
     # The number of the next delivery, which may have more than 64 bits.
@@ -222,7 +219,7 @@ delivered: Final = Table(
     Column("attempt", Integer, nullable=False),
 )
 
-FIELDS: Final = (*Record._fields[:DESCRIPTOR_FIELDS], "place")
+FIELDS: Final = (*StoredMessage._fields[:DESCRIPTOR_FIELDS], "place")
 """Columns of a record up to its key, which the table calls `place`."""
 
 COLUMNS: Final[tuple[ColumnElement[Any], ...]] = tuple(
@@ -238,7 +235,7 @@ _NULLABLE: Final = tuple(map(FIELDS.index, ("correl_id", "group_id")))
 _BOOLEANS: Final = tuple(map(FIELDS.index, ("last_in_group", "persistence")))
 
 
-def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
+def row_of(record: StoredMessage, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
     """Return the row of a message of a queue; `marks` name the unit of the put, if any."""
     row: dict[str, Any] = dict(zip(FIELDS, record, strict=False))
     for name in ("correl_id", "group_id"):
@@ -250,7 +247,7 @@ def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, An
     return row
 
 
-def record_of(row: Any) -> Record:
+def record_of(row: Any) -> StoredMessage:
     """Return the record of a row of `COLUMNS`, from SQLAlchemy or from the driver."""
     fields = list(row)
     for index in _NULLABLE:
@@ -260,10 +257,10 @@ def record_of(row: Any) -> Record:
         fields[index] = bool(fields[index])
     if fields[-1] is not None:
         fields[-1] = properties_of(fields[-1])
-    return Record._make(fields)
+    return StoredMessage._make(fields)
 
 
-def bare_record_of(row: Any) -> Record:
+def bare_record_of(row: Any) -> StoredMessage:
     """Return the record of a row of `BARE_COLUMNS`; its body is empty."""
     return record_of((*row[:-1], b"", row[-1]))
 
@@ -276,18 +273,18 @@ def is_lasting(attribute: str) -> bool:
     return attribute not in _COUNTING and not attribute.startswith(PREFIX)
 
 
-def key_of(record: Record, attributes: Iterable[str]) -> bytes | None:
+def key_of(record: StoredMessage, attributes: Iterable[str]) -> bytes | None:
     """Return the key of a message in an index on attributes; None if a selector cannot equal one."""
     lookup = selector_values(record)
     keys = [message_key(lookup(name)) for name in attributes]
-    return None if None in keys else digest_of([one for one in keys if one is not None])
+    return None if None in keys else digest_of([value for value in keys if value is not None])
 
 
 def digest_of(keys: Iterable[Key]) -> bytes:
     """Return a 16-byte digest of keys of attributes. Messages found by a digest are re-evaluated."""
     digest = blake2b(digest_size=16)
-    for one in keys:
-        parts = one if isinstance(one, tuple) else (one,)
+    for value in keys:
+        parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             octets = (
                 part

@@ -28,14 +28,10 @@ from selectroute.durable.lock import FileLock
 from selectroute.queues.errors import MQRC_BACKED_OUT, failed
 from selectroute.queues.sql.statements import (
     ANY_EXPIRED,
-    BACK_OUT_GETS,
-    BACK_OUT_GETS_OF_OWNER,
-    BACK_OUT_GETS_OF_OWNER_HERE,
-    BACK_OUT_PUTS,
-    BACK_OUT_PUTS_OF_OWNER,
-    BACK_OUT_PUTS_OF_OWNER_HERE,
-    COMMIT_GETS,
-    COMMIT_PUTS,
+    BACK_OUT,
+    BACK_OUT_OWNER,
+    BACK_OUT_OWNER_HERE,
+    COMMIT,
     EXPIRE,
     HELD_ROWS,
     JOINED,
@@ -190,8 +186,8 @@ _ALL: Final[WeakSet[Owner]] = WeakSet()
 
 
 def _forked() -> None:
-    for one in list(_ALL):
-        one.forked()
+    for owner in list(_ALL):
+        owner.forked()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -203,14 +199,12 @@ def _path(store: Store, id: int) -> Path:
 
 def _back_out(connection: Connection, id: int) -> None:
     """Back out all units of an owner and remove it from the database."""
-    given = {"own": id}
+    parameters = {"own": id}
     # Waits for running puts and gets in the owner's units, which lock this row.
-    if connection.execute(OWNER_LOCKED, given).first() is None:
+    if connection.execute(OWNER_LOCKED, parameters).first() is None:
         return
-    connection.execute(RELEASED_BY_OWNER, given)
-    connection.execute(BACK_OUT_PUTS_OF_OWNER, given)
-    connection.execute(BACK_OUT_GETS_OF_OWNER, given)
-    connection.execute(OWNER_LEAVES, given)
+    for statement in (RELEASED_BY_OWNER, *BACK_OUT_OWNER, OWNER_LEAVES):
+        connection.execute(statement, parameters)
 
 
 _CLEAN_UP_SECONDS: Final = 1.0
@@ -232,11 +226,7 @@ class UnitEndings:
     """
 
     def __init__(
-        self,
-        store: Store,
-        owner: Owner,
-        now: Callable[[], Mapping[str, int]],
-        released: Callable[[], None],
+        self, store: Store, owner: Owner, now: Callable[[], Mapping[str, int]], released: Callable[[], None]
     ) -> None:
         self.owner = owner
         self._store = store
@@ -251,17 +241,13 @@ class UnitEndings:
         Raises MQError 2003 if a commit finds other numbers of puts and gets than `expected`, because another
         process considered this one dead.
         """
-        given = {"own": owner, "of_unit": unit}
+        parameters = {"own": owner, "of_unit": unit}
         releases = expected is None or bool(expected[0 if commit else 1])
         with self._store.writing() as connection:
             if releases:  # before any message is locked: making an index locks in the same order
                 connection.execute(RELEASED, {"in_queue": self._now()["in_queue"]})
-            if commit:
-                gets = connection.execute(COMMIT_GETS, given).rowcount
-                puts = connection.execute(COMMIT_PUTS, given).rowcount
-            else:
-                puts = connection.execute(BACK_OUT_PUTS, given).rowcount
-                gets = connection.execute(BACK_OUT_GETS, given).rowcount
+            statements = COMMIT if commit else BACK_OUT
+            puts, gets = (connection.execute(statement, parameters).rowcount for statement in statements)
             if commit and expected not in (None, (puts, gets)):
                 raise failed(MQRC_BACKED_OUT, "this process was cut off from the database")
         if releases:
@@ -271,11 +257,11 @@ class UnitEndings:
         """Back out all units of this process on this queue."""
         if self.owner.id is None:
             return
-        given = {"own": self.owner.id, "in_queue": self._now()["in_queue"]}
+        parameters = {"own": self.owner.id, "in_queue": self._now()["in_queue"]}
         with self._store.writing() as connection:
-            connection.execute(RELEASED, {"in_queue": given["in_queue"]})
-            connection.execute(BACK_OUT_PUTS_OF_OWNER_HERE, given)
-            connection.execute(BACK_OUT_GETS_OF_OWNER_HERE, given)
+            connection.execute(RELEASED, {"in_queue": parameters["in_queue"]})
+            for statement in BACK_OUT_OWNER_HERE:
+                connection.execute(statement, parameters)
 
     def forget(self, owner: int, unit: int) -> None:
         """Schedule the backout of an unreachable unit; called when its memory is freed.

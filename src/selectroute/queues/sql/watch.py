@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup import LookupStatistics
 from selectroute.queues.message.message import QueuedMessage
-from selectroute.queues.message.record import Record
+from selectroute.queues.message.record import StoredMessage
 from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.store.errors import StoreError
 
@@ -24,7 +24,7 @@ MOST_COMPARED: Final = 1 << 24
 compared under the lock: LIKE takes up to 50 ns for each. For more, all are woken and look themselves."""
 
 
-class Watch:
+class QueueWatch:
     """Waiting calls of one `SqlStore`. Safe for threads.
 
     A woken call queries the database: another one may have been faster.
@@ -41,9 +41,9 @@ class Watch:
 
     def __init__(
         self,
-        statistics: Statistics,
+        statistics: LookupStatistics,
         changes: Callable[[], tuple[int, int]],
-        arrived: Callable[[int, int], list[Record]],
+        arrived: Callable[[int, int], list[StoredMessage]],
         clean_up: Callable[[], object],
     ) -> None:
         self._changes = changes
@@ -86,7 +86,7 @@ class Watch:
         with self._lock:
             self._waiters.remove(waiter)
 
-    def arrived(self, record: Record) -> None:
+    def arrived(self, record: StoredMessage) -> None:
         """Wake the calls for a message that this process put: all browsing ones, and one that takes it."""
         with self._lock:
             if self._polls:
@@ -102,10 +102,10 @@ class Watch:
     def wake_all(self) -> None:
         """Wake all calls."""
         with self._lock:
-            given = self._waiters.all()
-            for waiter in given:
+            woken = self._waiters.all()
+            for waiter in woken:
                 self._waiters.remove(waiter)
-        for waiter in given:
+        for waiter in woken:
             waiter.hand_over()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Watch:
         if thread is not None:
             thread.join()
 
-    def _offer(self, records: Iterable[Record]) -> None:
+    def _offer(self, records: Iterable[StoredMessage]) -> None:
         for record in records:
             selecting = self._waiters.selecting
             values = (record.properties or {}).values() if selecting else ()
@@ -126,8 +126,8 @@ class Watch:
                 self.wake_all()
                 continue
             with self._lock:
-                given = self._waiters.offer(record) if self._waiters.count else []
-            for waiter in given:
+                woken = self._waiters.offer(record) if self._waiters.count else []
+            for waiter in woken:
                 waiter.hand_over()
 
     def _poll(self) -> None:
@@ -170,9 +170,9 @@ class WaitingCall:
 
     def __init__(
         self,
-        watch: Watch,
-        retry: Callable[[Waiter], Record | None],
-        to_message: Callable[[Record], QueuedMessage],
+        watch: QueueWatch,
+        retry: Callable[[Waiter], StoredMessage | None],
+        to_message: Callable[[StoredMessage], QueuedMessage],
         new_waiter: Callable[[], Waiter],
     ) -> None:
         self._watch = watch
@@ -189,7 +189,7 @@ class WaitingCall:
         record = self.find()
         return None if record is None else self._to_message(record)
 
-    def find(self) -> Record | None:
+    def find(self) -> StoredMessage | None:
         """Return the record of the message if there is one now; see `look`."""
         before, self._waiter = self._waiter, self._new_waiter()
         # Register first, then look: a message that arrives in between notifies.

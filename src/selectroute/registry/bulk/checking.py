@@ -49,15 +49,16 @@ Line = tuple[int, str | bytes]
 
 
 class CheckedLines(NamedTuple):
-    """Checked lines: of each its number in the import, the number of literals in its clauses, and the length
-    of its selector and topic filter in characters, int64[lines]; and the text for the stage, a line each,
-    UTF-8.
+    """Checked lines of an import, as columns and as text for the stage.
+
+    For each line its number in the import, the number of literals in its clauses, and the length of its
+    selector and topic filter in characters, int64[lines]. The text is UTF-8, a line each.
     """
 
     numbers: Counts
     literals: Counts
     lengths: Counts
-    text: bytes | pa.Buffer
+    text: bytes
 
 
 class Staged(NamedTuple):
@@ -77,8 +78,8 @@ class Staged(NamedTuple):
         """Invert `_texts`."""
         number, status, id, name, topic, dialect, labels, body = line[:-1].split("\t", 7)
         key = topic[1:] if topic else None
-        given = _labels(labels) if labels else {}
-        return cls(int(number), status or None, id, name, key, dialect, given, body)
+        label_values = _labels(labels) if labels else {}
+        return cls(int(number), status or None, id, name, key, dialect, label_values, body)
 
 
 class _Line(NamedTuple):
@@ -90,31 +91,32 @@ class _Line(NamedTuple):
 
 
 def checked_lines(block: Sequence[Line], limits: Limits, by: Permission) -> CheckedLines:
-    """Check lines, and the caller's permission for each; blank ones are left out. Raises `ImportLineError`
-    with all invalid lines, or the first `MAX_REPORTED`.
+    """Check lines, and the caller's permission for each; blank lines are left out.
+
+    Raises `ImportLineError` with all invalid lines, or the first `MAX_REPORTED`.
     """
-    found: list[_Line] = []
+    lines: list[_Line] = []
     wrong: list[LineProblem] = []
     with paused_collector():
         for number, line in block:
             try:
                 if line.strip():
-                    found.append(_read(number, line, by))
+                    lines.append(_read(number, line, by))
             except SelectRouteError as error:
                 wrong.append(LineProblem(number, error))
                 if len(wrong) == MAX_REPORTED:
                     break
         try:
-            types, literals = _types(found, limits)
+            types, literals = _types(lines, limits)
         except ImportLineError as error:
             wrong.extend(error.problems)
         if wrong:
             raise ImportLineError.of(wrong)
         now = time_text(datetime.now(UTC))
-        text = "".join(_texts(found, types, now))
-        lengths = [len(line.spec.selector) + len(line.spec.topic or "") for line in found]
+        text = "".join(_texts(lines, types, now))
+        lengths = [len(line.spec.selector) + len(line.spec.topic or "") for line in lines]
         return CheckedLines(
-            np.array([line.number for line in found], np.int64),
+            np.array([line.number for line in lines], np.int64),
             literals,
             np.array(lengths, np.int64),
             text.encode(),
@@ -130,13 +132,14 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
 
 
 def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
-    """Check the selectors of these lines and return the type of each, and the number of literals in its
-    clauses. Raises `ImportLineError` with all invalid ones.
+    """Check the selectors of lines; return the type of each, and the number of literals in its clauses.
+
+    Raises `ImportLineError` with all invalid lines.
     """
     names = ("selector", "topic", "dialect", "seltype")
     columns = {name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names}
     try:
-        found = check_subscriptions(
+        checked = check_subscriptions(
             pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
         )
     except BuildError as error:
@@ -144,7 +147,7 @@ def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
             LineProblem(lines[row].number, _cause(lines[row], cause, limits))
             for row, cause in error.causes.items()
         ) from error
-    types: list[Any] = found.seltypes.to_pylist()
+    types: list[Any] = checked.seltypes.to_pylist()
     wrong = [
         LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
         for line, seltype in zip(lines, types, strict=True)
@@ -152,56 +155,57 @@ def _types(lines: list[_Line], limits: Limits) -> tuple[list[Any], Counts]:
     ]
     if wrong:
         raise ImportLineError.of(wrong)
-    return types, found.literals
+    return types, checked.literals
 
 
-def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
+def _cause(line: _Line, cause: SelectRouteError, limits: Limits) -> SelectRouteError:
     """Return the error of a line as `Registry.register` would raise it."""
-    if isinstance(found, DuplicateSubscriptionError):
+    if isinstance(cause, DuplicateSubscriptionError):
         return IdTakenError(f"the id {line.id!r} is used twice")
     try:
         Checks(limits).checked(line.spec)
     except SelectRouteError as error:
         return error
-    return found
+    return cause
 
 
 def _texts(lines: Iterable[_Line], types: Iterable[str], now: str) -> Iterator[str]:
-    """Yield a line of the stage for each line. Ids, names and keys of topics have no control characters; an
-    empty topic is not none.
+    """Yield the text of each line for the stage.
+
+    Ids, names and keys of topics have no control characters. An empty topic differs from none.
     """
     known: dict[tuple[object, ...], tuple[str, str, dict[str, Any]]] = {}
     for (number, id, spec, status), seltype in zip(lines, types, strict=True):
         common = spec.dialect, seltype, spec.destination, status, *spec.labels.items()
         if common not in known:
             known[common] = _common(spec, seltype, status, now)
-        given, labels, rest = known[common]
+        status_text, labels, rest = known[common]
         name = id if spec.name is None else spec.name
         topic = "" if spec.topic is None else f"={topic_key(spec.topic)}"
         first = {"id": id, "name": name, "topic": spec.topic, "selector": spec.selector}
         body = orjson.dumps(first | rest).decode()
-        yield f"{number}\t{given}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{labels}\t{body}\n"
+        yield f"{number}\t{status_text}\t{id}\t{name}\t{topic}\t{spec.dialect}\t{labels}\t{body}\n"
 
 
 def _common(
     spec: SubscriptionSpec, seltype: str, status: SubscriptionStatus | None, now: str
 ) -> tuple[str, str, dict[str, Any]]:
     """Return what many lines have in common: their status, labels, and the other members of `body_of`."""
-    given = "" if status is None else status.value
+    status_text = "" if status is None else status.value
     labels = dict(sorted(spec.labels.items()))
     rest = {
         "dialect": spec.dialect,
         "seltype": seltype,
         "destination": spec.destination.to_json(),
-        "status": given or ACTIVE,
+        "status": status_text or ACTIVE,
         "labels": labels,
         "created": now,
         "modified": now,
     }
-    return given, orjson.dumps(labels).decode() if labels else "", rest
+    return status_text, orjson.dumps(labels).decode() if labels else "", rest
 
 
 @lru_cache(maxsize=1_024)  # many subscriptions have the same ones
 def _labels(text: str) -> Mapping[str, str]:
-    found: dict[str, str] = json.loads(text)
-    return MappingProxyType(found)
+    labels: dict[str, str] = json.loads(text)
+    return MappingProxyType(labels)

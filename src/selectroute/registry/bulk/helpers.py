@@ -1,12 +1,14 @@
 """Check of an import's blocks of lines on several cores.
 
 The check is Python and holds the interpreter's lock, so that threads do not help: helpers are processes. This
-process checks the blocks for which no helper is free.
+process checks the blocks for which no helper is free. A helper is this module run as a program; blocks and
+results go over a connection.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -14,12 +16,11 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Final
 
-import pyarrow as pa
-
 from selectroute.registry.authorization import Permission
-from selectroute.registry.bulk.check_process import GIVEN, arguments, of_batch
 from selectroute.registry.bulk.checking import CheckedLines, Line, checked_lines
 from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import Limits
@@ -33,15 +34,15 @@ MOST_HELPERS: Final = 3
 _MOST_WAITING: Final = 16
 """Blocks that are read before the first one of them is checked; none after an invalid line."""
 
-_MOST_GIVEN: Final = 2
+_MOST_PENDING: Final = 2
 """Blocks that a helper has at a time: one that it checks, and the next one."""
 
-_Found = CheckedLines | ImportLineError
+_Result = CheckedLines | ImportLineError
 
 
-def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission) -> Generator[_Found]:
+def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission) -> Generator[_Result]:
     """Yield the result of each block of lines, in order: what `checked_lines` returns or raises."""
-    waiting: deque[Future[_Found]] = deque()
+    waiting: deque[Future[_Result]] = deque()
     most = _MOST_WAITING
     helpers: list[_Helper] = []
     with ExitStack() as opened:
@@ -50,22 +51,22 @@ def checked_blocks(blocks: Iterable[list[Line]], limits: Limits, by: Permission)
                 with suppress(OSError):  # the system has no room for a process: it works without
                     for _ in range(min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)):
                         helpers.append(opened.enter_context(closing(_Helper(limits, by))))
-            free = min(helpers, key=lambda one: one.waiting, default=None)
-            if free is not None and most and free.waiting < _MOST_GIVEN:
+            free = min(helpers, key=lambda helper: helper.waiting, default=None)
+            if free is not None and most and free.waiting < _MOST_PENDING:
                 waiting.append(free.submit(block))
             else:
                 waiting.append(Future())
                 waiting[-1].set_result(_checked(block, limits, by))
             while waiting and (waiting[0].done() or len(waiting) > most):
-                found = waiting.popleft().result()
-                if isinstance(found, ImportLineError):
+                result = waiting.popleft().result()
+                if isinstance(result, ImportLineError):
                     most = 0
-                yield found
+                yield result
         while waiting:
             yield waiting.popleft().result()
 
 
-def _checked(block: list[Line], limits: Limits, by: Permission) -> _Found:
+def _checked(block: list[Line], limits: Limits, by: Permission) -> _Result:
     try:
         return checked_lines(block, limits, by)
     except ImportLineError as error:
@@ -73,26 +74,27 @@ def _checked(block: list[Line], limits: Limits, by: Permission) -> _Found:
 
 
 class _Helper:
-    """Process that checks blocks, one after the other, and a thread that exchanges them for the results. If
-    the process ends, or a line is invalid, the block is checked here.
+    """Process that checks blocks one after the other, and the thread that sends and receives them.
+
+    If the process ends, or a line is invalid, the block is checked here.
     """
 
     def __init__(self, limits: Limits, by: Permission) -> None:
+        self._connection, remote = Pipe()
         # -P: `-m` would put the working directory first on the path, and import a numpy.py from there.
-        command = [sys.executable, "-P", "-m", "selectroute.registry.bulk.check_process"]
-        self._process = subprocess.Popen(
-            [*command, arguments(limits, by)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        command = [sys.executable, "-P", "-m", "selectroute.registry.bulk.helpers", str(remote.fileno())]
+        with remote:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[remote.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         self._check = partial(_checked, limits=limits, by=by)
         self._thread = ThreadPoolExecutor(1, "selectroute-import")
-        self._blocks: pa.ipc.RecordBatchStreamWriter | None = None
-        self._found: pa.ipc.RecordBatchStreamReader | None = None
-        self._results: deque[Future[_Found]] = deque()
+        self._thread.submit(self._connection.send, (limits, by))
+        self._results: deque[Future[_Result]] = deque()
         """Of the blocks that were submitted, in order; those at the front may be done."""
 
     @property
@@ -102,26 +104,18 @@ class _Helper:
             self._results.popleft()
         return len(self._results)
 
-    def submit(self, block: list[Line]) -> Future[_Found]:
+    def submit(self, block: list[Line]) -> Future[_Result]:
         """Let the process check a block, after those that it has."""
         self._results.append(self._thread.submit(self._exchange, block))
         return self._results[-1]
 
-    def _exchange(self, block: list[Line]) -> _Found:
-        """Write a block to the process and read its result."""
-        numbers, lines = zip(*block, strict=True)
-        # ValueError: a text that is not UTF-8; StopIteration: the process has ended.
-        with suppress(OSError, ValueError, pa.ArrowException, StopIteration):
-            batch = pa.record_batch([pa.array(numbers), pa.array(lines, pa.binary())], schema=GIVEN)
-            if self._blocks is None:
-                self._blocks = pa.ipc.new_stream(self._stdin, GIVEN)
-            self._blocks.write_batch(batch)
-            self._stdin.flush()
-            if self._found is None:
-                self._found = pa.ipc.open_stream(self._stdout)
-            found = self._found.read_next_batch()
-            if found.num_rows:
-                return of_batch(found)
+    def _exchange(self, block: list[Line]) -> _Result:
+        """Send a block to the process and receive its result."""
+        with suppress(OSError, EOFError):  # the process has ended
+            self._connection.send(block)
+            result: CheckedLines | None = self._connection.recv()
+            if result is not None:
+                return result
         return self._check(block)
 
     def close(self) -> None:
@@ -129,6 +123,22 @@ class _Helper:
         self._process.kill()
         self._process.wait()
         self._thread.shutdown(cancel_futures=True)
-        for pipe in (self._stdin, self._stdout):
-            with suppress(OSError):
-                pipe.close()
+        self._connection.close()
+
+
+def main(descriptor: int) -> None:
+    """Check the blocks that the parent sends, until it closes the connection.
+
+    The limits and the permission come first. The result of a block with an invalid line is None: the
+    parent checks such a block itself.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then ends this process
+    with Connection(descriptor) as parent, suppress(EOFError):
+        limits, by = parent.recv()
+        while True:
+            result = _checked(parent.recv(), limits, by)
+            parent.send(None if isinstance(result, ImportLineError) else result)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

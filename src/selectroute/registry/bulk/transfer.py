@@ -21,14 +21,12 @@ from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.compile.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
-from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.bulk.checking import ACTIVE, CheckedLines, Line, Staged
 from selectroute.registry.bulk.helpers import checked_blocks
-from selectroute.registry.changes import Progress
 from selectroute.registry.errors import IdTakenError, ImportLineError, NameTakenError, TooLargeError
 from selectroute.registry.log.change_log import BLOCK, checked_row
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.rows import (
     ViewRow,
     added_values,
@@ -42,7 +40,7 @@ from selectroute.registry.log.rows import (
 )
 from selectroute.registry.log.tables import change, label, subscription
 from selectroute.registry.log.transaction import LogRow, last_pauses
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Progress, Subscription
 from selectroute.registry.specification import Budget
 from selectroute.selector.limits import Limits
 from selectroute.store.engine import indexes_later, insert_values
@@ -55,7 +53,7 @@ _CHECKED_AT_ONCE: Final = 16_384
 
 
 @dataclass(slots=True)
-class Stage:
+class ImportStage:
     """Checked lines in a temporary file."""
 
     file: IO[bytes]
@@ -85,25 +83,27 @@ def staged(
     budget: Budget,
     progress: Progress | None,
     by: Permission = EVERYTHING,
-) -> Iterator[Stage]:
-    """Read and check the lines of an import and the caller's permission for each. Raises `ImportLineError`,
-    `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that exceeds the budget.
+) -> Iterator[ImportStage]:
+    """Read and check the lines of an import, and the caller's permission for each.
+
+    Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that
+    exceeds the budget.
 
     Reading continues after an invalid line, until there are `MAX_REPORTED` of them.
     """
     wrong: list[LineProblem] = []
     with _temporary_file() as file, closing(checked_blocks(_blocks(lines, wrong), limits, by)) as checked:
-        stage = Stage(file)
-        for found in checked:
-            if isinstance(found, ImportLineError):
-                wrong.extend(found.problems)
+        stage = ImportStage(file)
+        for result in checked:
+            if isinstance(result, ImportLineError):
+                wrong.extend(result.problems)
             else:
-                stage.rows += len(found.numbers)
-                over = budget.spend_all(found.literals, found.lengths)
+                stage.rows += len(result.numbers)
+                over = budget.spend_all(result.literals, result.lengths)
                 if over is not None:
-                    wrong.append(LineProblem(int(found.numbers[over]), budget.error))
+                    wrong.append(LineProblem(int(result.numbers[over]), budget.error))
                 if not wrong:
-                    stage.append(found)
+                    stage.append(result)
             if len(wrong) >= MAX_REPORTED:
                 break
             if stage.rows > max_rows:
@@ -116,8 +116,9 @@ def staged(
 
 
 def _blocks(lines: Iterable[str | bytes], wrong: list[LineProblem]) -> Iterator[list[Line]]:
-    """Yield the lines with their numbers, in blocks. An `ImportLineError` of their source ends them and is
-    added to `wrong`.
+    """Yield the lines with their numbers, in blocks.
+
+    An `ImportLineError` of their source ends them and is added to `wrong`.
     """
     numbered = enumerate(lines, start=1)
     while True:
@@ -157,7 +158,7 @@ _MANY_ROWS: Final = 20_000
 
 
 def import_stage(
-    revision: Revision, stage: Stage, mode: Literal["add", "replace"], progress: Progress | None
+    revision: PendingRevision, stage: ImportStage, mode: Literal["add", "replace"], progress: Progress | None
 ) -> int:
     """Log the staged subscriptions as one revision, apply them to the view, and return their count."""
     if mode not in ("add", "replace"):
@@ -173,20 +174,22 @@ def import_stage(
     return done
 
 
-def _write_adds(revision: Revision, stage: Stage) -> Generator[int]:
-    """Add the staged subscriptions block by block; yield the rows of each. The rows of a block are made while
-    SQLite, which needs no interpreter, inserts those of the one before.
+def _write_adds(revision: PendingRevision, stage: ImportStage) -> Generator[int]:
+    """Add the staged subscriptions block by block; yield the number of rows of each block.
+
+    The rows of a block are made while SQLite, which needs no interpreter, inserts those of the block
+    before.
     """
     with closing(_one_ahead(_Adds.of(revision, block) for block in stage.blocks(BLOCK))) as adds:
-        for one in adds:
-            one.write(revision)
-            yield len(one.block)
+        for added in adds:
+            added.write(revision)
+            yield len(added.block)
 
 
-def _write_replaces(revision: Revision, stage: Stage) -> Generator[int]:
+def _write_replaces(revision: PendingRevision, stage: ImportStage) -> Generator[int]:
     """Add or replace the staged subscriptions block by block; yield the rows of each."""
     for block in stage.blocks(BLOCK):
-        existing = _existing(revision.connection, [one.id for one in block])
+        existing = _existing(revision.connection, [line.id for line in block])
         if existing:
             _replace_block(revision, block, existing)
         else:
@@ -203,15 +206,16 @@ class _Adds(NamedTuple):
     labels: Sequence[Any]
 
     @classmethod
-    def of(cls, revision: Revision, block: list[Staged]) -> _Adds:
+    def of(cls, revision: PendingRevision, block: list[Staged]) -> _Adds:
         first = revision.seq
-        logged = revision.chain_adds([(one.id, one.body) for one in block])
+        logged = revision.chain_adds([(line.id, line.body) for line in block])
         added = [
-            (one.id, one.name, one.topic_key, one.dialect, one.status or ACTIVE, one.body) for one in block
+            (line.id, line.name, line.topic_key, line.dialect, line.status or ACTIVE, line.body)
+            for line in block
         ]
         return cls(block, logged, added_values(added, revision.number, first), _label_values(block))
 
-    def write(self, revision: Revision) -> None:
+    def write(self, revision: PendingRevision) -> None:
         revision.write_adds(self.logged)
         _insert(revision.connection, self.block, self.view, {"revision": revision.number})
         insert_values(revision.connection, label, self.labels)
@@ -227,7 +231,7 @@ def _one_ahead(items: Iterator[_T]) -> Generator[_T]:
 
 
 def _fewer_indexes(
-    revision: Revision, stage: Stage, mode: Literal["add", "replace"]
+    revision: PendingRevision, stage: ImportStage, mode: Literal["add", "replace"]
 ) -> AbstractContextManager[None]:
     """Return the context in which a large import writes its rows; the indexes are complete at its end.
 
@@ -239,36 +243,38 @@ def _fewer_indexes(
     return indexes_later(revision.connection, (change, subscription, label))
 
 
-def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
+def _replace_block(revision: PendingRevision, block: list[Staged], existing: dict[str, Subscription]) -> None:
     """Log these lines and apply them to the view; the `existing` subscriptions are replaced."""
     connection = revision.connection
     changes: list[LogRow] = []
     last: list[int] = []  # index of each line's last change
     hidden = [
-        LineProblem(one.number, _id_taken(old.id))
-        for one in block
-        if (old := existing.get(one.id)) is not None and not revision.by.sees(old.topic)
+        LineProblem(line.number, _id_taken(old.id))
+        for line in block
+        if (old := existing.get(line.id)) is not None and not revision.by.sees(old.topic)
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(connection, [one.id for one in block if _resumes(one, existing)])
-    for one in block:
-        id, old = one.id, existing.get(one.id)
+    since = _paused_at(
+        connection, [id for id, old in existing.items() if old.status is SubscriptionStatus.PAUSED]
+    )
+    for line in block:
+        id, old = line.id, existing.get(line.id)
         if old is None:
-            changes.append(LogRow("add", id, one.body))
+            changes.append(LogRow("add", id, line.body))
         else:
-            kept = replace(from_body(one.body, 0), created=old.created)
+            kept = replace(from_body(line.body, 0), created=old.created)
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
             # A changed status is a separate change: readers of the log find each pause and resume.
-            if one.status not in (None, old.status):
-                now = body_of(replace(kept, status=SubscriptionStatus(one.status)))
-                if one.status == SubscriptionStatus.PAUSED:
+            if line.status not in (None, old.status):
+                now = body_of(replace(kept, status=SubscriptionStatus(line.status)))
+                if line.status == SubscriptionStatus.PAUSED:
                     changes.append(LogRow("pause", id, now))
                 else:
                     changes.append(LogRow("resume", id, now, "latest", since[id]))
         last.append(len(changes) - 1)
     positions = revision.log_rows(changes)
-    rows = [_view_row(one, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
+    rows = [_view_row(line, changes[at], positions[at]) for line, at in zip(block, last, strict=True)]
     for old_ids in batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
@@ -279,8 +285,9 @@ def _replace_block(revision: Revision, block: list[Staged], existing: dict[str, 
 def _insert(
     connection: Connection, block: list[Staged], values: Sequence[Any], same: Mapping[str, int]
 ) -> None:
-    """Insert the rows of these lines in the view, see `insert_values`. Raises `ImportLineError` for those
-    that are taken.
+    """Insert the rows of these lines in the view, see `insert_values`.
+
+    Raises `ImportLineError` for ids and names that are taken.
     """
     try:
         with connection.begin_nested():
@@ -292,40 +299,31 @@ def _insert(
 def _label_values(block: list[Staged]) -> list[str]:
     """Return the rows of the labels of these lines as one list."""
     values: list[str] = []
-    for one in block:
-        for name, value in one.labels.items():
-            values += (name, value, one.id)
+    for line in block:
+        for name, value in line.labels.items():
+            values += (name, value, line.id)
     return values
 
 
-def _view_row(one: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
+def _view_row(line: Staged, last: LogRow, position: tuple[int, int]) -> ViewRow:
     assert last.body is not None, "an import removes nothing"
-    status = one.status or SubscriptionStatus.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
-    return view_row(one.id, one.name, one.topic_key, one.dialect, status, position, last.body)
-
-
-def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
-    old = existing.get(one.id)
-    return (
-        old is not None
-        and old.status is SubscriptionStatus.PAUSED
-        and one.status == SubscriptionStatus.ACTIVE
-    )
+    status = line.status or SubscriptionStatus.ACTIVE if last.op == "add" else json.loads(last.body)["status"]
+    return view_row(line.id, line.name, line.topic_key, line.dialect, status, position, last.body)
 
 
 def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
     """Return the registered subscriptions among these ids."""
-    found = subscriptions_with_state()
-    rows = (connection.execute(found.where(subscription.c.id.in_(some))) for some in batched(ids))
+    statement = subscriptions_with_state()
+    rows = (connection.execute(statement.where(subscription.c.id.in_(some))) for some in batched(ids))
     return {row.id: subscription_of(row) for row in chain.from_iterable(rows)}
 
 
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
     """Return the revision of the last pause of each of these subscriptions."""
-    found: dict[str, int] = {}
+    paused: dict[str, int] = {}
     for some in batched(ids):
-        found |= {id: at for id, at in connection.execute(last_pauses(some))}
-    return found
+        paused |= {id: at for id, at in connection.execute(last_pauses(some))}
+    return paused
 
 
 def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
@@ -333,8 +331,8 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
     wrong: list[LineProblem] = []
     ids: set[str] = set()
     names: set[str] = set()
-    for one in block:
-        number, id, name = one.number, one.id, one.name
+    for line in block:
+        number, id, name = line.number, line.id, line.name
         if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
             wrong.append(LineProblem(number, _id_taken(id)))
         elif (

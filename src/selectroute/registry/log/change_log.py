@@ -30,7 +30,6 @@ from sqlalchemy import (
 )
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import OPS, Change, ChangePage, Op, Progress, Verified
 from selectroute.registry.log.rows import (
     chained_rows,
     change_of,
@@ -50,7 +49,7 @@ from selectroute.registry.log.tables import (
     token,
 )
 from selectroute.registry.log.transaction import LogHead, Transaction
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import OPS, Change, ChangePage, Op, Progress, Subscription, Verified
 from selectroute.selector.sentences import counted
 from selectroute.store.engine import START, row_digest
 from selectroute.store.errors import DamagedError
@@ -62,8 +61,10 @@ MOST_TRANSACTIONS: Final = 4_096
 
 
 class Latest(NamedTuple):
-    """Changes of some successive transactions: the revision of the last one, the digest of the log up to it,
-    and the last state of each changed subscription, None if it is removed.
+    """Changes of some successive transactions.
+
+    They are the revision of the last one, the digest of the log up to it, and the last state of each
+    changed subscription, None if it is removed.
     """
 
     revision: int
@@ -111,15 +112,17 @@ class RecentChanges:
     def since(self, revision: int) -> Latest | None:
         """Return what changed after a revision; None if that is not known here, or nothing did."""
         with self._lock:
-            found: list[_Committed] = []
-            for one in reversed(self._committed):
-                if one.before.revision < revision:
+            newest_first: list[_Committed] = []
+            for committed in reversed(self._committed):
+                if committed.before.revision < revision:
                     break
-                found.append(one)
-        if not found or found[-1].before.revision != revision:
+                newest_first.append(committed)
+        if not newest_first or newest_first[-1].before.revision != revision:
             return None
-        changed = {id: state for one in reversed(found) for id, state in one.changed.items()}
-        return Latest(found[0].after.revision, found[0].after.digest.hex(), changed)
+        changed = {
+            id: state for committed in reversed(newest_first) for id, state in committed.changed.items()
+        }
+        return Latest(newest_first[0].after.revision, newest_first[0].after.digest.hex(), changed)
 
     def _clear(self) -> None:
         self._committed.clear()
@@ -138,12 +141,12 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
     """Return the parts of a cursor. Raises `InvalidSpecError` for text that is not a cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        version, *found = base64.urlsafe_b64decode(padded.encode()).decode().split(".", parts)
+        version, *values = base64.urlsafe_b64decode(padded.encode()).decode().split(".", parts)
     except (ValueError, UnicodeError):
         raise no_cursor() from None
-    if version != _VERSION or len(found) != parts:
+    if version != _VERSION or len(values) != parts:
         raise no_cursor()
-    return found
+    return values
 
 
 def no_cursor() -> InvalidSpecError:
@@ -181,10 +184,10 @@ class LogPosition(NamedTuple):
         revision, seq = read_cursor(cursor, 2)
         if not (revision + seq).isascii() or not (revision + seq).isdigit():
             raise no_cursor()
-        found = cls(int(revision[:20] or -1), int(seq[:20] or -1))
-        if not 0 <= found.revision <= _LAST_REVISION or not 0 <= found.seq <= _LAST_SEQ:
+        position = cls(int(revision[:20] or -1), int(seq[:20] or -1))
+        if not 0 <= position.revision <= _LAST_REVISION or not 0 <= position.seq <= _LAST_SEQ:
             raise no_cursor()
-        return found
+        return position
 
 
 def page(
@@ -195,9 +198,11 @@ def page(
     rows: list[Row[Any]] = []
     following: Row[Any] | None = None
     size = 0
-    found = connection.execute(_after(position, ops).limit(limit + 1), execution_options={"yield_per": _READ})
-    with closing(found):
-        for row in found:
+    result = connection.execute(
+        _after(position, ops).limit(limit + 1), execution_options={"yield_per": _READ}
+    )
+    with closing(result):
+        for row in result:
             size += len(row.body) if isinstance(row.body, str) else 0  # not checked yet
             if len(rows) == limit or (rows and size > MAX_CHARACTERS):
                 following = row
@@ -220,23 +225,25 @@ def page(
 def history(
     connection: Connection, id: str, before: LogPosition | None, limit: int
 ) -> tuple[list[Change], str | None]:
-    """Return the newest changes of a subscription before a position, the newest first, and the cursor of the
-    next ones; None if these are all. Raises `DamagedError`.
+    """Return the changes of a subscription before a position, newest first, and the cursor of the next ones.
+
+    The cursor is None if these are all. Raises `DamagedError`.
     """
     statement = select(change).where(change.c.id == id)
     if before is not None:
         statement = statement.where(tuple_(*_ORDER) < tuple_(*before))
     newest = statement.order_by(*(c.desc() for c in _ORDER)).limit(limit + 1)
     rows = connection.execute(newest).all()
-    found = [change_of(checked_row(connection, row)) for row in rows[:limit]]
+    changes = [change_of(checked_row(connection, row)) for row in rows[:limit]]
     if len(rows) <= limit:
-        return found, None
-    return found, LogPosition(rows[limit - 1].revision, rows[limit - 1].seq).cursor
+        return changes, None
+    return changes, LogPosition(rows[limit - 1].revision, rows[limit - 1].seq).cursor
 
 
 def rows_after(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
-    """Yield all rows of the log after a revision, of these kinds, checked, in bounded memory. Raises
-    `DamagedError`.
+    """Yield all rows of the log after a revision, of these kinds, checked, in bounded memory.
+
+    Raises `DamagedError`.
     """
     position = LogPosition(after)
     rows = connection.execution_options(yield_per=BLOCK).execute(_after(position, ops))
@@ -260,15 +267,15 @@ def digest_at(connection: Connection, position: LogPosition) -> bytes:
 
 def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Subscription]:
     """Return these subscriptions as of a revision; those not registered then are left out."""
-    found = []
+    subscriptions = []
     for id in ids:
         newest = select(change).where(change.c.id == id, change.c.revision <= revision)
         row = connection.execute(newest.order_by(*(c.desc() for c in _ORDER)).limit(1)).one_or_none()
         if row is not None and row.op != "remove":
-            one = change_of(checked_row(connection, row)).subscription
-            if one is not None:
-                found.append(one)
-    return found
+            state = change_of(checked_row(connection, row)).subscription
+            if state is not None:
+                subscriptions.append(state)
+    return subscriptions
 
 
 def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
@@ -280,8 +287,8 @@ def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
 
 def _last_digest(connection: Connection, which: ColumnElement[bool]) -> bytes:
     newest = select(change.c.digest).where(which).order_by(*(c.desc() for c in _ORDER))
-    found = connection.execute(newest.limit(1)).scalar()
-    return START if found is None else bytes(found)
+    digest = connection.execute(newest.limit(1)).scalar()
+    return START if digest is None else bytes(digest)
 
 
 def _after(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from selectroute.registry.authorization import EVERYTHING, Permission
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.transaction import Transaction
 from selectroute.registry.specification import Checks
 
@@ -49,7 +49,11 @@ class Unit(Future[_T]):
     """
 
     def __init__(
-        self, work: Callable[[Revision], _T], checks: Checks, by: Permission = EVERYTHING, operations: int = 1
+        self,
+        work: Callable[[PendingRevision], _T],
+        checks: Checks,
+        by: Permission = EVERYTHING,
+        operations: int = 1,
     ) -> None:
         super().__init__()
         self._work = work
@@ -61,13 +65,15 @@ class Unit(Future[_T]):
         """Error that the caller has in place of the result."""
 
     def run(self, transaction: Transaction) -> None:
-        """Make the change in a transaction. An error undoes it and is kept for the caller; those of the
-        database, which end the transaction, are raised.
+        """Make the change in a transaction.
+
+        An error undoes it and is kept for the caller; those of the database, which end the
+        transaction, are raised.
         """
         self.error = None  # of an earlier try with others
         transaction.begin()
         try:
-            revision = Revision(transaction, self.checks, self._by)
+            revision = PendingRevision(transaction, self.checks, self._by)
             self._made = self._work(revision)
             revision.finish()
         except SQLAlchemyError:
@@ -105,8 +111,9 @@ class GroupCommit:
         """Time of its end."""
 
     def submit(self, units: Sequence[Unit[Any]]) -> None:
-        """Have changes committed together with those of other callers. One that is cancelled before its
-        commit begins is not made.
+        """Have changes committed together with those of other callers.
+
+        A change that is cancelled before its commit begins is not made.
         """
         with self._submitted:
             if not self._is_running:

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, delete, insert, select
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus, check_id, is_id
 from selectroute.registry.authorization import EVERYTHING, Permission, local_user
-from selectroute.registry.changes import From, Idempotency, Op, Operation
 from selectroute.registry.errors import (
     IdempotencyConflictError,
     IdTakenError,
@@ -34,7 +33,7 @@ from selectroute.registry.log.transaction import (
     chained_adds,
     chained_row,
 )
-from selectroute.registry.model import Subscription, new_id, time_text
+from selectroute.registry.model import From, Idempotency, Op, Operation, Subscription, new_id, time_text
 from selectroute.registry.specification import Checks
 from selectroute.store.engine import insert_rows, insert_values, row_digest
 from selectroute.store.errors import DamagedError
@@ -43,8 +42,9 @@ KEPT: Final = timedelta(hours=24)
 
 
 def answered(connection: Connection, asked: Idempotency | None) -> Any:
-    """Return the stored response to the same request; None if there is none. Raises
-    `IdempotencyConflictError`.
+    """Return the stored response to the same request; None if there is none.
+
+    Raises `IdempotencyConflictError`.
     """
     if asked is None:
         return None
@@ -76,9 +76,10 @@ def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None
     connection.execute(insert(request), {**row, "seal": row_digest(*row.values())})
 
 
-class Revision:
-    """Next revision of a transaction; it exists after `finish` and the commit. Other writers wait for the
-    transaction, so `checks` should know the specifications before.
+class PendingRevision:
+    """Next revision of a transaction; it exists after `finish` and the commit.
+
+    Other writers wait for the transaction, so `checks` should know the specifications before.
     """
 
     def __init__(self, transaction: Transaction, checks: Checks, by: Permission = EVERYTHING) -> None:
@@ -112,14 +113,14 @@ class Revision:
         spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
-        one = self._made(new_id() if id is None else id, spec, SubscriptionStatus.ACTIVE, self.now)
+        subscription = self._made(new_id() if id is None else id, spec, SubscriptionStatus.ACTIVE, self.now)
         if id is None:
-            self._transaction.add_new(one.id)
+            self._transaction.add_new(subscription.id)
         if id is not None or spec.name is not None:  # a generated name is unique
-            self._check_name(one)
-        self._log(LogRow("add", one.id, body_of(one)), one)
-        self._note_adds([one.id])
-        return one
+            self._check_name(subscription)
+        self._log(LogRow("add", subscription.id, body_of(subscription)), subscription)
+        self._note_adds([subscription.id])
+        return subscription
 
     def register(
         self, id: str | None, spec: SubscriptionSpec, idempotency: Idempotency | None
@@ -204,8 +205,9 @@ class Revision:
         return self._changes
 
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
-        """Write many changes to the log at once, and return their positions (revision, seq) in it. The caller
-        changes the view. Only for a transaction with no other revision.
+        """Write many changes to the log at once, and return their positions (revision, seq) in it.
+
+        The caller changes the view. Only for a transaction with no other revision.
         """
         logged = [self._next_row(row) for row in rows]
         insert_rows(self.connection, change, logged)
@@ -213,8 +215,9 @@ class Revision:
         return [(row.revision, row.seq) for row in logged]
 
     def chain_adds(self, added: Sequence[tuple[str, str]]) -> list[Any]:
-        """Take many adds into this revision, id and body of each; return the values of their rows, which
-        `write_adds` writes to the log. Otherwise as `log_rows`.
+        """Take many adds into this revision, id and body of each; return the values of their rows.
+
+        `write_adds` writes the rows to the log. Otherwise as `log_rows`.
         """
         values, self._digest = chained_adds(
             self._digest, self.number, self.seq, added, self._time, self._actor
@@ -238,8 +241,9 @@ class Revision:
             self._added += ids
 
     def get(self, id: str, expected: int | None = None) -> Subscription:
-        """Return the current state of a subscription. Raises `StaleRevisionError`, and `NotFoundError`, also
-        for one that the caller may not see.
+        """Return the current state of a subscription.
+
+        Raises `StaleRevisionError`, and `NotFoundError`, also for one that the caller may not see.
         """
         old = self._found(id)
         if old is None or not self.by.sees(old.topic):
@@ -277,20 +281,20 @@ class Revision:
     def _put(
         self,
         op: Op,
-        one: Subscription,
+        subscription: Subscription,
         resume_from: From | None = None,
         paused_at: int | None = None,
     ) -> Subscription:
-        self._check_name(one)
-        self._log(LogRow(op, one.id, body_of(one), resume_from, paused_at), one)
-        return one
+        self._check_name(subscription)
+        self._log(LogRow(op, subscription.id, body_of(subscription), resume_from, paused_at), subscription)
+        return subscription
 
-    def _check_name(self, one: Subscription) -> None:
-        if self._transaction.owner_of(one.name) not in (None, one.id):
-            raise NameTakenError(f"the name {one.name!r} is taken")
+    def _check_name(self, subscription: Subscription) -> None:
+        if self._transaction.owner_of(subscription.name) not in (None, subscription.id):
+            raise NameTakenError(f"the name {subscription.name!r} is taken")
 
-    def _log(self, row: LogRow, one: Subscription | None) -> None:
-        self._transaction.log(row, one, self._next_row(row))
+    def _log(self, row: LogRow, subscription: Subscription | None) -> None:
+        self._transaction.log(row, subscription, self._next_row(row))
 
     def _next_row(self, row: LogRow) -> LoggedRow:
         logged = chained_row(self._digest, self.number, self.seq, row, self._time, self._actor)

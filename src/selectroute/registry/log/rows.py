@@ -16,9 +16,8 @@ import orjson
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.registry.changes import Change
 from selectroute.registry.log.tables import change, counter, row_seal, setting, subscription
-from selectroute.registry.model import Subscription, time_of
+from selectroute.registry.model import Change, Subscription, time_of
 from selectroute.store.engine import START, canonical, chained, row_digest
 from selectroute.store.errors import DamagedError
 
@@ -26,7 +25,7 @@ from selectroute.store.errors import DamagedError
 _COUNTER: Final = select(counter)
 _COUNTER_LOCKED: Final = _COUNTER.with_for_update()
 _UPDATE: Final = update(counter).values(
-    {one.name: bindparam(one.name) for one in counter.columns if one.name != "name"}
+    {column.name: bindparam(column.name) for column in counter.columns if column.name != "name"}
 )
 
 
@@ -89,9 +88,9 @@ def topic_key(topic: str | None) -> str | None:
     return "#sha256:" + hashlib.sha256(topic.encode()).hexdigest()
 
 
-def body_of(one: Subscription) -> str:
+def body_of(state: Subscription) -> str:
     """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
-    data = one.to_json()
+    data = state.to_json()
     del data["revision"]
     return orjson.dumps(data).decode()
 
@@ -125,9 +124,10 @@ def view_row(
 def added_values(
     added: Iterable[tuple[str, str, str | None, str, str, str]], revision: int, first: int
 ) -> list[Any]:
-    """Return the rows of the view for many subscriptions that are added by one revision, from the change
-    `first` on: of each its id, name, key of the topic, dialect, status and body. The rows are one list, each
-    without its revision. They are those of `view_row`, made in a third of the time.
+    """Return the rows of the view for many subscriptions that one revision adds, as one list of values.
+
+    The changes are numbered from `first` on. Each has an id, name, key of the topic, dialect, status and
+    body. The rows have no revision. They are those of `view_row`, made in a third of the time.
     """
     at = canonical(revision).decode()
     values: list[Any] = []
@@ -168,8 +168,9 @@ def subscription_of(row: Row[Any]) -> Subscription:
 
 
 def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]]:
-    """Yield the rows of the log, each checked against the previous digest. Raises `DamagedError`, naming the
-    first row that was altered, or before which one is missing.
+    """Yield the rows of the log, each checked against the previous digest.
+
+    Raises `DamagedError`, naming the first row that was altered, or before which one is missing.
     """
     for row in rows:
         state: tuple[Any, ...] = tuple(row)  # the columns of the table

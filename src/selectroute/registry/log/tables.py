@@ -93,12 +93,7 @@ change: Final = _table(
     Column("digest", LargeBinary, nullable=False),
     Index("change_of", "id", "revision", "seq"),
     Index(
-        "change_event",
-        "op",
-        "revision",
-        "seq",
-        sqlite_where=text(IS_EVENT),
-        postgresql_where=text(IS_EVENT),
+        "change_event", "op", "revision", "seq", sqlite_where=text(IS_EVENT), postgresql_where=text(IS_EVENT)
     ),
 )
 

@@ -5,8 +5,8 @@
     Transaction(connection) ── begin ──→ Revision ── its changes ──→ take │ undo
                  └── finish: rows of the log, the view and the counter, each in one statement
 
-Revisions see each other's changes, which are in memory until the end. So one that fails is undone without a
-savepoint, and a hundred small ones cost a few statements.
+Revisions see each other's changes, which are in memory until the end. So a revision that fails is undone
+without a savepoint, and a hundred small revisions cost a few statements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, cast
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
 from selectroute.registry.authorization import Permission
-from selectroute.registry.changes import From, Op
 from selectroute.registry.log.rows import (
     ViewRow,
     batched,
@@ -32,7 +31,7 @@ from selectroute.registry.log.rows import (
     write_counter,
 )
 from selectroute.registry.log.tables import activity, change, creator, label, subscription
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import From, Op, Subscription
 from selectroute.store.engine import canonical, chained, insert_rows
 
 # Built once: building a statement takes longer than executing it.
@@ -44,7 +43,7 @@ _OF_NAMES: Final = select(subscription.c.name, subscription.c.id).where(
 _UPDATE: Final = (
     update(subscription)
     .where(subscription.c.id == bindparam("of_id"))
-    .values({one.name: bindparam(one.name) for one in subscription.columns if one.name != "id"})
+    .values({column.name: bindparam(column.name) for column in subscription.columns if column.name != "id"})
 )
 _DELETE: Final = delete(subscription).where(subscription.c.id == bindparam("of_id"))
 _DROP_CREATORS: Final = delete(creator).where(creator.c.id.in_(bindparam("given_ids", expanding=True)))
@@ -53,8 +52,9 @@ _DELETE_LABELS: Final = delete(label).where(label.c.id == bindparam("of_id"))
 
 
 def last_pauses(ids: list[str]) -> Select[Any]:
-    """Return the query for the revision since which each of these subscriptions is paused: (id, revision). An
-    imported subscription may be paused by its add.
+    """Return the query for the revision since which each of these subscriptions is paused: (id, revision).
+
+    An imported subscription may be paused by its add.
     """
     paused = select(change.c.id, func.max(change.c.revision)).where(change.c.op.in_(("pause", "add")))
     return paused.where(change.c.id.in_(ids)).group_by(change.c.id)
@@ -103,9 +103,15 @@ class _State(NamedTuple):
     position: tuple[int, int]
 
     def row(self) -> ViewRow:
-        one = self.subscription
+        current = self.subscription
         return view_row(
-            one.id, one.name, topic_key(one.topic), one.dialect, one.status, self.position, self.body
+            current.id,
+            current.name,
+            topic_key(current.topic),
+            current.dialect,
+            current.status,
+            self.position,
+            self.body,
         )
 
 
@@ -141,8 +147,9 @@ class Transaction:
 
     @property
     def changed(self) -> dict[str, Subscription | None] | None:
-        """Last state of each subscription that was changed, None if it is removed; None if not all changes
-        went through `log`.
+        """Last state of each changed subscription, None if it is removed.
+
+        None in all if not all changes went through `log`.
         """
         if self.head.changes - self.before.changes != len(self._rows):
             return None
@@ -200,8 +207,8 @@ class Transaction:
         """Look the owners of some names up together, which takes less time than one by one."""
         if len(names) > 1:
             for some in batched(names):
-                found = {name: id for name, id in self.connection.execute(_OF_NAMES, {"given_names": some})}
-                self._owners.update((name, found.get(name)) for name in some)
+                owners = {name: id for name, id in self.connection.execute(_OF_NAMES, {"given_names": some})}
+                self._owners.update((name, owners.get(name)) for name in some)
 
     def owner_of(self, name: str) -> str | None:
         """Return the id of the subscription of a name, None if the name is free."""
@@ -209,8 +216,8 @@ class Transaction:
             return self._names[name]
         if name not in self._owners:
             self._owners[name] = self.connection.execute(_OF_NAME, {"given_name": name}).scalar()
-        found = self._owners[name]
-        return None if found is None or found in self._now else found
+        owner = self._owners[name]
+        return None if owner is None or owner in self._now else owner
 
     def paused_at(self, id: str) -> int:
         """Return the revision since which a paused subscription is paused."""
@@ -224,20 +231,20 @@ class Transaction:
         """Note that the database has no subscription of this id, which was just generated."""
         self._stored[id] = None
 
-    def log(self, row: LogRow, one: Subscription | None, logged: LoggedRow) -> None:
+    def log(self, row: LogRow, after: Subscription | None, logged: LoggedRow) -> None:
         """Record a change: its row of the log, and the subscription after it; None if it is removed."""
         self._rows.append(logged)
         id, before = row.id, self.find(row.id)
         if before is not None and self._names.get(before.name) == id:
             self._set(self._names, before.name, _ABSENT)
-        if one is None:
+        if after is None:
             self._set(self._now, id, None)
             self._set(self._removed, id, True)
             return
         assert row.body is not None
-        state = _State(one, row.body, (logged.revision, logged.seq))
+        state = _State(after, row.body, (logged.revision, logged.seq))
         self._set(self._now, id, state)
-        self._set(self._names, one.name, id)
+        self._set(self._names, after.name, id)
         if row.op in ("pause", "add"):
             self._set(self._paused_at, id, logged.revision)
         if self._stored[id] is not None and id not in self._removed:
@@ -263,9 +270,9 @@ class Transaction:
             execute(_DELETE, removed)
             execute(_DELETE_ACTIVITY, removed)
         if self._replaced:
-            rows = [one.row() for one in self._replaced]
+            rows = [state.row() for state in self._replaced]
             execute(_UPDATE, [{**row._asdict(), "of_id": row.id} for row in rows])
-        added = [one.row() for one in self._now.values() if one is not None and self._is_new(one)]
+        added = [state.row() for state in self._now.values() if state is not None and self._is_new(state)]
         insert_rows(self.connection, subscription, added)
         self._write_labels()
         head = self.head
@@ -303,9 +310,10 @@ def chained_row(digest: bytes, revision: int, seq: int, row: LogRow, time: str, 
 def chained_adds(
     digest: bytes, revision: int, first: int, added: Iterable[tuple[str, str]], time: str, actor: str
 ) -> tuple[list[Any], bytes]:
-    """Return the rows of many adds, id and body of each, from the change `first` of a revision on, and the
-    digest of the last one. The rows are one list: ``seq``, ``id``, ``body`` and ``digest`` of each. They are
-    those of `chained_row`, made in a third of the time.
+    """Return the rows of many adds, as one list of values, and the digest of the last one.
+
+    An add has an id and a body; the changes are numbered from `first` on. The list has ``seq``, ``id``,
+    ``body`` and ``digest`` of each row. The rows are those of `chained_row`, made in a third of the time.
     """
     before, op, after = (
         canonical(*fields).decode() for fields in ((revision,), ("add",), (None, None, time, actor))

@@ -23,8 +23,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from selectroute.registry.changes import Backfill, EffectiveFrom
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Backfill, EffectiveFrom, Subscription
 from selectroute.selector.dialect import Seltype
 from selectroute.selector.errors import did_you_mean
 from selectroute.service.http.problems import Fault

@@ -23,7 +23,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.queues.bulk import BulkPosition, BulkResult, MessageCount
 from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
     MQRC_MSG_TOKEN_ERROR,
@@ -33,9 +32,9 @@ from selectroute.queues.errors import (
     ScanLimitError,
     failed,
 )
-from selectroute.queues.lookup.finding import ScanBudget
-from selectroute.queues.lookup.match import MatchOptions
+from selectroute.queues.lookup import MatchOptions, ScanBudget
 from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.queue import BulkPosition, BulkResult, MessageCount
 from selectroute.queues.rest.headers import (
     CORRELATION_ID,
     EXPIRY,

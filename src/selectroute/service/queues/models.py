@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
-from selectroute.queues.lookup.match import MatchOptions
+from selectroute.queues.lookup import MatchOptions
 from selectroute.queues.message.put_validation import MAX_NUMBER
 from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings

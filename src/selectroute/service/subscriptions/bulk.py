@@ -21,10 +21,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
-from selectroute.registry.changes import Imported, Operation
 from selectroute.registry.errors import ImportLineError, OperationError, TooLargeError
 from selectroute.registry.log.change_log import cursor_of, read_cursor
-from selectroute.registry.model import Order, Page, Subscription
+from selectroute.registry.model import Imported, Operation, Order, Page, Subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service

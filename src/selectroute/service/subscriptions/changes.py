@@ -11,9 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.registry.changes import Backfill, Change, ChangePage
-from selectroute.registry.changes import Op as ChangeOp
-from selectroute.registry.model import Items
+from selectroute.registry.model import Backfill, Change, ChangePage, Items
+from selectroute.registry.model import Op as ChangeOp
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller

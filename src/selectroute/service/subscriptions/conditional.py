@@ -9,10 +9,9 @@ import json
 
 from pydantic import BaseModel
 
-from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.log.revision import Revision
-from selectroute.registry.model import Subscription
+from selectroute.registry.log.revision import PendingRevision
+from selectroute.registry.model import Idempotency, Subscription
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.preconditions import Revisions, revisions
@@ -48,7 +47,9 @@ def expected_revision(
     return None if wanted is None or wanted.any else now.revision
 
 
-def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: bool = False) -> Subscription:
+def matching(
+    revision: PendingRevision, id: str, wanted: Revisions | None, *, needed: bool = False
+) -> Subscription:
     """Return a subscription in a transaction that changes it. Raises a problem: 404 if it is missing or
     hidden, 412 or 428 if it does not satisfy If-Match.
     """

@@ -15,10 +15,9 @@ from starlette.responses import Response
 from selectroute.clauses.analysis import registered_warnings
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.errors import NotFoundError
-from selectroute.registry.log.revision import Revision
-from selectroute.registry.model import Subscription, plain
+from selectroute.registry.log.revision import PendingRevision
+from selectroute.registry.model import EffectiveFrom, Subscription, plain
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import Limits
 from selectroute.service.context import Service
@@ -138,7 +137,7 @@ async def put(
     wanted = revisions(if_match, "If-Match")
     unwanted = revisions(if_none_match, "If-None-Match")
 
-    def change(revision: Revision) -> tuple[Subscription, bool]:
+    def change(revision: PendingRevision) -> tuple[Subscription, bool]:
         try:
             now = revision.get(id)
         except NotFoundError:
@@ -177,7 +176,7 @@ async def remove(
     """Remove a subscription; the response is its last state."""
     wanted = revisions(if_match, "If-Match")
 
-    def change(revision: Revision) -> Subscription:
+    def change(revision: PendingRevision) -> Subscription:
         return revision.remove(matching(revision, id, wanted, needed=True).id, None)
 
     return _changed(await service.changed(change, by.permission), prefer)
@@ -189,7 +188,7 @@ async def pause(
     """Pause a subscription: it gets no messages until it is resumed."""
     wanted = revisions(if_match, "If-Match")
 
-    def change(revision: Revision) -> Subscription:
+    def change(revision: PendingRevision) -> Subscription:
         return revision.pause(matching(revision, id, wanted).id, None)
 
     return _changed(await service.changed(change, by.permission), prefer)

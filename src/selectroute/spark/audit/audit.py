@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selectroute.job_output import Finding
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
 from selectroute.spark.batch.changed_inputs import changed_files

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.kafka.ranges import Range
-from selectroute.kafka.record import Record
+from selectroute.kafka.record import Range, Record
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job import job_record
 from selectroute.spark.sources.checkpoint import FRAME

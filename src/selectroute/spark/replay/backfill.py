@@ -45,7 +45,7 @@ import pyarrow as pa
 
 from selectroute.index.compile.build import rebuilt
 from selectroute.index.snapshot_files import locked, published, published_digest, revisions
-from selectroute.registry.changes import Change, Op
+from selectroute.registry.model import Change, Op
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL
 from selectroute.spark.batch.pins import Pin, read_pin, reference

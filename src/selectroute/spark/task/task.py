@@ -22,11 +22,10 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
-from selectroute.kafka.errors import FencedError, UnreachableError
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.errors import BrokerUnreachableError, FencedError
+from selectroute.kafka.record import Range
 from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
-from selectroute.kafka.schemas.registry import SchemaRegistry
+from selectroute.kafka.schemas.registry import SchemaRegistry, SchemaUnavailableError, open_schemas
 from selectroute.match.columns.batch import leaves
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
@@ -239,7 +238,7 @@ def run_once(
         return report
     except HeldTopicError as error:
         return {"task": task, "refuses": {error.topic: error.why}}
-    except (UnreachableError, FencedError, SchemaUnavailableError, StoreError, *WAITED_FOR) as error:
+    except (BrokerUnreachableError, FencedError, SchemaUnavailableError, StoreError, *WAITED_FOR) as error:
         disconnect()
         fenced = isinstance(error, FencedError | OvertakenError)
         if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):

@@ -14,8 +14,7 @@ from sqlalchemy import func, select
 from selectroute.queues.errors import MQError
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql import units
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue, SqlQueues
 from selectroute.queues.sql.statements import ANY_EXPIRED, DEPTH, EXPIRE, HELD
 from selectroute.queues.sql.tables import held, message, metadata, queue
 from selectroute.store.engine import Store

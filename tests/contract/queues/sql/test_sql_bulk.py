@@ -13,12 +13,11 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import event
 
-from selectroute.queues.bulk import MessageCount
 from selectroute.queues.errors import CountChangedError, MQError
+from selectroute.queues.queue import MessageCount
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql import bulk as bulks
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue, SqlQueues
 from tests.support.queue_calls import bodies, created, id_of, reason_of
 
 

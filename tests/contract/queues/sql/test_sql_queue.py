@@ -16,8 +16,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 import selectroute as sr
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue, SqlQueues
 from selectroute.store.errors import InvalidUrlError
 from tests.support.queue_calls import id_of, reason_of
 

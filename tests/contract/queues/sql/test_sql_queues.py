@@ -10,8 +10,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 import selectroute as sr
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue, SqlQueues
 from tests.support.queue_calls import bodies, created, id_of, reason_of
 
 

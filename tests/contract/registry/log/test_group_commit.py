@@ -16,13 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.log import group_commit
 from selectroute.registry.log.group_commit import GroupCommit, Unit
-from selectroute.registry.log.revision import Revision
+from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.log.transaction import Transaction
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Idempotency, Subscription
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import DEFAULT_LIMITS
@@ -54,7 +53,7 @@ def unit_of(changes: list[Any], prefix: str) -> Unit[Any]:
         for _, _, name, label in changes
     ]
 
-    def work(revision: Revision) -> Any:
+    def work(revision: PendingRevision) -> Any:
         done = []
         for (op, id, *_), spec in zip(changes, specs, strict=True):
             id = prefix + id

@@ -11,10 +11,9 @@ from sqlalchemy import text
 
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Change, Operation
 from selectroute.registry.errors import DamagedError
 from selectroute.registry.log import change_log
-from selectroute.registry.model import Subscription
+from selectroute.registry.model import Change, Operation, Subscription
 from selectroute.registry.registry import Registry
 
 

@@ -11,8 +11,8 @@ import selectroute as sr
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry import specification
-from selectroute.registry.changes import Operation
 from selectroute.registry.errors import IdTakenError, NotFoundError, OperationError, StaleRevisionError
+from selectroute.registry.model import Operation
 from selectroute.registry.registry import Registry
 
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")

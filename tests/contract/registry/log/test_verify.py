@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.log.rows import write_setting
+from selectroute.registry.model import Idempotency, Operation
 from selectroute.registry.registry import Registry
 from selectroute.store.errors import DamagedError, StoreError
 from tests.support.components import NIGHTLY

@@ -22,8 +22,8 @@ from random import Random
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import PublishError
+from selectroute.registry.model import Idempotency
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError

@@ -13,9 +13,8 @@ from random import Random
 from typing import Any
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.errors import NotFoundError, UnavailableError
-from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.model import Idempotency, Operation, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.crash.programs.serving import SUBSCRIPTIONS, Connection, Service

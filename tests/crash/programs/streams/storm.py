@@ -32,8 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import selectroute as sr
-from selectroute.registry.changes import Operation
-from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.registry.model import Operation, Status, Subscription, SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.topics import TopicFilter
 from tests.crash.programs.harness import FORMATS, STREAM_RUN, end_of, kill, launch, program, sqlite_in, start

@@ -18,10 +18,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from selectroute.kafka.binding import Source
+from selectroute.kafka.binding import PropertySource
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.avro import avro_decoder
-from selectroute.kafka.schemas.decoder import InvalidSchemaError, at_path
+from selectroute.kafka.schemas.framing import InvalidSchemaError, at_path
 from selectroute.kafka.texts import NonFinite, Temporal
 from tests.support.components import NIGHTLY
 
@@ -51,7 +51,9 @@ def read(schema, datum, *paths, references=()):
 
 
 def decoder(schema, *paths, references=()):
-    return avro_decoder(json.dumps(schema), tuple(references), tuple(Source.of(path).path for path in paths))
+    return avro_decoder(
+        json.dumps(schema), tuple(references), tuple(PropertySource.of(path).path for path in paths)
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ pytest.importorskip("confluent_kafka.schema_registry")
 
 from selectroute.kafka import SchemaRegistry
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas import cache
-from selectroute.kafka.schemas.cache import (
+from selectroute.kafka.schemas import registry
+from selectroute.kafka.schemas.registry import (
     UNKNOWN,
     UNREACHABLE,
     Schemas,
@@ -33,7 +33,7 @@ def server():
 
 @pytest.fixture
 def schemas(server, monkeypatch):
-    monkeypatch.setattr(cache, "_PAUSE", 0.05)
+    monkeypatch.setattr(registry, "_PAUSE", 0.05)
     return Schemas(SchemaRegistry(server.url, FAST).client(), where=server.url)
 
 
@@ -115,7 +115,7 @@ def test_a_registry_that_is_out_of_reach_is_not_asked_for_every_id(server, schem
         ("{", "AVRO", "it is not valid Avro"),
         ("{}", "XML", "its type is 'XML', not AVRO, PROTOBUF or JSON"),
         ("message A {}", "PROTOBUF", "format=serialized"),
-        ('"' + "x" * cache.MAX_SCHEMA_BYTES, "AVRO", "larger than 4,194,304 bytes"),
+        ('"' + "x" * registry.MAX_SCHEMA_BYTES, "AVRO", "larger than 4,194,304 bytes"),
     ],
 )
 def test_a_schema_that_can_not_be_used_is_an_error_of_its_records(server, schemas, schema, type, said):
@@ -162,7 +162,7 @@ def test_references_in_a_circle_and_too_many_are_an_error(server, schemas):
 
 
 def test_credentials_are_sent_and_never_shown(server, monkeypatch):
-    monkeypatch.setattr(cache, "_PAUSE", 0.0)
+    monkeypatch.setattr(registry, "_PAUSE", 0.0)
     server.add(7, ORDER)
     for options, sent in (
         ({"basic.auth.user.info": "me:secret"}, "Basic bWU6c2VjcmV0"),

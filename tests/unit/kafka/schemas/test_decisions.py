@@ -6,7 +6,7 @@ pytest.importorskip("confluent_kafka.schema_registry", reason="the extra `schema
 
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies, Decisions
-from selectroute.kafka.schemas.cache import UNKNOWN, SchemaUnavailableError
+from selectroute.kafka.schemas.registry import UNKNOWN, SchemaUnavailableError
 from selectroute.storage import Location
 
 BODY = b"\0\0\0\0\7{}"

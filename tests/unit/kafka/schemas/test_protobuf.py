@@ -18,9 +18,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
 
-from selectroute.kafka.binding import Source
+from selectroute.kafka.binding import PropertySource
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import InvalidSchemaError, at_path
+from selectroute.kafka.schemas.framing import InvalidSchemaError, at_path
 from selectroute.kafka.schemas.protobuf import protobuf_decoder
 from selectroute.kafka.texts import NonFinite, Temporal
 from tests.support.components import NIGHTLY
@@ -117,7 +117,7 @@ INDEX = b"\2\2"
 
 
 def decoder(*paths, text=TEXT, references=()):
-    return protobuf_decoder(text, tuple(references), tuple(Source.of(path).path for path in paths))
+    return protobuf_decoder(text, tuple(references), tuple(PropertySource.of(path).path for path in paths))
 
 
 def read(message, *paths):

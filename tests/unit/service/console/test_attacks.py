@@ -11,7 +11,7 @@ import pytest
 
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.job_output import DeadLetter, Finding, LettersLeft, ReplayedBatch, ReplayProgress
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE

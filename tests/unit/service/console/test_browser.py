@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueues
 from tests.support.components import after_first
 from tests.support.queue_calls import created
 from tests.support.servers.serving import served

@@ -6,7 +6,7 @@ import pytest
 
 from selectroute.index.errors import InvalidLinesError
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.schemas.decoder import parsed
+from selectroute.kafka.schemas.framing import parsed
 from selectroute.registry.authorization import EVERYTHING
 from selectroute.registry.bulk.checking import checked_lines
 from selectroute.registry.errors import ImportLineError

@@ -13,8 +13,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 import selectroute as sr
+from selectroute.queues import lookup
 from selectroute.queues.errors import ScanLimitError
-from selectroute.queues.lookup import finding
 from selectroute.queues.rest.properties import header_of
 from selectroute.service.http.disconnect import while_connected
 from selectroute.service.limits import ServiceLimits
@@ -482,7 +482,7 @@ def test_a_scan_has_a_budget_and_leaves_the_queue_as_it_is(registry, monkeypatch
 
 def test_a_long_purge_goes_on_where_its_budget_ended(registry, monkeypatch):
     monkeypatch.setattr(messages, "_STEP_SECONDS", 2.0)
-    monkeypatch.setattr(finding, "time", SimpleNamespace(monotonic=count().__next__))  # a second for a look
+    monkeypatch.setattr(lookup, "time", SimpleNamespace(monotonic=count().__next__))  # a second for a look
     with service(registry, limits=ServiceLimits(scan_seconds=3_600)) as client:
         queue = opened(client)
         for number in range(5):
@@ -503,7 +503,7 @@ def test_a_purge_that_has_not_come_to_any_message_goes_on(registry, monkeypatch)
 
 
 def test_a_scan_ends_with_its_client():
-    budget, begun = finding.ScanBudget(), threading.Event()
+    budget, begun = lookup.ScanBudget(), threading.Event()
 
     class Gone:
         async def receive(self):
@@ -513,7 +513,7 @@ def test_a_scan_ends_with_its_client():
     def scan():
         begun.set()
         while True:
-            finding.check_budget()
+            lookup.check_budget()
 
     async def asked():
         async with while_connected(Gone(), budget.cancel):
@@ -525,7 +525,7 @@ def test_a_scan_ends_with_its_client():
 
 
 def test_a_scan_is_cancelled_although_it_was_about_to_begin(monkeypatch):
-    budget = finding.ScanBudget()
-    monkeypatch.setattr(finding, "time", SimpleNamespace(monotonic=lambda: budget.cancel() or 0.0))
+    budget = lookup.ScanBudget()
+    monkeypatch.setattr(lookup, "time", SimpleNamespace(monotonic=lambda: budget.cancel() or 0.0))
     with pytest.raises(ScanLimitError):
-        budget.run(60, finding.check_budget)
+        budget.run(60, lookup.check_budget)

@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import event
 
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue, SqlQueues
 from tests.unit.service.conftest import problem, service
 
 PATH = "/v1/queues"

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import Operation
+from selectroute.registry.model import Operation
 from selectroute.selector.selector import Selector
 from selectroute.service.subscriptions import bulk, search
 from tests.unit.service.conftest import client_of, problem, service

@@ -21,7 +21,7 @@ from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire
-    from selectroute.kafka.tokens import Token, TokenTopic
+    from selectroute.kafka.tokens import CommitToken, TokenTopic
     from selectroute.spark.folder import OutputFolder
 
 _LOOK_SECONDS: Final = 10.0
@@ -70,7 +70,7 @@ class KafkaTopics:
         self._folder: OutputFolder | None = None
         self._ids: dict[str, list[str]] = {}
         self._tokens: TokenTopic | None = None
-        self._newest: dict[str, Token] = {}
+        self._newest: dict[str, CommitToken] = {}
         self.waiting = Waiting("the topic", job.destination_wait, warn)
 
     @property
@@ -198,9 +198,9 @@ class KafkaTopics:
 
     def patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster answers. Raises `StoppingError`."""
-        from selectroute.kafka.errors import UnreachableError  # needs the extra `kafka`
+        from selectroute.kafka.errors import BrokerUnreachableError  # needs the extra `kafka`
 
-        return patient(call, UnreachableError, self._warn, self._pause)
+        return patient(call, BrokerUnreachableError, self._warn, self._pause)
 
     def wire(self) -> Wire:
         """Return the connections to the cluster."""

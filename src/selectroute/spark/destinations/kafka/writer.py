@@ -49,7 +49,7 @@ from selectroute.spark.tables.schemas import HEADERS, as_written
 
 if TYPE_CHECKING:
     from selectroute.kafka.cluster import Partition, Wire
-    from selectroute.kafka.tokens import Token, TokenTopic
+    from selectroute.kafka.tokens import CommitToken, TokenTopic
 
 UNKNOWN_TOPIC: Final = "unknown-topic"
 INPUT_TOPIC: Final = "input-topic"
@@ -288,7 +288,7 @@ class KafkaWriter:
         self._held = frozenset(held)
         self._transactions = Transactions(wire, f"{target.producer}-{task}", settings.transaction_seconds)
         self._has_begun = False
-        self._tokens: list[Token] = []
+        self._tokens: list[CommitToken] = []
         self._read_to: int | None = None
         self._missing: frozenset[str] | None = None
         self._left: set[str] = set()
@@ -345,11 +345,11 @@ class KafkaWriter:
     # ---- inside
 
     def _write_token(self) -> None:
-        from selectroute.kafka.tokens import Token, write_token  # needs the extra `kafka`
+        from selectroute.kafka.tokens import CommitToken, write_token  # needs the extra `kafka`
 
         target, part = self._target, len(self._tokens)
         left = tuple(sorted(self._left))
-        token = Token(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
+        token = CommitToken(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
         write_token(self._transactions, self._tokens_topic, token)
 
     @property

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selectroute.durable import disk
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.spark.sources.checkpoint import SourceError, log_lines
 
 if TYPE_CHECKING:  # needs the extra `kafka`

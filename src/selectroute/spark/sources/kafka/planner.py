@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
 from selectroute.kafka.errors import (
     GO_ON,
+    BrokerUnreachableError,
     KafkaClientError,
     LostRecordsError,
     TopicChangedError,
-    UnreachableError,
 )
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.record import Range
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
 from selectroute.spark.sources.kafka.offsets import (
     Identity,
@@ -43,7 +43,7 @@ NAME: Final = "selectroute-kafka"
 _SCHEMA: Final = "offset long"
 
 _PAUSE_SECONDS: Final = 0.2
-_WAITED_FOR: Final = (UnreachableError,)
+_WAITED_FOR: Final = (BrokerUnreachableError,)
 
 Positions: TypeAlias = Mapping[str, Mapping[str, int]]
 """The next offset of each partition of each topic."""
@@ -88,7 +88,7 @@ class OffsetReader(Planner):
         that takes what is available waits for them.
 
         Raises:
-            UnreachableError: it has waited for long enough.
+            BrokerUnreachableError: it has waited for long enough.
             LostRecordsError: a partition that was read is gone.
             TopicChangedError: a topic was created again, or lost records that were read.
         """
@@ -96,14 +96,14 @@ class OffsetReader(Planner):
         seconds = 0.0 if self._target is None else PATIENCE_SECONDS
         found = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
         if found is None and self._target is not None:
-            raise UnreachableError(str(self.outage))
+            raise BrokerUnreachableError(str(self.outage))
         return start if found is None else found
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the present end of each partition as that of the stream."""
         self._target = self.asked(self._ends_now, _WAITED_FOR, PATIENCE_SECONDS, _PAUSE_SECONDS)
         if self._target is None:
-            raise UnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
+            raise BrokerUnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends by which the newest batch was planned, for the number of waiting records."""

@@ -20,13 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.kafka.binding import ID, Bound, KafkaBinding, Kind
+from selectroute.kafka.binding import ID, BoundProperty, KafkaBinding, Kind
 from selectroute.kafka.errors import RecordError
-from selectroute.kafka.ranges import Part
-from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
+from selectroute.kafka.record import PartitionRecords, Record, message_of, too_large, too_many_headers
 from selectroute.kafka.schemas.bodies import Bodies, Decisions
-from selectroute.kafka.schemas.cache import Schemas
 from selectroute.kafka.schemas.framing import HEADER, PREFIX_BYTES
+from selectroute.kafka.schemas.registry import Schemas
 from selectroute.kafka.texts import TextError
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike
@@ -48,7 +47,7 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "
 """Columns of a batch, named as those of Spark's own source."""
 
 
-def rows_of(part: Part) -> pa.RecordBatch:
+def rows_of(part: PartitionRecords) -> pa.RecordBatch:
     """Return the records of a partition with the columns `COLUMNS`."""
     count = len(part.records)
     topic = pa.DictionaryArray.from_arrays(
@@ -73,7 +72,7 @@ class Unlike(NamedTuple):
         """Return the sum, with the error of this one."""
         return self._replace(records=self.records + other.records)
 
-    def sentence(self, name: str, bound: Bound) -> str:
+    def sentence(self, name: str, bound: BoundProperty) -> str:
         """Return the warning, beginning with the part that is the same in every batch."""
         source = f"{bound.source}, which is bound to {name!r} as {_article(bound.type)}"
         records = "record has" if self.records == 1 else "records have"
@@ -226,7 +225,7 @@ class KafkaReader:
         self.unlike[name] = self.unlike[name].plus(found) if name in self.unlike else found
         return values if name == TOPIC else with_unlike(values, list(wrong))
 
-    def _of_record(self, batch: pa.RecordBatch, bound: Bound) -> Any:
+    def _of_record(self, batch: pa.RecordBatch, bound: BoundProperty) -> Any:
         column = batch.column(bound.source.kind)
         if bound.source.kind != "topic":
             return pc.cast(column, ARROW_TYPES[bound.type])

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from selectroute.kafka.ranges import Range
-from selectroute.kafka.schemas.cache import open_schemas
+from selectroute.kafka.record import Range
+from selectroute.kafka.schemas.registry import open_schemas
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
 from selectroute.spark.job import CommitError

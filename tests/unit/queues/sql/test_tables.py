@@ -8,9 +8,9 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from hypothesis import given
 
-from selectroute.queues.lookup.match import Match
+from selectroute.queues.lookup import Match
 from selectroute.queues.message.message import Descriptor, properties_of, text_of
-from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Field, Record
+from selectroute.queues.message.record import DESCRIPTOR_FIELDS, Field, StoredMessage
 from selectroute.queues.sql.tables import digest_of
 from selectroute.store.errors import DamagedError
 from tests.support.strategies import messages
@@ -37,6 +37,6 @@ def test_keys_that_differ_have_other_digests():
 
 
 def test_a_record_begins_with_the_fields_of_a_descriptor():
-    assert Record._fields[:DESCRIPTOR_FIELDS] == Descriptor._fields[:-1]
-    assert [Record._fields[field] for field in Field] == [field.name.lower() for field in Field]
-    assert Match._fields[: len(Field)] == Record._fields[: len(Field)]
+    assert StoredMessage._fields[:DESCRIPTOR_FIELDS] == Descriptor._fields[:-1]
+    assert [StoredMessage._fields[field] for field in Field] == [field.name.lower() for field in Field]
+    assert Match._fields[: len(Field)] == StoredMessage._fields[: len(Field)]

@@ -6,16 +6,16 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
 
 from selectroute.kafka.cluster import LATEST, Wire
-from selectroute.kafka.ranges import Range
 from selectroute.kafka.reading import read
-from selectroute.kafka.tokens import Token, open_topic, scan, tokens_of, write_token
+from selectroute.kafka.record import Range
+from selectroute.kafka.tokens import CommitToken, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.testing.broker import BrokerError
 from selectroute.testing.jars import JarError
 from tests.support.components import missing
 from tests.support.servers.kafka_cluster import cluster
-from tests.unit.kafka.client.test_broker import begin_to_send
+from tests.unit.kafka.test_broker import begin_to_send
 
 pytestmark = pytest.mark.nightly
 
@@ -57,7 +57,7 @@ def sent_once(wire, tokens, topic):
     found, _ = tokens_of(wire, tokens, "stream", 1, 0)
     if not found:
         begin_to_send(transactions, topic, b"delivery")
-        write_token(transactions, tokens, Token("stream", 1, 0, 0, "plan", 1))
+        write_token(transactions, tokens, CommitToken("stream", 1, 0, 0, "plan", 1))
         transactions.commit()
     return not found
 

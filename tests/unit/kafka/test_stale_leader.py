@@ -10,16 +10,16 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 from kafka.future import Future
 
 from selectroute.kafka.cluster import LATEST, Wire
-from selectroute.kafka.errors import LostRecordsError, TopicChangedError, UnreachableError
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.errors import BrokerUnreachableError, LostRecordsError, TopicChangedError
 from selectroute.kafka.reading import kept, read
-from selectroute.kafka.tokens import Token, TokenTopic, scan, tokens_of
+from selectroute.kafka.record import Range
+from selectroute.kafka.tokens import CommitToken, TokenTopic, scan, tokens_of
 from tests.support.record_batches import Record, batch_bytes
 
 OLD, NEW = 1, 2
 PLACE = ("t", 0)
 ID, OTHER = uuid.UUID(int=7), uuid.UUID(int=8)
-TOKEN = Token("stream", 1, 0, 0, "plan", 1)
+TOKEN = CommitToken("stream", 1, 0, 0, "plan", 1)
 TOKENS = TokenTopic("t", 1, id=str(ID))
 
 
@@ -98,7 +98,7 @@ def test_tokens_that_a_deposed_leader_has_not_are_found():
 def test_a_deposed_leader_alone_answers_no_tokens():
     wire = TwoLeaders(3, 2, seconds=0.3)
     wire.is_up = False
-    with pytest.raises(UnreachableError, match="REQUEST_TIMED_OUT"):
+    with pytest.raises(BrokerUnreachableError, match="REQUEST_TIMED_OUT"):
         tokens_of(wire, TOKENS, "stream", 1, 0)
 
 

@@ -102,7 +102,7 @@ PEM = "JKS and PKCS12 are not read: name files in PEM by ssl.truststore.location
         ({"batch.sise": "1"}, "batch.sise is not a setting of this client: did you mean `batch.size`?"),
         ({"Batch.Size": "1"}, "Batch.Size is not a setting of this client: did you mean `batch.size`?"),
         ({"linger.ms": "1"}, "linger.ms is not a setting of this client; leave it out"),
-        ({"MIIBhunter2Jk0w": "="}, "a name in the settings is not that of a setting"),
+        ({"MIIBhunter2Jk0w": "="}, "the settings have a line that is not `name=value`"),
         ({"batch.size\x1b[1m": "1"}, "batch.size�[1m is not a setting of this client: did you mean"),
         ({"batch.size": "64k"}, "batch.size must be a whole number from 0 to 2147483647"),
         ({"batch.size": "2147483648"}, "batch.size must be a whole number from 0 to 2147483647"),

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from selectroute.kafka.cluster import Wire
 from selectroute.kafka.config import client_settings
-from selectroute.kafka.errors import RefusedError, UnreachableError
+from selectroute.kafka.errors import BrokerUnreachableError, RefusedError
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "hunter2"}
 ALLOW = "selectroute.allow.plaintext.credentials"
@@ -51,7 +51,7 @@ def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism,
     )
     with (
         Wire(f"{host}:9", options, 0.3) as wire,
-        pytest.raises(UnreachableError if is_sent else RefusedError, match=sentence),
+        pytest.raises(BrokerUnreachableError if is_sent else RefusedError, match=sentence),
     ):
         wire.topics()
     assert asked == [host] * len(asked) and bool(asked) == is_sent
@@ -59,7 +59,10 @@ def test_a_login_in_clear_text_goes_to_this_machine_only(monkeypatch, mechanism,
 
 def test_a_ticket_of_kerberos_needs_no_encryption():
     options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
-    with Wire("192.0.2.1:9", options, 0.1) as wire, pytest.raises(UnreachableError, match="does not answer"):
+    with (
+        Wire("192.0.2.1:9", options, 0.1) as wire,
+        pytest.raises(BrokerUnreachableError, match="does not answer"),
+    ):
         wire.topics()
 
 
@@ -120,5 +123,5 @@ def test_a_null_in_an_answer_is_an_error_in_a_sentence(monkeypatch, answer):
         if answer == metadata():
             assert call() == {"t"}
             return
-        with pytest.raises(UnreachableError, match="the broker's answer is not Kafka's"):
+        with pytest.raises(BrokerUnreachableError, match="the broker's answer is not Kafka's"):
             call()

@@ -13,10 +13,10 @@ from kafka.net.connection import KafkaConnection
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.cluster import EARLIEST, LATEST, Wire
-from selectroute.kafka.errors import FencedError, LostRecordsError, RefusedError, UnreachableError
-from selectroute.kafka.ranges import Range
+from selectroute.kafka.errors import BrokerUnreachableError, FencedError, LostRecordsError, RefusedError
 from selectroute.kafka.reading import kept, read, records_at
-from selectroute.kafka.tokens import Token, TokenTopicError, open_topic, scan, tokens_of, write_token
+from selectroute.kafka.record import Range
+from selectroute.kafka.tokens import CommitToken, TokenTopicError, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from tests.support.components import KAFKA
@@ -181,12 +181,12 @@ def test_tokens_are_those_of_committed_transactions_and_of_their_batch(wire, kaf
     assert wire.topic_settings([name], "cleanup.policy") == {name: {"cleanup.policy": "compact"}}
     first, found = scan(wire, opened)
     assert found == []
-    kept_token = Token("stream", 7, 3, 0, "plan", 5, ("held",))
+    kept_token = CommitToken("stream", 7, 3, 0, "plan", 5, ("held",))
     transactions = begun(wire, f"{topic}-3")
     send(transactions, topic, b"sent")
     write_token(transactions, first, kept_token)
     transactions.commit()
-    write_token(transactions, first, Token("stream", 7, 3, 1, "plan"))
+    write_token(transactions, first, CommitToken("stream", 7, 3, 1, "plan"))
     transactions.abort()
     transactions.begin()
     assert tokens_of(wire, first, "stream", 7, 3)[0] == [kept_token]
@@ -210,7 +210,7 @@ def test_times_of_the_settings_are_those_of_the_connections():
     for seconds in (None, 5):
         with cluster.wire(seconds) as one:
             assert (one.seconds, one.request_seconds, one.delivery_seconds) == (seconds or 8, 1.5, 45)
-    with Wire("127.0.0.1:1", seconds=0.5) as one, pytest.raises(UnreachableError) as error:
+    with Wire("127.0.0.1:1", seconds=0.5) as one, pytest.raises(BrokerUnreachableError) as error:
         one.topics()
     assert str(error.value) == "Kafka at 127.0.0.1:1 does not answer within 0.5 s"
 

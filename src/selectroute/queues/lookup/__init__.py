@@ -1,1 +1,0 @@
-"""Lookups: match options, selectors and groups, and rules common to all stores."""
