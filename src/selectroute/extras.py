@@ -116,9 +116,9 @@ def look_up(package: str, modules: Mapping[str, str], name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
         with importing():
-            found = import_module(f"{package}.{module}")
+            source = import_module(f"{package}.{module}")
     except MissingExtraError as error:
         return absent(name, error)
-    value = getattr(found, name)
+    value = getattr(source, name)
     setattr(sys.modules[package], name, value)
     return value

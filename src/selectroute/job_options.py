@@ -92,18 +92,18 @@ def option(default: T, panel: str = "", metavar: str | None = None, **more: Any)
 @cache
 def options_of(kind: type) -> Mapping[str, Option]:
     """Return the options that the fields of a dataclass declare, by name, in the order of their panels."""
-    docstrings = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in kind.__mro__)
+    docstrings = "\n".join(inspect.cleandoc(base.__doc__ or "") for base in kind.__mro__)
     texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(docstrings)}
     kinds = get_type_hints(kind)
     options = [
         Option(
-            name=one.name,
-            kind=kinds[one.name],
-            default=one.default,
-            help=texts.get(one.name, ""),
-            **{"flag": one.name.replace("_", "-"), **one.metadata},
+            name=declared.name,
+            kind=kinds[declared.name],
+            default=declared.default,
+            help=texts.get(declared.name, ""),
+            **{"flag": declared.name.replace("_", "-"), **declared.metadata},
         )
-        for one in fields(kind)
+        for declared in fields(kind)
     ]
     options.sort(key=lambda option: ("", *PANELS).index(option.panel))
     return {option.name: option for option in options}

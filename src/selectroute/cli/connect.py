@@ -54,15 +54,15 @@ def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Set
 def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[str, Settings]:
     from selectroute.cli.settings import Settings, config_file, settings_of
 
-    found = settings_of(Settings, **options)
-    url: str | None = getattr(found, name) or found.registry
+    settings = settings_of(Settings, **options)
+    url: str | None = getattr(settings, name) or settings.registry
     if url is None:
-        given = f"--{name} or {instead}" if instead else f"--{name}"
+        option = f"--{name} or {instead}" if instead else f"--{name}"
         raise typer.BadParameter(
-            f"give {given}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
+            f"give {option}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
             param_hint=f"--{name}",
         )
-    return url, found
+    return url, settings
 
 
 def _service(url: str, settings: Settings) -> RemoteRegistry:
@@ -82,18 +82,18 @@ def connected(registry: str | None, *, create: bool = False, instead: str = "") 
     """Open the registry. A missing database is created only with `create`; rows are checked against their
     digests as they are read, all of them only by `registry verify`. For ``instead`` see `registry_settings`.
     """
-    url, found = registry_settings(registry, instead)
-    return _service(url, found) if is_service(url) else _database(url, create)
+    url, settings = registry_settings(registry, instead)
+    return _service(url, settings) if is_service(url) else _database(url, create)
 
 
 @contextmanager
 def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[SqlQueues | RemoteQueues]:
     """Open the queues of a command, in a database or of a service, which have the same methods."""
-    url, found = _settings_of("queues", queues=queues, queue_manager=manager)
+    url, settings = _settings_of("queues", queues=queues, queue_manager=manager)
     if is_service(url):
-        with _service(url, found) as service:
+        with _service(url, settings) as service:
             yield service.queues(
-                found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
+                settings.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
             )
     else:
         from selectroute.queues.sql.queues import SqlQueues

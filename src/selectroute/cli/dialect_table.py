@@ -18,7 +18,7 @@ _NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_nu
 """Operator that a field is about; the field has no meaning in a dialect without the operator."""
 
 
-class Row(NamedTuple):
+class DialectRow(NamedTuple):
     """Row of the table: a field of `Dialect`, its title, and its text in each dialect, by name."""
 
     field: str
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     cells: dict[str, str]
 
 
-def rows(names: Sequence[str] = tuple(DIALECTS), *, differences: bool = False) -> list[Row]:
+def rows(names: Sequence[str] = tuple(DIALECTS), *, differences: bool = False) -> list[DialectRow]:
     """Return every field of `Dialect`, in words; a long text is shortened to its difference from the first.
 
     Args:
@@ -34,15 +34,15 @@ def rows(names: Sequence[str] = tuple(DIALECTS), *, differences: bool = False) -
         differences: leave out the fields that are the same in all of them.
     """
     first, *others = (DIALECTS[name] for name in names)
-    found = []
+    table = []
     for field, title, describe in _FIELDS:
         cells = {first.name: describe(getattr(first, field))}
         for other in others:
             cells[other.name] = _cell(field, describe, first, other)
         is_same = all(getattr(first, field) == getattr(other, field) for other in others)
         if not (differences and is_same):
-            found.append(Row(field, title, cells))
-    return found
+            table.append(DialectRow(field, title, cells))
+    return table
 
 
 def _cell(field: str, describe: Callable[[Any], str], first: Dialect, other: Dialect) -> str:
@@ -102,8 +102,8 @@ _BASES: Final = {2: "binary `0b1`", 8: "octal `017`", 16: "hex `0x1F`"}
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = sorted(names)
-    return ", ".join(f"`{name}`" for name in found) if found else NONE
+    ordered = sorted(names)
+    return ", ".join(f"`{name}`" for name in ordered) if ordered else NONE
 
 
 def _fields(fields: Any) -> str:

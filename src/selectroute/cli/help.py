@@ -38,7 +38,7 @@ _SAME: Final = (
 """Verbs that mean nearly the same; of each noun one is a command."""
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Group of commands with help in two columns, which knows what is meant by a misspelt command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -56,18 +56,18 @@ class Group(TyperGroup):
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
     """Return the only command that begins so, another word for the same, or one that is spelt nearly so."""
-    longer = [one for one in known if one.startswith(name)]
-    same = [one for verbs in _SAME if name in verbs for one in verbs if one in known]
+    longer = [command for command in known if command.startswith(name)]
+    same = [verb for verbs in _SAME if name in verbs for verb in verbs if verb in known]
     return longer[0] if len(longer) == 1 else same[0] if same else nearest(name, known)
 
 
 def readable(app: typer.Typer) -> None:
     """Use these help texts for all commands of an application, including those of its groups."""
-    app.info.cls = Group
+    app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:
-        group.cls = Group
+        group.cls = CommandGroup
         if group.typer_instance is not None:
             readable(group.typer_instance)
 
@@ -75,8 +75,8 @@ def readable(app: typer.Typer) -> None:
 def _prepare(command: Any, ctx: Any) -> None:
     """Modify a command before its help is printed, after which the process ends."""
     command.help = _wrapped(command.help)
-    for one in getattr(command, "commands", {}).values():
-        one.help = _wrapped(one.help)
+    for subcommand in getattr(command, "commands", {}).values():
+        subcommand.help = _wrapped(subcommand.help)
     for parameter in command.get_params(ctx):
         _shorten(parameter)
 
@@ -90,7 +90,7 @@ def _shorten(parameter: Any) -> None:
     """Join all names of an option and its value, list its choices in its text, and omit types."""
     kind = getattr(parameter, "type_descriptor", None) or getattr(parameter, "type", None)
     if (choices := getattr(kind, "choices", None)) and not parameter.metavar:
-        named = ", ".join(str(getattr(one, "value", one)) for one in choices)
+        named = ", ".join(str(getattr(choice, "value", choice)) for choice in choices)
         parameter.help = f"{parameter.help or ''} ({named})".strip()
     if parameter.param_type_name == "option":
         names = [*parameter.opts, *parameter.secondary_opts]

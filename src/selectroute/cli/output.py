@@ -84,20 +84,20 @@ def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) ->
 
 def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dict[str, int] | None:
     """Return the width of each column for a total of `room`, None if that is too little."""
-    found = {
+    widths = {
         name: width if name in uncut else max(len(name), min(width, _NARROWEST))
         for name, width in widest.items()
     }
-    spare = room - sum(found.values())
+    spare = room - sum(widths.values())
     if spare < 0:
         return None
     # Columns that need least are served first, and leave the rest to the others.
-    needy = sorted(widest, key=lambda name: widest[name] - found[name])
+    needy = sorted(widest, key=lambda name: widest[name] - widths[name])
     for index, name in enumerate(needy):
-        more = min(widest[name] - found[name], spare // (len(needy) - index))
-        found[name] += more
+        more = min(widest[name] - widths[name], spare // (len(needy) - index))
+        widths[name] += more
         spare -= more
-    return found
+    return widths
 
 
 def _stacked(columns: Mapping[str, Sequence[str]]) -> Table:

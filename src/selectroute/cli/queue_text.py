@@ -19,26 +19,26 @@ _HEADING: Final = ("message id", "correlation id", "priority", "put (UTC)", "pro
 _SHOWN: Final = 200
 
 
-def paragraph(one: QueueDescription) -> str:
+def paragraph(queue: QueueDescription) -> str:
     """Return the properties of a queue, one per line."""
     return "\n".join(
         (
-            f"{one.name}: {counted(one.depth, 'message')}",
-            f"  order         {one.order}",
-            f"  priority      {one.default_priority}, of messages without one",
-            f"  persistent    {'yes' if one.default_persistence else 'no'}, of messages that do not say",
-            f"  depth         {'any' if one.max_depth is None else f'{one.max_depth:,}'}",
-            f"  bytes         {one.max_message_length:,} in a body",
-            f"  dialect       {one.dialect}",
+            f"{queue.name}: {counted(queue.depth, 'message')}",
+            f"  order         {queue.order}",
+            f"  priority      {queue.default_priority}, of messages without one",
+            f"  persistent    {'yes' if queue.default_persistence else 'no'}, of messages that do not say",
+            f"  depth         {'any' if queue.max_depth is None else f'{queue.max_depth:,}'}",
+            f"  bytes         {queue.max_message_length:,} in a body",
+            f"  dialect       {queue.dialect}",
         )
     )
 
 
-def description_data(one: QueueDescription) -> dict[str, Any]:
+def description_data(queue: QueueDescription) -> dict[str, Any]:
     """Return the description of a queue as plain data."""
     from selectroute.registry.model import plain
 
-    return {"name": one.name, **plain(one)}
+    return {"name": queue.name, **plain(queue)}
 
 
 def stayed_sentences(stayed: Stayed) -> Iterator[str]:

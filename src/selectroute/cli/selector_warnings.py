@@ -33,11 +33,11 @@ def warnings_of(row: Mapping[str, Any]) -> tuple[SelectorWarning, ...]:
 
 def warn_of_selector(row: Mapping[str, Any]) -> None:
     """Print the warnings of one subscription's selector on standard error."""
-    found = warnings_of(row)
-    for warning in found[:_SHOWN]:
+    warnings = warnings_of(row)
+    for warning in warnings[:_SHOWN]:
         print(f"warning: {warning}", file=sys.stderr)
-    if len(found) > _SHOWN:
-        print(f"  and {len(found) - _SHOWN:,} more; see `selectroute selector check`", file=sys.stderr)
+    if len(warnings) > _SHOWN:
+        print(f"  and {len(warnings) - _SHOWN:,} more; see `selectroute selector check`", file=sys.stderr)
 
 
 def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
@@ -46,21 +46,23 @@ def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
     """
     from selectroute.clauses.analysis import NOT_INDEXABLE
 
-    started, checked, found = time.perf_counter(), 0, []
+    started, checked, suspects = time.perf_counter(), 0, []
     for row in rows:
         if time.perf_counter() - started > _SECONDS:
             break
         checked += 1
-        warnings = [one for one in warnings_of(row) if one.kind != NOT_INDEXABLE]
+        warnings = [warning for warning in warnings_of(row) if warning.kind != NOT_INDEXABLE]
         if warnings:
-            found.append(f"  {row['id']}: {warnings[0]}")
-    if found:
+            suspects.append(f"  {row['id']}: {warnings[0]}")
+    if suspects:
         of = "" if checked == total else f" of the first {checked:,}"
-        noun = "selector is" if len(found) == 1 else "selectors are"
-        shown = found[:_SHOWN]
-        if len(found) > len(shown):
-            shown.append(f"  and {len(found) - len(shown):,} more; see `selectroute selector check`")
-        print("\n".join([f"warning: {len(found):,} {noun} probably mistaken{of}:", *shown]), file=sys.stderr)
+        noun = "selector is" if len(suspects) == 1 else "selectors are"
+        shown = suspects[:_SHOWN]
+        if len(suspects) > len(shown):
+            shown.append(f"  and {len(suspects) - len(shown):,} more; see `selectroute selector check`")
+        print(
+            "\n".join([f"warning: {len(suspects):,} {noun} probably mistaken{of}:", *shown]), file=sys.stderr
+        )
 
 
 class FirstLines:

@@ -145,15 +145,15 @@ def _configured() -> dict[str, Any]:
     if len(text) > MAX_CONFIG:
         raise typer.BadParameter(f"{path} is larger than {MAX_CONFIG:,} bytes")
     try:
-        found = tomllib.loads(text.decode())
+        configured = tomllib.loads(text.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # A TOML error has a position and a rule, but no line of the file, which could contain the token.
         raise typer.BadParameter(f"{path} is not valid TOML: {error}") from None
-    if "token" in found and mode & _OF_OTHERS:
+    if "token" in configured and mode & _OF_OTHERS:
         _warn_of_readers(path)
-    for name in found.keys() - ServeSettings.model_fields.keys():
+    for name in configured.keys() - ServeSettings.model_fields.keys():
         _warn_of_unknown(path, name)
-    return found
+    return configured
 
 
 @cache

@@ -24,34 +24,39 @@ _ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
 _HEADING: Final = ("id", "status", "revision", "topic", "selector")
 
 
-def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
+def as_data(subscription: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
     """Return the fields of a subscription, and if given the batches from which on it is effective."""
-    data = one.to_json()
+    data = subscription.to_json()
     if batches is not None:
         data["effective_from"] = [asdict(batch) for batch in batches]
     return data
 
 
-def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
+def paragraph(subscription: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
     """Return the fields of a subscription, one per line."""
-    state = "removed" if past else f"{one.status.value}, revision {one.revision}"
-    named = "" if one.name == one.id else f" ({printable(one.name)})"
-    destination = one.destination.kind + (f":{one.destination.name}" if one.destination.name else "")
+    state = "removed" if past else f"{subscription.status.value}, revision {subscription.revision}"
+    named = "" if subscription.name == subscription.id else f" ({printable(subscription.name)})"
+    destination = subscription.destination.kind + (
+        f":{subscription.destination.name}" if subscription.destination.name else ""
+    )
+    topic = "every topic" if subscription.topic is None else printable(subscription.topic, _SHOWN)
     lines = [
-        f"{one.id}{named}: {state}",
-        f"  topic         {'every topic' if one.topic is None else printable(one.topic, _SHOWN)}",
-        f"  selector      {printable(one.selector, _SHOWN) or 'every message'}",
-        f"  dialect       {one.dialect}{', EXTENDED' if one.seltype == 'EXTENDED' else ''}",
+        f"{subscription.id}{named}: {state}",
+        f"  topic         {topic}",
+        f"  selector      {printable(subscription.selector, _SHOWN) or 'every message'}",
+        f"  dialect       {subscription.dialect}{', EXTENDED' if subscription.seltype == 'EXTENDED' else ''}",
         f"  destination   {destination}",
     ]
-    lines += [f"  label         {printable(name)}={printable(text)}" for name, text in one.labels.items()]
     lines += [
-        f"  created       {one.created:%Y-%m-%d %H:%M:%S} UTC",
-        f"  modified      {one.modified:%Y-%m-%d %H:%M:%S} UTC",
+        f"  label         {printable(name)}={printable(text)}" for name, text in subscription.labels.items()
+    ]
+    lines += [
+        f"  created       {subscription.created:%Y-%m-%d %H:%M:%S} UTC",
+        f"  modified      {subscription.modified:%Y-%m-%d %H:%M:%S} UTC",
     ]
     if batches is not None:
-        found = [f"batch {batch.batch} of query {printable(batch.query)}" for batch in batches]
-        lines += [f"  effective from {batch}" for batch in found] or ["  effective from no batch yet"]
+        texts = [f"batch {batch.batch} of query {printable(batch.query)}" for batch in batches]
+        lines += [f"  effective from {batch}" for batch in texts] or ["  effective from no batch yet"]
     return "\n".join(lines)
 
 
@@ -59,13 +64,13 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
     """Print subscriptions: on a terminal as a table of its width, to a file or pipe one per line."""
     rows = [
         (
-            one.id,
-            one.status.value,
-            str(one.revision),
-            "" if one.topic is None else printable(one.topic, _SHOWN),
-            printable(one.selector, _SHOWN),
+            subscription.id,
+            subscription.status.value,
+            str(subscription.revision),
+            "" if subscription.topic is None else printable(subscription.topic, _SHOWN),
+            printable(subscription.selector, _SHOWN),
         )
-        for one in page
+        for subscription in page
     ]
     if sys.stdout is not None and sys.stdout.isatty():
         columns = dict(zip(_HEADING, zip(*rows, strict=True), strict=True))
@@ -75,6 +80,6 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
         print(_ROW.format(*row).rstrip())
 
 
-def as_line(one: Subscription) -> str:
+def as_line(subscription: Subscription) -> str:
     """Return a subscription as one line of JSON."""
-    return json.dumps(one.to_json())
+    return json.dumps(subscription.to_json())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # each needs an extra, and a program may have one of them
 
 SubscriptionRegistry: TypeAlias = "Registry | RemoteRegistry"
 """Registry in a database or of a service. `Registry` documents the contract of each method; all raise
-`RegistryError` and `StoreError`, and over a network also `UnreachableError`.
+`RegistryError` and `StoreError`, and over a network also `ServiceUnreachableError`.
 """
 
 StreamReports: TypeAlias = "Streams | RemoteStreams"

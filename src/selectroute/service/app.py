@@ -33,7 +33,7 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -77,7 +77,7 @@ def create_app(
         rates=Rates(limits.requests_per_second, limits.burst),
         bodies=OpenBodies(limits.open_body_bytes),
         publishing=publishing,
-        watch=Watch(registry, publishing.note_commit),
+        watch=ChangeWatch(registry, publishing.note_commit),
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
@@ -166,8 +166,8 @@ def _matching(path: str) -> Iterator[tuple[Mapping[str, Call], Mapping[str, str]
     if (calls := _PATHS.get(path)) is not None:
         yield calls, {}
     for pattern, calls in _PATTERNS:
-        if (found := pattern.match(path)) is not None:
-            yield calls, found.groupdict()
+        if (step := pattern.match(path)) is not None:
+            yield calls, step.groupdict()
 
 
 _PATHS: Final[dict[str, dict[str, Call]]] = {}

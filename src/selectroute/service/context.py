@@ -23,7 +23,7 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ class Service:
     rates: Rates
     bodies: OpenBodies
     publishing: Publishing
-    watch: Watch
+    watch: ChangeWatch
     metrics: Metrics
     cursors: HiddenCursors
     importing: CapacityLimiter

@@ -38,7 +38,7 @@ class ServerError(Exception):
     """Failed start of a server. The text is the last line of its log."""
 
 
-class Server:
+class ServerProcess:
     """Process of a server, whose output is appended to a file.
 
     Attributes:
@@ -198,7 +198,7 @@ class Broker:
         )
         options = shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC"))
         command = [*self._java, "-Xmx1g", *options, "kafka.Kafka", str(self._properties)]
-        self._server = Server(folder / "broker.log", command, environment)
+        self._server = ServerProcess(folder / "broker.log", command, environment)
         format_command = [*self._java, *SHORT_LIVED, "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
             [*format_command, "-t", CLUSTER, "-c", str(self._properties)],
@@ -326,7 +326,7 @@ class Broker:
                 "receive.message.max.bytes": 2 * LARGEST_MESSAGE,
             }
         )
-        found: list[Any] = []
+        messages: list[Any] = []
         try:
             for partition in consumer.list_topics(topic, 30).topics[topic].partitions:
                 place = TopicPartition(topic, partition)
@@ -339,10 +339,10 @@ class Broker:
                     if error is not None and error.code() == KafkaError._PARTITION_EOF:
                         break
                     assert error is None, error
-                    found.append(message)
+                    messages.append(message)
         finally:
             consumer.close()
-        return found
+        return messages
 
     def _wait_for(self, topic: str, partitions: int) -> None:
         """Wait until a topic has this many partitions: the controller answers before the broker has them."""
@@ -360,8 +360,8 @@ class Broker:
         try:
             asked = {
                 TopicPartition(name, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-                for name, one in admin.list_topics(topic, timeout=1).topics.items()
-                for number in one.partitions
+                for name, metadata in admin.list_topics(topic, timeout=1).topics.items()
+                for number in metadata.partitions
             }
             for answer in (admin.list_offsets(asked, request_timeout=5) if asked else {}).values():
                 answer.result(10)

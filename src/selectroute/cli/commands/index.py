@@ -110,26 +110,26 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     from selectroute.index.describe import statistics
     from selectroute.index.snapshot import Snapshot
 
-    found = statistics(Snapshot.open(folder, revision))
+    facts = statistics(Snapshot.open(folder, revision))
     if output is not Output.table:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(facts)))
         return
     print(
-        f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
-        f"{counted(found.entries, 'entry', 'entries')} "
-        f"({found.subscriptions_per_entry:,.1f} subscriptions each), "
-        f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
-        f"({found.bytes_per_subscription:.1f} each)"
+        f"revision {facts.revision}: {counted(facts.subscriptions, 'subscription')}, "
+        f"{counted(facts.entries, 'entry', 'entries')} "
+        f"({facts.subscriptions_per_entry:,.1f} subscriptions each), "
+        f"{counted(facts.programs, 'program')}, {facts.bytes:,} bytes "
+        f"({facts.bytes_per_subscription:.1f} each)"
     )
-    print(f"reads {', '.join(found.reads) or 'no column'}")
+    print(f"reads {', '.join(facts.reads) or 'no column'}")
     table = Table("access key", box=None)
     for name in ("keys", "entries", "under the fullest key"):
         table.add_column(name, justify="right")
-    for row in found.tuples:
+    for row in facts.tuples:
         name = ", ".join(row.attributes) or "(scan list)"
         table.add_row(name, f"{row.keys:,}", f"{row.entries:,}", f"{row.largest:,}")
     plain().print(table)
-    for sentence in _scanned(found.scanned):
+    for sentence in _scanned(facts.scanned):
         print(sentence)
 
 

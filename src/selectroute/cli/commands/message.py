@@ -62,34 +62,34 @@ def match(
     Exit code 1 if no subscription gets any of the messages.
     """
     matched = False
-    with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
-        for one in given:
-            found = source.match(one.message, limit, near)
-            matched = matched or found.total > 0
+    with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (inputs, add):
+        for entry in inputs:
+            matches = source.match(entry.message, limit, near)
+            matched = matched or matches.total > 0
             if output is Output.table:
-                add(_text(source, one.message, one.line, found, explain))
+                add(_text(source, entry.message, entry.line, matches, explain))
             else:
-                add(_json(source, one.message, one.line, found, explain))
+                add(_json(source, entry.message, entry.line, matches, explain))
     if not matched:
         raise typer.Exit(FAILURE)
 
 
-def _text(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
+def _text(source: Matcher, message: Message, line: int | None, matches: Matches, explain: bool) -> str:
     which = "the message" if line is None else f"line {line:,}"
-    noun = "subscription" if found.total == 1 else "subscriptions"
-    lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
-    for id in found.ids:
-        one = source.get(id)
+    noun = "subscription" if matches.total == 1 else "subscriptions"
+    lines = [f"{matches.total or 'no'} {noun} get{'s' if matches.total == 1 else ''} {which}"]
+    for id in matches.ids:
+        subscription = source.get(id)
         if explain:
-            why = as_text(one, message, source.explain(id, message), line)
+            why = as_text(subscription, message, source.explain(id, message), line)
             lines += [f"  {part}" for part in why.splitlines()]
             continue
-        lines += _row(id, one.topic, one.selector)
-    if found.total > len(found.ids):
-        lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
-    lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
-    if found.near is not None:
-        lines += _near(found.near, bool(found.near_complete))
+        lines += _row(id, subscription.topic, subscription.selector)
+    if matches.total > len(matches.ids):
+        lines.append(f"  and {matches.total - len(matches.ids):,} more; --limit names more of them")
+    lines += [f"  {id}: no extended selection provider could judge its selector" for id in matches.refused]
+    if matches.near is not None:
+        lines += _near(matches.near, bool(matches.near_complete))
     return "\n".join(lines)
 
 
@@ -105,17 +105,17 @@ def _row(id: str, topic: str | None, selector: str) -> list[str]:
     return [f"  {id}  {shown}", *beneath]
 
 
-def _near(found: Sequence[NearMiss], complete: bool) -> list[str]:
+def _near(misses: Sequence[NearMiss], complete: bool) -> list[str]:
     """Return each subscription, followed by the conditions that fail."""
-    if not found:
+    if not misses:
         judged = "" if complete else ", among those that were judged"
         return [f"no others would get it if one condition were otherwise{judged}"]
-    lines = [f"{counted(len(found), 'other')} would get it if one condition were otherwise"]
-    for one in found:
-        lines += _row(one.id, one.topic, one.selector)
-        if len(one.conditions) > 1:
+    lines = [f"{counted(len(misses), 'other')} would get it if one condition were otherwise"]
+    for miss in misses:
+        lines += _row(miss.id, miss.topic, miss.selector)
+        if len(miss.conditions) > 1:
             lines.append("    any of these would do:")
-        for condition in one.conditions:
+        for condition in miss.conditions:
             truth = _TRUTHS.get(condition.truth, condition.truth.upper())
             saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition.saw)
             lines.append(f"    {printable(condition.text, _SHOWN)} is {truth}{saw}")
@@ -124,9 +124,9 @@ def _near(found: Sequence[NearMiss], complete: bool) -> list[str]:
     return lines
 
 
-def _json(source: Matcher, message: Message, line: int | None, found: Matches, explain: bool) -> str:
-    data = ({} if line is None else {"line": line}) | found.to_json()
+def _json(source: Matcher, message: Message, line: int | None, matches: Matches, explain: bool) -> str:
+    data = ({} if line is None else {"line": line}) | matches.to_json()
     if not explain:
         return json.dumps(data)
-    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in found.ids)
+    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in matches.ids)
     return json_with(data, "explanations", f"[{trees}]")

@@ -171,18 +171,18 @@ _INFERRED: Final = {
 """Types of properties that are given without one, by what JSON takes for a value of the type."""
 
 
-def properties_of(given: list[str] | None) -> dict[str, Value]:
+def properties_of(texts: list[str] | None) -> dict[str, Value]:
     """Parse properties given as NAME[:TYPE]=VALUE."""
     from selectroute.queues.rest.lookup import RestError
     from selectroute.queues.rest.properties import TYPES, value_of
 
-    found: dict[str, Value] = {}
-    for one in given or ():
-        named, sign, text = one.partition("=")
+    properties: dict[str, Value] = {}
+    for property_text in texts or ():
+        named, sign, text = property_text.partition("=")
         name, colon, kind = named.partition(":")
         if not colon:
             kind = next((kind for kind, read in _INFERRED.items() if read.fullmatch(text)), "string")
-        if not sign or not name or name in found:
+        if not sign or not name or name in properties:
             raise typer.BadParameter(
                 "a property must be NAME[:TYPE]=VALUE, each name once", param_hint="--property"
             )
@@ -201,10 +201,10 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
                 param_hint="--property",
             )
         try:
-            found[name] = value_of(text, kind)
+            properties[name] = value_of(text, kind)
         except RestError as error:
             raise typer.BadParameter(f"{name}: {error.sentence}", param_hint="--property") from None
-    return found
+    return properties
 
 
 # ---- messages
@@ -254,13 +254,13 @@ def list_(
                 typer.echo("no queues", err=True)
             return
         begin = None if after is None else token_of_text(after, "after")
-        found = queues.open(queue).listed(limit, after=begin, **lookup.options())
+        messages = queues.open(queue).listed(limit, after=begin, **lookup.options())
         if output is Output.table:
-            print_messages(found)
-            if not found:
+            print_messages(messages)
+            if not messages:
                 typer.echo("no messages", err=True)
             return
-        for message in found:
+        for message in messages:
             add_record(json.dumps(as_data(message, body=False)))
 
 
@@ -426,11 +426,11 @@ def _bulk(
             for name in (queue, to):
                 if name is not None:
                     queues.describe(name)
-            found = source.count(**options)
-            least = "" if found.exact else "at least "
-            verb = "match" if found.count != 1 else "matches"
-            text = f"{least}{counted(found.count, 'message')} {verb}"
-            print_result(output, text, {"matched": found.count, "exact": found.exact})
+            matching = source.count(**options)
+            least = "" if matching.exact else "at least "
+            verb = "match" if matching.count != 1 else "matches"
+            text = f"{least}{counted(matching.count, 'message')} {verb}"
+            print_result(output, text, {"matched": matching.count, "exact": matching.exact})
             return
         if to is None:
             done = source.purge(expected=bulk.expected, **options)
@@ -457,16 +457,16 @@ def _show(message: QueuedMessage, output: Output) -> None:
         print(json.dumps(as_data(message, body=True)), flush=True)
 
 
-def _body(given: str) -> bytes:
+def _body(argument: str) -> bytes:
     """Return the bytes of the body argument; for ``-`` of standard input."""
-    if given != "-":
-        return os.fsencode(given)
+    if argument != "-":
+        return os.fsencode(argument)
     if sys.stdin is None:
         raise SelectRouteError("standard input is closed")
-    found: Any = sys.stdin.buffer.read(MAX_BODY + 1)
-    if len(found) > MAX_BODY:
+    data: Any = sys.stdin.buffer.read(MAX_BODY + 1)
+    if len(data) > MAX_BODY:
         raise SelectRouteError(f"standard input has more than {MAX_BODY:,} bytes")
-    return bytes(found)
+    return bytes(data)
 
 
 # ---- administration of queues

@@ -88,13 +88,17 @@ def verify(output: OutputOption = Output.table, registry: RegistryOption = None)
     history.
     """
     with opened_database(registry, "verify") as opened, progress("verifying") as advance:
-        found = opened.verify(lambda done, _: advance(done))
+        verified = opened.verify(lambda done, _: advance(done))
     if output is Output.table:
-        counts = f"{counted(found.changes, 'change')}, {counted(found.subscriptions, 'subscription')}"
-        print(f"revision {found.revision}: {counts}, sound\ndigest {found.digest}")
+        counts = f"{counted(verified.changes, 'change')}, {counted(verified.subscriptions, 'subscription')}"
+        print(f"revision {verified.revision}: {counts}, sound\ndigest {verified.digest}")
     else:
-        data = {"revision": found.revision, "changes": found.changes, "subscriptions": found.subscriptions}
-        print(json.dumps({**data, "digest": found.digest}))
+        data = {
+            "revision": verified.revision,
+            "changes": verified.changes,
+            "subscriptions": verified.subscriptions,
+        }
+        print(json.dumps({**data, "digest": verified.digest}))
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 
 from selectroute.cli.exit_codes import FAILURE, INVALID_SELECTOR
-from selectroute.cli.inputs import Given, MessagesArgument, SkipOption, answering, opened
+from selectroute.cli.inputs import InputMessage, MessagesArgument, SkipOption, answering, opened
 from selectroute.cli.output import Add, Output, OutputOption, json_with, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
@@ -93,13 +93,13 @@ def _checked(line: int | None, text: str, dialect: str, output: Output, add: Add
 
     data: dict[str, Any] = {"selector": text} if line is None else {"line": line, "selector": text}
     try:
-        found = analysis_of(text, dialect)
+        analysis = analysis_of(text, dialect)
     except InvalidSelectorError as error:
         valid, shown = False, str(error)
         data |= {"valid": False, "error": error.to_dict()}
     else:
-        valid, shown = True, str(found)
-        data |= {"valid": True, **found.to_dict()}
+        valid, shown = True, str(analysis)
+        data |= {"valid": True, **analysis.to_dict()}
     if output is Output.table:
         add(shown if line is None else f"line {line:,}: {printable(text)}\n{_indented(shown)}\n")
     else:
@@ -120,23 +120,23 @@ def explain(
     selectroute selector explain "weight > 2500" '{"properties": {"weight": "3000"}}'
     """
     judged = Selector(selector, dialect)
-    with answering(messages, skip_bad, output) as (found, add):
-        for one in found:
-            explanation = judged.explain(one.message)
+    with answering(messages, skip_bad, output) as (inputs, add):
+        for entry in inputs:
+            explanation = judged.explain(entry.message)
             if output is not Output.table:
-                add(_as_json(one, explanation))
-            elif one.line is None:
+                add(_as_json(entry, explanation))
+            elif entry.line is None:
                 add(str(explanation))
             else:
                 verdict = "matches" if explanation.truth is Truth.TRUE else "does not match"
-                add(f"line {one.line:,} {verdict}\n{_indented(str(explanation))}\n")
+                add(f"line {entry.line:,} {verdict}\n{_indented(str(explanation))}\n")
 
 
-def _as_json(one: Given, explanation: Explanation) -> str:
+def _as_json(entry: InputMessage, explanation: Explanation) -> str:
     matched = explanation.truth is Truth.TRUE
     head = {"matched": matched, "sentences": list(explanation.sentences)}
-    if one.line is not None:
-        head = {"line": one.line, **head}
+    if entry.line is not None:
+        head = {"line": entry.line, **head}
     return json_with(head, "explanation", explanation.to_json())
 
 
@@ -156,23 +156,23 @@ def match(
     """
     judged = Selector(selector, dialect)
     matched = total = 0
-    with answering(messages, skip_bad, output) as (found, add):
-        for one in found:
+    with answering(messages, skip_bad, output) as (inputs, add):
+        for entry in inputs:
             total += 1
-            if judged.matches(one.message):
+            if judged.matches(entry.message):
                 matched += 1
-                add(_named(one) if output is Output.table else one.text)
+                add(_named(entry) if output is Output.table else entry.text)
         if output is Output.table:
             add(f"{matched:,} of {counted(total, 'message')}")
     if not matched:
         raise typer.Exit(FAILURE)
 
 
-def _named(one: Given) -> str:
+def _named(entry: InputMessage) -> str:
     """Return the line, id and topic of a message for people."""
-    id_, topic = one.message.value("JMSMessageID"), one.message.topic
+    id_, topic = entry.message.value("JMSMessageID"), entry.message.topic
     parts = [
-        "the message" if one.line is None else f"line {one.line:,}",
+        "the message" if entry.line is None else f"line {entry.line:,}",
         "" if id_ is None else printable(str(id_)),
         "" if topic is None else f"on {printable(topic)}",
     ]

@@ -91,33 +91,33 @@ def status(
     """
     from selectroute.spark.audit.status import status as status_of
 
-    found = status_of(output)
+    state = status_of(output)
     most = None
     if top:
         from selectroute.spark.audit.outcomes import busiest
 
         with progress("counting deliveries"):
             most = busiest(output, top)
-    data = asdict(found)
+    data = asdict(state)
     rows = {
-        "job": f"{'running' if found.running else 'not running'}, query {found.query or 'not begun'}",
-        "input": found.input,
-        "batches": f"{found.batches:,} committed, {_side(found)}",
+        "job": f"{'running' if state.running else 'not running'}, query {state.query or 'not begun'}",
+        "input": state.input,
+        "batches": f"{state.batches:,} committed, {_side(state)}",
         "newest": "none yet"
-        if found.batch is None
-        else f"batch {found.batch}, revision {found.revision}, {found.committed}",
-        "published": "nothing" if found.published is None else f"revision {found.published}",
-        "planned": ", ".join(f"batch {batch}" for batch in found.planned) or "nothing more",
-        "messages": _accounted(found.counts),
-        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
+        if state.batch is None
+        else f"batch {state.batch}, revision {state.revision}, {state.committed}",
+        "published": "nothing" if state.published is None else f"revision {state.published}",
+        "planned": ", ".join(f"batch {batch}" for batch in state.planned) or "nothing more",
+        "messages": _accounted(state.counts),
+        "deliveries": f"{state.counts.deliveries:,}, {state.counts.refused:,} refused",
     }
-    if found.waiting:
-        when = "after the running batch" if found.running else "at the next start"
-        rows["waiting"] = f"{counted(len(found.waiting), 'requested replay')}, to be made {when}"
-    if found.changed:
-        more = len(found.changed) - 3
-        named = ", ".join(map(printable, found.changed[:3])) + (f" and {more:,} more" if more > 0 else "")
-        files = counted(len(found.changed), "input file")
+    if state.waiting:
+        when = "after the running batch" if state.running else "at the next start"
+        rows["waiting"] = f"{counted(len(state.waiting), 'requested replay')}, to be made {when}"
+    if state.changed:
+        more = len(state.changed) - 3
+        named = ", ".join(map(printable, state.changed[:3])) + (f" and {more:,} more" if more > 0 else "")
+        files = counted(len(state.changed), "input file")
         rows["changed"] = f"{files} changed after being read, and will not be read again: {named}"
     if most is not None:
         data["top"] = [{"subscription": id, "deliveries": n} for id, n in most.counts]
@@ -154,29 +154,29 @@ def audit(
 
     cluster = kafka.cluster()
     with progress("auditing batches") as advance:
-        found = audit_of(
+        audited = audit_of(
             output, digests=digests, recount=recount, file_format=file_format, kafka=cluster, advance=advance
         )
-    inputs = f"{found.inputs:,}"
+    inputs = f"{audited.inputs:,}"
     if recount:
-        inputs += f", batches recounted: {found.recounted:,}"
-    if found.skipped:
-        inputs += f", skipped: {found.skipped:,} that were gone at first sight"
+        inputs += f", batches recounted: {audited.recounted:,}"
+    if audited.skipped:
+        inputs += f", skipped: {audited.skipped:,} that were gone at first sight"
     rows = {
-        "batches": f"{found.batches:,}, {_side(found)}",
+        "batches": f"{audited.batches:,}, {_side(audited)}",
         "inputs": inputs,
-        "messages": _accounted(found.counts),
-        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
-        "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",
-        "moved away": counted(len(found.absent), "folder"),
-        "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
+        "messages": _accounted(audited.counts),
+        "deliveries": f"{audited.counts.deliveries:,}, {audited.counts.refused:,} refused",
+        "files": f"{audited.files:,} as written, {counted(audited.bytes, 'byte')}",
+        "moved away": counted(len(audited.absent), "folder"),
+        "to come": ", ".join(f"batch {batch}" for batch in audited.pending) or "nothing is half done",
     }
     lines = [_lines(rows)]
-    for finding in found.findings:
+    for finding in audited.findings:
         where = "" if finding.batch is None else f"batch {finding.batch}: "
         lines.append(_lines({"WRONG": f"{where}{finding.sentence}"}))
-    print_result(as_, "\n".join(lines), asdict(found))
-    if found.findings:
+    print_result(as_, "\n".join(lines), asdict(audited))
+    if audited.findings:
         raise typer.Exit(1)
 
 
@@ -185,8 +185,8 @@ def _lines(rows: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
 
 
-def _side(found: Status | Audit) -> str:
-    return f"{counted(found.backfills, 'backfill')}, {counted(found.replays, 'replay')}"
+def _side(state: Status | Audit) -> str:
+    return f"{counted(state.backfills, 'backfill')}, {counted(state.replays, 'replay')}"
 
 
 def _accounted(counts: Counts) -> str:
@@ -253,9 +253,9 @@ def deliveries(
     no deliveries.
     """
     records_of = _records_of(output, kafka)
-    found = newest.outcomes(output, "deliveries", records_of.fetch, subscription)
+    outcomes = newest.outcomes(output, "deliveries", records_of.fetch, subscription)
     to = "" if subscription is None else f" to {printable(subscription)}"
-    _print(found, as_, f"no deliveries{to}", records_of, named=subscription is None)
+    _print(outcomes, as_, f"no deliveries{to}", records_of, named=subscription is None)
 
 
 @takes_options
@@ -270,8 +270,8 @@ def unrouted(
     A job lists them unless it runs with --unrouted drop. Exit code 1 if there are none.
     """
     records_of = _records_of(output, kafka)
-    found = newest.outcomes(output, "unrouted", records_of.fetch)
-    _print(found, as_, "no unrouted messages", records_of, named=False)
+    outcomes = newest.outcomes(output, "unrouted", records_of.fetch)
+    _print(outcomes, as_, "no unrouted messages", records_of, named=False)
 
 
 @takes_options
@@ -311,43 +311,44 @@ def explain(
     records_of = _records_of(output, kafka)
     place = Place(source, partition if partition or records_of.partitions else None, offset)
     binding = Binding() if records_of.partitions else Binding.of(bind or [])
-    found = why(output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
-    print(_why_text(found, subscription, place) if as_ is Output.table else _why_json(found))
-    if found.unread is None and found.verdict is None:
+    reasons = why(
+        output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch
+    )
+    print(_why_text(reasons, subscription, place) if as_ is Output.table else _why_json(reasons))
+    if reasons.unread is None and reasons.verdict is None:
         raise typer.Exit(NOT_FOUND)
 
 
-def _why_text(found: Why, id: str, place: Place) -> str:
+def _why_text(reasons: Why, id: str, place: Place) -> str:
     where = printable(str(place), _SHOWN)
-    lines = [f"batch {found.batch} read {where}, and judged it by revision {found.revision}"]
-    lines += [f"{printable(id)} got it in batch {one.batch}" for one in found.deliveries]
-    for letter in found.letters:
+    lines = [f"batch {reasons.batch} read {where}, and judged it by revision {reasons.revision}"]
+    lines += [f"{printable(id)} got it in batch {delivery.batch}" for delivery in reasons.deliveries]
+    for letter in reasons.letters:
         whose = "the delivery" if letter.subscription is not None else "the message"
         said = f"{letter.reason}: {printable(letter.message, _SHOWN)}"
         lines.append(f"{whose} is a dead letter of batch {letter.batch}: {said}")
         if letter.replay is not None:
             again = f"the replay in batch {letter.replay} judged it again, by revision"
-            lines.append(f"{again} {found.replays[letter.replay]}: {_became(found, letter.replay, id)}")
-    if not found.deliveries and not found.letters:
+            lines.append(f"{again} {reasons.replays[letter.replay]}: {_became(reasons, letter.replay, id)}")
+    if not reasons.deliveries and not reasons.letters:
         lines.append(f"{printable(id)} did not get it")
-    if found.unread is not None:
-        lines.append(f"it is not a message: {printable(found.unread, _SHOWN)}")
-    elif found.subscription is None or found.verdict is None or found.message is None:
-        lines.append(f"revision {found.revision} has no subscription {printable(id)}")
+    if reasons.unread is not None:
+        lines.append(f"it is not a message: {printable(reasons.unread, _SHOWN)}")
+    elif reasons.subscription is None or reasons.verdict is None or reasons.message is None:
+        lines.append(f"revision {reasons.revision} has no subscription {printable(id)}")
     else:
-        if found.newest:
-            lines.append(
-                f"revision {found.revision} is no longer kept; by the newest, {found.verdict['revision']}:"
-            )
-        lines.append(as_text(found.subscription, found.message, found.verdict, None))
+        if reasons.newest:
+            newest = reasons.verdict["revision"]
+            lines.append(f"revision {reasons.revision} is no longer kept; by the newest, {newest}:")
+        lines.append(as_text(reasons.subscription, reasons.message, reasons.verdict, None))
     return "\n".join(lines)
 
 
-def _became(found: Why, replay: int, id: str) -> str:
+def _became(reasons: Why, replay: int, id: str) -> str:
     """Return what came of a message in a replay, as a clause."""
-    if any(one.batch == replay for one in found.deliveries):
+    if any(delivery.batch == replay for delivery in reasons.deliveries):
         return f"{printable(id)} got it"
-    if any(one.batch == replay for one in found.letters):
+    if any(letter.batch == replay for letter in reasons.letters):
         return "it is a dead letter again"
     return f"{printable(id)} did not get it"
 
@@ -355,19 +356,19 @@ def _became(found: Why, replay: int, id: str) -> str:
 _OF_LETTER = ("batch", "stage", "reason", "message", "subscription", "replay")
 
 
-def _why_json(found: Why) -> str:
+def _why_json(reasons: Why) -> str:
     data: dict[str, Any] = {
-        "batch": found.batch,
-        "revision": found.revision,
-        "deliveries": [one.batch for one in found.deliveries],
-        "dead_letters": [{name: getattr(letter, name) for name in _OF_LETTER} for letter in found.letters],
-        "replays": [{"batch": batch, "revision": revision} for batch, revision in found.replays.items()],
-        "unread": found.unread,
-        "newest": found.newest,
+        "batch": reasons.batch,
+        "revision": reasons.revision,
+        "deliveries": [delivery.batch for delivery in reasons.deliveries],
+        "dead_letters": [{name: getattr(letter, name) for name in _OF_LETTER} for letter in reasons.letters],
+        "replays": [{"batch": batch, "revision": revision} for batch, revision in reasons.replays.items()],
+        "unread": reasons.unread,
+        "newest": reasons.newest,
     }
-    if found.verdict is None:
+    if reasons.verdict is None:
         return json.dumps(data | {"verdict": None})
-    return json_with(data, "verdict", as_json_text({}, found.verdict))
+    return json_with(data, "verdict", as_json_text({}, reasons.verdict))
 
 
 class _Records(NamedTuple):
@@ -397,32 +398,38 @@ def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     return _Records(has_partitions(record), None, hint)
 
 
-def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
+def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
     """Print outcomes, with their subscriptions if ``named``."""
     from selectroute.spark.audit.outcomes import Place
 
     with records(as_, several=True) as add:
-        for one in found:
+        for outcome in outcomes:
             if as_ is not Output.table:
-                add(json.dumps(asdict(one)))
+                add(json.dumps(asdict(outcome)))
                 continue
-            id = "" if one.message_id is None else f", {printable(one.message_id)}"
-            to = f" to {printable(one.subscription)}" if named and one.subscription is not None else ""
-            place = Place(one.source, one.partition if records_of.partitions else None, one.offset)
-            add(f"batch {one.batch}, revision {one.revision}, {printable(str(place), _SHOWN)}{id}{to}")
-            if one.headers:
-                add(f"  {printable('  '.join(map(_header, one.headers)), _SHOWN)}")
-            add(f"  {printable(_shown(one, records_of.hint), _SHOWN)}")
-    if not found:
+            id = "" if outcome.message_id is None else f", {printable(outcome.message_id)}"
+            to = (
+                f" to {printable(outcome.subscription)}" if named and outcome.subscription is not None else ""
+            )
+            place = Place(
+                outcome.source, outcome.partition if records_of.partitions else None, outcome.offset
+            )
+            add(
+                f"batch {outcome.batch}, revision {outcome.revision}, {printable(str(place), _SHOWN)}{id}{to}"
+            )
+            if outcome.headers:
+                add(f"  {printable('  '.join(map(_header, outcome.headers)), _SHOWN)}")
+            add(f"  {printable(_shown(outcome, records_of.hint), _SHOWN)}")
+    if not outcomes:
         if as_ is Output.table:
             typer.echo(none, err=True)
         raise typer.Exit(FAILURE)
 
 
-def _shown(one: Outcome, hint: str) -> str:
-    if one.missing is not None:
-        return f"no message: {one.missing}{hint}"
-    return "no value" if one.message is None else one.message
+def _shown(outcome: Outcome, hint: str) -> str:
+    if outcome.missing is not None:
+        return f"no message: {outcome.missing}{hint}"
+    return "no value" if outcome.message is None else outcome.message
 
 
 def _header(header: tuple[str, str | None]) -> str:

@@ -129,12 +129,12 @@ class RunOptions(JobOptions, _Places):
                 "give exactly one input: --input, or --kafka-topics or --kafka-pattern", param_hint="--input"
             )
         if not reads_kafka:
-            for given, name in (
+            for value, name in (
                 (self.kafka_binding, "--kafka-binding"),
                 (self.topic_separator, "--topic-separator"),
                 (self.schema_registry, "--schema-registry"),
             ):
-                if given:
+                if value:
                     raise typer.BadParameter(f"{name} is for records of --kafka-topics", param_hint=name)
         if self.schema_registry_config and not self.schema_registry:
             raise typer.BadParameter(
@@ -413,9 +413,9 @@ def _rerun(options: RunOptions, log: _JobLog, stop: Stop, batches: str, into: st
             into=into,
         )
         spark = options.session(stop)
-        for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
-            why = f": {one.why}" if one.why else ""
-            text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"
-            log.event("rerun", text, **asdict(one))
-            held = held and one.held
+        for result in route_again(spark, job, into, should_stop=stop.asked, **bounds):
+            why = f": {result.why}" if result.why else ""
+            text = f"batch {result.batch}  revision {result.revision}  {result.verdict}{why}"
+            log.event("rerun", text, **asdict(result))
+            held = held and result.held
     return 0 if held and not stop.asked() else FAILURE

@@ -69,10 +69,10 @@ def ids_for(incomplete: str) -> list[str]:
     """
     try:
         with opened_database(None, "completion") as registry:
-            found = [one.id for one in registry.list(limit=_COMPLETED).items]
+            ids = [subscription.id for subscription in registry.list(limit=_COMPLETED).items]
     except Exception:  # completion must not show errors
         return []
-    return [id for id in found if id.startswith(incomplete)]
+    return [id for id in ids if id.startswith(incomplete)]
 
 
 IdArgument = Annotated[
@@ -157,21 +157,21 @@ def selector_text(selector: str) -> str:
     return text.rstrip("\r\n")
 
 
-def labels_of(given: list[str] | None) -> dict[str, str]:
+def labels_of(texts: list[str] | None) -> dict[str, str]:
     """Parse labels given as KEY=VALUE."""
-    pairs = [one.partition("=") for one in given or ()]
+    pairs = [label.partition("=") for label in texts or ()]
     if not all(key and sign for key, sign, _ in pairs):
         raise typer.BadParameter("a label must be KEY=VALUE", param_hint="--label")
     return {key: text for key, _, text in pairs}
 
 
-def destination_of(given: str | None) -> Destination:
+def destination_of(text: str | None) -> Destination:
     """Parse a destination: none, queue:NAME or kafka:TOPIC; the registry refuses others."""
-    if given is None:
+    if text is None:
         return Destination()
-    kind, sign, name = given.partition(":")
+    kind, sign, name = text.partition(":")
     if not sign and kind != "none":
-        shown = printable(given, 48)
+        shown = printable(text, 48)
         what = f"write queue:{shown}, kafka:{shown} or none: the queue or topic for the deliveries"
         raise typer.BadParameter(what, param_hint="--destination")
     return Destination.from_json({"kind": kind, "name": name if sign else None})
@@ -247,8 +247,8 @@ def get(
     Exit code 3 if there is no such subscription.
     """
     with connected(registry) as connection:
-        one = connection.get(chosen(connection, id, by_name))
-        _changed(connection, one, 0.0 if wait is None else wait, output, must=wait is not None)
+        subscription = connection.get(chosen(connection, id, by_name))
+        _changed(connection, subscription, 0.0 if wait is None else wait, output, must=wait is not None)
 
 
 @app.command()
@@ -314,8 +314,8 @@ def list_(
             size = _PAGE if all_ else min(limit - listed, _PAGE)
             page = connection.list(limit=size, cursor=cursor, order=order, **filters)
             if output is not Output.table:
-                for one in page.items:
-                    add_record(as_line(one))
+                for subscription in page.items:
+                    add_record(as_line(subscription))
             elif page.items:
                 print_rows(page.items, with_heading=not listed)
             listed += len(page.items)
@@ -363,8 +363,8 @@ def replace(
     if by_name is not None and id is not None and selector is None:
         id, selector = None, id
     text = None if selector is None else selector_text(selector)
-    given = {"selector": text, "dialect": dialect, "name": name}
-    patch: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    fields = {"selector": text, "dialect": dialect, "name": name}
+    patch: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
     if topic is not None:
         patch["topic"] = topic or None
     if label:
@@ -375,10 +375,10 @@ def replace(
     if not patch:
         raise typer.BadParameter("give a field to change: a selector, --topic, --label, …")
     with connected(registry) as connection:
-        one = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
+        subscription = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
         if "selector" in patch or "dialect" in patch:
-            warn_of_selector(as_data(one, None))
-        _changed(connection, one, wait, output)
+            warn_of_selector(as_data(subscription, None))
+        _changed(connection, subscription, wait, output)
 
 
 @app.command()
@@ -394,8 +394,8 @@ def remove(
     selectroute subscription remove heavy --if-revision 18
     """
     with connected(registry) as connection:
-        one = connection.remove(chosen(connection, id, by_name), expected=if_revision)
-        print(paragraph(one, None, past=True) if output is Output.table else as_line(one))
+        subscription = connection.remove(chosen(connection, id, by_name), expected=if_revision)
+        print(paragraph(subscription, None, past=True) if output is Output.table else as_line(subscription))
 
 
 @app.command()
@@ -412,8 +412,8 @@ def pause(
     selectroute subscription pause heavy
     """
     with connected(registry) as connection:
-        one = connection.pause(chosen(connection, id, by_name), expected=if_revision)
-        _changed(connection, one, wait, output)
+        subscription = connection.pause(chosen(connection, id, by_name), expected=if_revision)
+        _changed(connection, subscription, wait, output)
 
 
 @app.command()
@@ -433,27 +433,31 @@ def resume(
     selectroute subscription resume heavy --from last-processed
     """
     with connected(registry) as connection:
-        found = connection.resume(chosen(connection, id, by_name), from_=from_, expected=if_revision)
+        resumed = connection.resume(chosen(connection, id, by_name), from_=from_, expected=if_revision)
         more: dict[str, Any] = {}
         if from_ == "last-processed":
-            more["backfill"] = [asdict(one) for one in found.backfill]
-        _changed(connection, found.subscription, wait, output, **more)
+            more["backfill"] = [asdict(query) for query in resumed.backfill]
+        _changed(connection, resumed.subscription, wait, output, **more)
         if output is Output.table and from_ == "last-processed":
-            for one in found.backfill:
-                can = "delivers what it missed" if one.can_replay else f"cannot: {one.reason}"
-                print(f"  backfill      query {one.query} {can}")
-            if not found.backfill:
+            for query in resumed.backfill:
+                can = "delivers what it missed" if query.can_replay else f"cannot: {query.reason}"
+                print(f"  backfill      query {query.query} {can}")
+            if not resumed.backfill:
                 print("  backfill      no query has reported to this registry yet")
 
 
-def effective(connection: SubscriptionRegistry, one: Subscription, seconds: float) -> Sequence[EffectiveFrom]:
+def effective(
+    connection: SubscriptionRegistry, subscription: Subscription, seconds: float
+) -> Sequence[EffectiveFrom]:
     """Return for each query the first batch that used this version of a subscription. If there is none, wait
     at most `seconds` for one.
     """
     until = time.monotonic() + seconds
     while True:
-        now, batches = connection.effective_of(one.id, wait_seconds=max(until - time.monotonic(), 0.0))
-        if now.revision != one.revision:
+        now, batches = connection.effective_of(
+            subscription.id, wait_seconds=max(until - time.monotonic(), 0.0)
+        )
+        if now.revision != subscription.revision:
             return []  # changed since: the batches used the later revision
         left = until - time.monotonic()
         if batches or left <= 0:
@@ -463,7 +467,7 @@ def effective(connection: SubscriptionRegistry, one: Subscription, seconds: floa
 
 def _changed(
     connection: SubscriptionRegistry,
-    one: Subscription,
+    subscription: Subscription,
     wait: float | None,
     output: Output,
     *,
@@ -471,13 +475,16 @@ def _changed(
     **more: Any,
 ) -> None:
     """Print a subscription; with `wait`, once a batch has used it, or after this timeout in seconds."""
-    batches = None if wait is None else effective(connection, one, wait)
+    batches = None if wait is None else effective(connection, subscription, wait)
     if output is Output.table:
-        print(paragraph(one, batches))
+        print(paragraph(subscription, batches))
     else:
-        print(json.dumps({**as_data(one, batches), **more}))
+        print(json.dumps({**as_data(subscription, batches), **more}))
     if must and batches == []:
-        print(f"selectroute: no batch that used revision {one.revision} was reported yet", file=sys.stderr)
+        print(
+            f"selectroute: no batch that used revision {subscription.revision} was reported yet",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -523,11 +530,9 @@ def import_(
                 f"{name} has no subscriptions: nothing is changed; --allow-empty accepts this"
             )
         with connected(registry, create=True) as connection, progress("importing") as advance:
-            given = FirstLines(chain(first, lines))
-            done = connection.import_(
-                _then(given, advance), mode=mode, progress=lambda rows, _: advance(rows)
-            )
-    warn_of_selectors(given.rows(), done.rows)
+            kept = FirstLines(chain(first, lines))
+            done = connection.import_(_then(kept, advance), mode=mode, progress=lambda rows, _: advance(rows))
+    warn_of_selectors(kept.rows(), done.rows)
     if output is Output.table:
         print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
     else:
@@ -589,13 +594,13 @@ def explain(
     This explains the newest version of the subscription. Past deliveries used the revision of their batch:
     see `selectroute stream explain`.
     """
-    with explaining(registry, snapshots) as source, answering(messages, skip_bad, output) as (found, add):
-        one = source.get(id)
-        for given in found:
-            data = source.explain(id, given.message)
-            line = {} if given.line is None else {"line": given.line}
+    with explaining(registry, snapshots) as source, answering(messages, skip_bad, output) as (inputs, add):
+        subscription = source.get(id)
+        for entry in inputs:
+            data = source.explain(id, entry.message)
+            line = {} if entry.line is None else {"line": entry.line}
             add(
-                as_text(one, given.message, data, given.line)
+                as_text(subscription, entry.message, data, entry.line)
                 if output is Output.table
                 else as_json_text(line, data)
             )
@@ -610,11 +615,13 @@ def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
     return f'{head[:-1]}, "selector": {tree.to_json()}}}'
 
 
-def as_text(one: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None) -> str:
+def as_text(
+    subscription: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None
+) -> str:
     """Return an explanation for people: the verdict, its steps, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
-    head = f"{one.id} {verdict} {which}, at revision {data['revision']}"
+    head = f"{subscription.id} {verdict} {which}, at revision {data['revision']}"
     lines = [head if data["matched"] else f"{head}: {printable(data['reason'], 2_000)}"]
     topic = data.get("topic")
     if topic:
@@ -622,7 +629,7 @@ def as_text(one: Subscription | SnapshotRow, message: Message, data: dict[str, A
         shown = "no topic" if message.topic is None else printable(message.topic)
         lines.append(f"  topic filter {printable(topic['filter'])} {fits} {shown}")
     lines += [f"  {printable(step['text'], 2_000)}" for step in data.get("access", ())]
-    if one.seltype != EXTENDED:
-        tree = Selector(one.selector, one.dialect, limits=UNLIMITED).explain(message)
+    if subscription.seltype != EXTENDED:
+        tree = Selector(subscription.selector, subscription.dialect, limits=UNLIMITED).explain(message)
         lines += [f"  {part}" for part in str(tree).splitlines()]
     return "\n".join(lines)

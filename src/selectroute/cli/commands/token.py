@@ -118,7 +118,9 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
     rows = []
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
-        patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
+        patterns = [f"queue:{pattern}" for pattern in token.queues] + [
+            f"kafka:{pattern}" for pattern in token.kafka
+        ]
         destinations = "\n".join(patterns) or ("none" if token.topics else "all")
         name = "" if token.name == token.id else printable(token.name)
         rows.append(

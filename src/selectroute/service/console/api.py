@@ -34,12 +34,12 @@ class ApiError(SelectRouteError):
     @property
     def faults(self) -> list[dict[str, Any]]:
         """Faults of the request, each with its ``pointer`` and ``reason``."""
-        found: list[dict[str, Any]] = self.problem.get("errors") or []
-        return found
+        errors: list[dict[str, Any]] = self.problem.get("errors") or []
+        return errors
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """Answer of the API: its data, None if it has no JSON, and its headers and body."""
 
     data: Any
@@ -80,7 +80,7 @@ class Api:
         body: Any = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Return the answer to a call. ``body`` is sent as JSON, ``content`` as it is.
 
         Raises:
@@ -92,8 +92,8 @@ class Api:
         if body is not None:
             content = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
-        given = {name: value for name, value in (params or {}).items() if value not in (None, "")}
-        request = httpx.Request(method, f"http://service{path}", params=given, content=content, headers=sent)
+        query = {name: value for name, value in (params or {}).items() if value not in (None, "")}
+        request = httpx.Request(method, f"http://service{path}", params=query, content=content, headers=sent)
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=self.client)
         response = await transport.handle_async_request(request)
         data = await response.aread()
@@ -103,4 +103,4 @@ class Api:
             parsed = parsed["error"][0]["problem"]  # in IBM's form
         if response.status_code >= 400:
             raise ApiError(response.status_code, parsed if isinstance(parsed, dict) else {})
-        return Answer(parsed, response.headers, data)
+        return ApiAnswer(parsed, response.headers, data)

@@ -41,16 +41,16 @@ async def asked(request: Request) -> Response:
 async def _asked(
     request: Request, action: str, query: str, error: str | None = None, status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
-    found = await _found(api_of(request), action, query)
+    targets = await _found(api_of(request), action, query)
     data = {
         "action": action,
         "done": _DONE[action],
         "query": query,
-        "count": len(found),
-        "too_many": len(found) > MOST,
+        "count": len(targets),
+        "too_many": len(targets) > MOST,
         "most": MOST,
-        "items": found[:_SHOWN],
-        "digest": _digest(found),
+        "items": targets[:_SHOWN],
+        "digest": _digest(targets),
         "error": error,
         "back": _back(query),
     }
@@ -59,21 +59,25 @@ async def _asked(
 
 async def done(request: Request) -> Response:
     """Change the subscriptions that the first step showed."""
-    given = await form(request)
-    action, query = _action(given.get("action", "")), given.get("query", "")
+    fields = await form(request)
+    action, query = _action(fields.get("action", "")), fields.get("query", "")
     api = api_of(request)
-    found = await _found(api, action, query)
-    if len(found) > MOST or not found or _digest(found) != given.get("digest"):
+    targets = await _found(api, action, query)
+    if len(targets) > MOST or not targets or _digest(targets) != fields.get("digest"):
         changed = "They have changed since you saw them: look at them again."
         return await _asked(request, action, query, changed, HTTPStatus.CONFLICT)
-    body = {"operations": [{"op": action, "id": one["id"], "expected": one["revision"]} for one in found]}
+    body = {
+        "operations": [
+            {"op": action, "id": target["id"], "expected": target["revision"]} for target in targets
+        ]
+    }
     try:
         await api.call("POST", f"{PATH}:batch", body=body)
     except ApiError as error:
         if error.kind not in ("stale-revision", "subscription-not-found", "forbidden"):
             raise
         return await _asked(request, action, query, str(error), HTTPStatus(error.status))
-    return redirect("/subscriptions", **dict(_values(_back(query))), done=_DONE[action], count=len(found))
+    return redirect("/subscriptions", **dict(_values(_back(query))), done=_DONE[action], count=len(targets))
 
 
 def _action(text: str) -> str:
@@ -84,29 +88,31 @@ def _action(text: str) -> str:
 
 async def _found(api: Api, action: str, query: str) -> list[dict[str, Any]]:
     """Return the subscriptions that a query finds and that the action changes, one above `MOST` at most."""
-    given = _values(query)
-    chosen, fields = [value for name, value in given if name == "id"], dict(given)
+    values = _values(query)
+    chosen, fields = [value for name, value in values if name == "id"], dict(values)
     if chosen:
         items = [await api.get(path_of(id)) for id in dict.fromkeys(chosen)]
         return _changed(items, action)
-    found: list[dict[str, Any]] = []
+    targets: list[dict[str, Any]] = []
     cursor: str | None = None
-    while len(found) <= MOST:
+    while len(targets) <= MOST:
         answer = await list_page(api, fields, _AT_ONCE, cursor)
-        found += _changed(answer["items"], action)
+        targets += _changed(answer["items"], action)
         if (cursor := answer["next_cursor"]) is None:
             break
-    return found[: MOST + 1]
+    return targets[: MOST + 1]
 
 
 def _changed(items: Sequence[dict[str, Any]], action: str) -> list[dict[str, Any]]:
     status = _ACTIONS[action]
-    return [one for one in items if status in ("", one["status"])]
+    return [item for item in items if status in ("", item["status"])]
 
 
-def _digest(found: Sequence[Mapping[str, Any]]) -> str:
+def _digest(targets: Sequence[Mapping[str, Any]]) -> str:
     """Return a digest of subscriptions and their revisions."""
-    return hashlib.sha256(json.dumps([[one["id"], one["revision"]] for one in found]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([[target["id"], target["revision"]] for target in targets]).encode()
+    ).hexdigest()
 
 
 def _values(query: str) -> list[tuple[str, str]]:

@@ -164,8 +164,8 @@ async def sign_in(request: Request) -> Response:
 
 async def sign_in_done(request: Request) -> Response:
     """Take the token, if the service knows it."""
-    given = await form(request)
-    token, after = given.get("token", "").strip(), _next(given.get("next"))
+    fields = await form(request)
+    token, after = fields.get("token", "").strip(), _next(fields.get("next"))
     api = api_of(request)
     try:
         if not is_token(token):

@@ -100,8 +100,8 @@ def rendered(
     request: Request, template: str, data: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
     """Return a template as a response."""
-    given = {"caller": None, "root": ROOT, "path": request.url.path, **data}
-    return HTMLResponse(_TEMPLATES.get_template(template).render(given), status)
+    context = {"caller": None, "root": ROOT, "path": request.url.path, **data}
+    return HTMLResponse(_TEMPLATES.get_template(template).render(context), status)
 
 
 def redirect(path: str, *, part: str = "", **params: Any) -> Response:

@@ -54,9 +54,9 @@ async def listed(request: Request) -> Response:
     """Show a page of subscriptions: those that the text in its URL finds, or the filters."""
     query = request.query_params
     asked = {name: query.get(name, "") for name in (*SEARCH, *FILTERS, "order")}
-    found = await list_page(api_of(request), asked, _ON_A_PAGE, query.get("cursor"))
-    data = {"items": found["items"], "next_cursor": found["next_cursor"], "asked": asked, "orders": _ORDERS}
-    data["activity"] = await _activity(api_of(request), [one["id"] for one in found["items"]])
+    answer = await list_page(api_of(request), asked, _ON_A_PAGE, query.get("cursor"))
+    data = {"items": answer["items"], "next_cursor": answer["next_cursor"], "asked": asked, "orders": _ORDERS}
+    data["activity"] = await _activity(api_of(request), [item["id"] for item in answer["items"]])
     done, count = query.get("done", ""), query.get("count", "")
     is_done = done in DONE and count.isdecimal() and len(count) <= _MOST_DIGITS
     data["done"] = f"{counted(int(count), 'subscription')} {done}." if is_done else None
@@ -72,8 +72,8 @@ async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
     """Return what is known of the last deliveries of subscriptions, by id."""
     if not ids:
         return {}
-    found = await api.get(f"{PATH}:activity", {"id": ids})
-    return {one["id"]: one for one in found["items"]}
+    answer = await api.get(f"{PATH}:activity", {"id": ids})
+    return {item["id"]: item for item in answer["items"]}
 
 
 async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str | None) -> dict[str, Any]:
@@ -81,10 +81,10 @@ async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str 
     if there is a text.
     """
     searches = bool(asked.get("text"))
-    given = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
+    params = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
     path = PATH + (":search" if searches else "")
-    found: dict[str, Any] = await api.get(path, {**given, "limit": limit, "cursor": cursor})
-    return found
+    answer: dict[str, Any] = await api.get(path, {**params, "limit": limit, "cursor": cursor})
+    return answer
 
 
 async def shown(request: Request) -> Response:
@@ -126,8 +126,8 @@ async def held(request: Request) -> Response:
     now = await api.get(path_of(id), {"wait": _WAIT_SECONDS})
     known = await names(api) if now["effective_from"] else {}
     sentences = [
-        f"in the stream {known.get(one['query'], one['query'])} from batch {one['batch']:,} on"
-        for one in now["effective_from"]
+        f"in the stream {known.get(batch['query'], batch['query'])} from batch {batch['batch']:,} on"
+        for batch in now["effective_from"]
     ]
     return JSONResponse({"sentence": "; ".join(sentences) or None})
 
@@ -150,8 +150,8 @@ async def edited(request: Request) -> Response:
 
 async def check(request: Request) -> Response:
     """Return what the API says of a selector that is being typed, as JSON for the console's script."""
-    given = await form(request)
-    body = {"selector": given.get("selector", ""), "dialect": given.get("dialect", "jms")}
+    values = await form(request)
+    body = {"selector": values.get("selector", ""), "dialect": values.get("dialect", "jms")}
     try:
         return JSONResponse(await api_of(request).post("/v1/selectors:check", body))
     except ApiError as error:
@@ -168,13 +168,13 @@ async def sent(request: Request) -> Response:
     """Save the editor's form, or try it on recent messages. Where another person saved before, show both
     versions.
     """
-    given = await form(request)
-    fields = {name: given.get(name, "") for name in _FIELDS}
+    values = await form(request)
+    fields = {name: values.get(name, "") for name in _FIELDS}
     id: str | None = request.path_params.get("id")
-    api, key, revision = api_of(request), given.get("key", ""), given.get("revision", "")
+    api, key, revision = api_of(request), values.get("key", ""), values.get("revision", "")
     try:
         spec = _spec(fields, await _base(api, id, revision))
-        if given.get("do") == "try":
+        if values.get("do") == "try":
             asked = {"subscription": spec} | ({} if id is None else {"id": id})
             trial = await api.post(f"{PATH}:dry-run", asked)
             return await _editor(request, id, fields, revision, trial=trial)
@@ -182,7 +182,7 @@ async def sent(request: Request) -> Response:
             headers = {"Idempotency-Key": key} if is_token(key) else {}
             made = (await api.call("POST", PATH, body=spec, headers=headers)).data
             return redirect(f"/subscriptions/{made['id']}", done="registered")
-        await api.call("PUT", path_of(id), body=spec, headers=_if_match(given))
+        await api.call("PUT", path_of(id), body=spec, headers=_if_match(values))
         return redirect(f"/subscriptions/{quote(id, safe='')}", done="saved")
     except PageError as error:
         return await _editor(request, id, fields, revision, error=str(error))
@@ -320,9 +320,9 @@ async def paused(request: Request) -> Response:
 
 async def resumed(request: Request) -> Response:
     """Resume a subscription: from now on, or with what it missed, as far as streams can replay it."""
-    id, given = request.path_params["id"], await form(request)
-    body = {"from": given.get("from", "latest")}
-    answer = await api_of(request).call("POST", f"{path_of(id)}:resume", body=body, headers=_if_match(given))
+    id, fields = request.path_params["id"], await form(request)
+    body = {"from": fields.get("from", "latest")}
+    answer = await api_of(request).call("POST", f"{path_of(id)}:resume", body=body, headers=_if_match(fields))
     if body["from"] == "latest":
         return redirect(f"/subscriptions/{quote(id, safe='')}", done="resumed")
     return await _shown(request, "resumed-missed", answer.data["backfill"])
@@ -341,13 +341,13 @@ async def removed(request: Request) -> Response:
 
 async def _change(request: Request, method: str, action: str, done: str) -> Response:
     """Make a call on a subscription at the revision that the page showed, and show the subscription."""
-    id, given = request.path_params["id"], await form(request)
-    await api_of(request).call(method, f"{path_of(id)}{action}", headers=_if_match(given))
+    id, fields = request.path_params["id"], await form(request)
+    await api_of(request).call(method, f"{path_of(id)}{action}", headers=_if_match(fields))
     return redirect(f"/subscriptions/{quote(id, safe='')}", done=done)
 
 
-def _if_match(given: Mapping[str, str]) -> dict[str, str]:
-    return {"If-Match": f'"{given.get("revision", "")}"'}
+def _if_match(values: Mapping[str, str]) -> dict[str, str]:
+    return {"If-Match": f'"{values.get("revision", "")}"'}
 
 
 def path_of(id: str) -> str:

@@ -37,8 +37,8 @@ async def asked(request: Request) -> Response:
 
 async def sent(request: Request) -> Response:
     """Take a message: into the URL, if it is short enough."""
-    given = await form(request)
-    message, explain = given.get("message", ""), given.get("explain", "")
+    fields = await form(request)
+    message, explain = fields.get("message", ""), fields.get("explain", "")
     if len(quote(message)) <= _IN_URL:
         part = "why" if explain else ""
         return redirect("/who-gets", part=part, message=message, explain=explain)

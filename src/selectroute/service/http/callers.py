@@ -44,7 +44,7 @@ class Caller:
     def check_all_topics(self, what: str) -> None:
         """Raise a problem, 403, if the caller is limited to some topics: `what` concerns all of them."""
         if not self.sees_all:
-            allowed = ", ".join(one.text for one in self.permission.topics or ())
+            allowed = ", ".join(topic.text for topic in self.permission.topics or ())
             raise ProblemError("forbidden", f"{what} for all topics, this one permits those within {allowed}")
 
     def check_unlimited(self, what: str) -> None:

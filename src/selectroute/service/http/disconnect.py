@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.problems import check_waiting
-from selectroute.service.subscriptions.publishing import BatchWaiting, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def while_connected(
 async def waited(
     request: Request,
     service: Service,
-    waiting: Watch | BatchWaiting,
+    waiting: ChangeWatch | BatchWaiting,
     what: str,
     revision: int,
     seconds: float,

@@ -17,8 +17,8 @@ def request_headers(scope: Scope) -> Headers:
     state = scope["state"]
     if "headers" not in state:
         state["headers"] = dict(reversed(scope["headers"]))
-    found: Headers = state["headers"]
-    return found
+    headers: Headers = state["headers"]
+    return headers
 
 
 def header_text(headers: Headers, name: bytes) -> str | None:

@@ -27,7 +27,7 @@ from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.model import Subscription
 from selectroute.selector.dialect import Seltype
 from selectroute.selector.errors import did_you_mean
-from selectroute.service.http.problems import Fault
+from selectroute.service.http.problems import RequestFault
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -86,7 +86,7 @@ class Strict(BaseModel):
         except ValidationError as error:
             known = [field.alias or name for name, field in cls.model_fields.items()]
             raise ValidationError.from_exception_data(
-                error.title, [_suggested(one, known) for one in error.errors(include_url=False)]
+                error.title, [_suggested(fault, known) for fault in error.errors(include_url=False)]
             ) from None
 
 
@@ -360,7 +360,7 @@ class CheckAnswer(BaseModel):
     """Facts about a valid selector, or the error of an invalid one."""
 
     valid: bool
-    error: Fault | None = None
+    error: RequestFault | None = None
     dialect: str
     canonical: str | None = None
     identifiers: list[str] | None = None

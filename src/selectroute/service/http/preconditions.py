@@ -82,12 +82,12 @@ def revisions(header: str | None, name: str, *, weak: bool = False) -> Revisions
         return Revisions(True, frozenset())
     numbers, at = set(), 0
     while at < len(header) or not header:
-        found = _ETAG.match(header, at)
-        if found is None:
+        tag = _ETAG.match(header, at)
+        if tag is None:
             raise ProblemError("invalid-request", f'{name} is * or a list of ETags such as "7"', place=name)
-        if _REVISION.fullmatch(found[2]) and (weak or not found[1]):
-            numbers.add(int(found[2]))
-        at = found.end()
+        if _REVISION.fullmatch(tag[2]) and (weak or not tag[1]):
+            numbers.add(int(tag[2]))
+        at = tag.end()
     return Revisions(False, frozenset(numbers))
 
 
@@ -98,4 +98,6 @@ def is_minimal(prefer: str | None) -> bool:
     True
     """
     preferences = (part.split(";")[0] for part in (prefer or "").split(","))
-    return any(one.replace('"', "").replace(" ", "").lower() == "return=minimal" for one in preferences)
+    return any(
+        preference.replace('"', "").replace(" ", "").lower() == "return=minimal" for preference in preferences
+    )

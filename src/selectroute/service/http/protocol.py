@@ -139,7 +139,7 @@ class Protocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or not cycle.response_started:
             answer = problem.response(str(uuid.uuid4()))
             head = [(b"connection", b"close"), (b"cache-control", b"no-store"), *answer.raw_headers]
-            lines = b"".join(b"%s: %s\r\n" % one for one in head)
+            lines = b"".join(b"%s: %s\r\n" % header for header in head)
             first = b"HTTP/1.1 %d %b\r\n" % (problem.status, _PHRASES[problem.status])
             self.transport.write(first + lines)
             self.transport.write(b"\r\n" + bytes(answer.body))

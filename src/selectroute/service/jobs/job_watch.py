@@ -41,12 +41,12 @@ class JobWatch:
 
     def states(self, wait_seconds: float = 1.0) -> dict[str, JobState]:
         """Return what is known of each job, after a wait for looks that are on their way."""
-        threads = [one.begin() for one in self._looks.values()]
+        threads = [look.begin() for look in self._looks.values()]
         deadline = time.monotonic() + wait_seconds
         for thread in threads:
             if thread is not None:
                 thread.join(max(deadline - time.monotonic(), 0.0))
-        return {name: one.state for name, one in self._looks.items()}
+        return {name: look.state for name, look in self._looks.items()}
 
 
 class _Look:
@@ -83,7 +83,7 @@ class _Look:
     def _look(self) -> None:
         try:
             has_run = self._job.has_run()
-            left = sum(one.letters for one in self._job.all_left()) if has_run else 0
+            left = sum(count.letters for count in self._job.all_left()) if has_run else 0
         except (SelectRouteError, OSError) as error:
             self.state = JobState(problem=str(error))
             return

@@ -243,9 +243,11 @@ async def browse(
     """Return the first matching message and leave it on the queue."""
     _check(service, by, path)
     opened, options = await run_in_threadpool(opened_for, service, path.queue, lookup)
-    found = await _found(request, service, by, wait, opened, options, None)
+    message = await _found(request, service, by, wait, opened, options, None)
     return (
-        Response(status_code=204) if found is None else message_response(found, service.limits, path.version)
+        Response(status_code=204)
+        if message is None
+        else message_response(message, service.limits, path.version)
     )
 
 
@@ -264,9 +266,9 @@ async def get(
     answer = Response(status_code=204)
     is_taken = False
     try:
-        found = await _found(request, service, by, wait, opened, options, unit)
-        if found is not None:
-            answer = message_response(found, service.limits, path.version)
+        message = await _found(request, service, by, wait, opened, options, unit)
+        if message is not None:
+            answer = message_response(message, service.limits, path.version)
         with CancelScope(shield=True):
             await writing(service, unit.commit)
         is_taken = True
@@ -350,14 +352,14 @@ def request_fields(request: Request, by: Caller, limits: ServiceLimits) -> dict[
     """Return the arguments of a put in the headers, with the caller's name. Raises RestError and problems."""
     check_not_encoded(request_headers(request.scope))
     check_utf8(request_headers(request.scope))
-    given = {}
+    texts = {}
     for name in SETTABLE:
         values = request.headers.getlist(name)
         if len(values) > 1:
             raise RestError(name, "send only one of these headers")
         if values:
-            given[name] = decoded(values[0], name)
-    fields = put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
+            texts[name] = decoded(values[0], name)
+    fields = put_fields(texts, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
     properties = fields.get("properties", {})
     for name in _USER_NAMES:
         if name in properties:
@@ -390,7 +392,7 @@ async def _found(
     """
     if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
-    budget, found = ScanBudget(), None
+    budget, message = ScanBudget(), None
     if unit is None:
         in_thread, look = run_in_threadpool, partial(queue.browse, **options)
     else:
@@ -399,16 +401,16 @@ async def _found(
         in_thread = partial(selected, service, by, budget)
     async with while_connected(request, budget.cancel), queue_exists(service, queue.name):
         try:
-            found = await in_thread(look)
+            message = await in_thread(look)
         except MQError as error:
             if error.reason != MQRC_NO_MSG_AVAILABLE:
                 raise
         if wait:
-            if found is None and (seconds := min(wait / 1000, service.limits.wait_seconds)):
+            if message is None and (seconds := min(wait / 1000, service.limits.wait_seconds)):
                 new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
-                found = await service.queue_waiting.message(new_call, seconds, in_thread)
+                message = await service.queue_waiting.message(new_call, seconds, in_thread)
             await still_known(request, service)
-    return found
+    return message
 
 
 def _back_out(backout: Callable[[], None]) -> None:

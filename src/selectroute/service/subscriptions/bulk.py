@@ -151,12 +151,12 @@ def page(
     """
     limit, wanted = min(limit, service.limits.page), filters.wanted()
     cursor = _given(service, by, cursor)
-    found: list[Subscription] = []
+    visible: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **wanted)
-        found += [one for one in part.items if by.sees(one.topic)]
+        part = service.registry.list(limit=limit - len(visible), cursor=cursor, order=order, **wanted)
+        visible += [subscription for subscription in part.items if by.sees(subscription.topic)]
         cursor = part.next_cursor
-        if cursor is None or len(found) == limit:
+        if cursor is None or len(visible) == limit:
             break
     headers = {}
     cursor = _told(service, by, cursor)
@@ -164,7 +164,7 @@ def page(
         in_order = {} if order == "id" else {"order": order}
         query = urlencode({"limit": limit, **wanted, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
-    return JsonAnswer(Page(found, cursor), headers=headers)
+    return JsonAnswer(Page(visible, cursor), headers=headers)
 
 
 async def searched(
@@ -191,11 +191,11 @@ async def searched(
     snapshot, fields = newest_snapshot(service), field or get_args(SearchField)
     searching = Search(service.registry, snapshot, by, text, fields, filters.wanted())
 
-    def found() -> Response:
+    def find() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)
         return JsonAnswer(Page(items, _told(service, by, None if last is None else cursor_of(last))))
 
-    return await anyio.to_thread.run_sync(found, limiter=service.searching)
+    return await anyio.to_thread.run_sync(find, limiter=service.searching)
 
 
 def batch(
@@ -211,9 +211,9 @@ def batch(
         max_expanded=service.limits.expanded_literals,
         by=by.permission,
     )
-    given = (one.op in ("add", "replace") for one in body.operations)
-    found = with_warnings(zip(done.subscriptions, given, strict=True), service.registry.limits)
-    return JsonAnswer({"revision": done.revision, "subscriptions": found})
+    has_selector = (operation.op in ("add", "replace") for operation in body.operations)
+    items = with_warnings(zip(done.subscriptions, has_selector, strict=True), service.registry.limits)
+    return JsonAnswer({"revision": done.revision, "subscriptions": items})
 
 
 async def import_(
@@ -299,22 +299,22 @@ def _too_many(limit: int, what: str) -> ProblemError:
 
 def _operations(body: BatchBody) -> list[Operation]:
     operations: list[Operation] = []
-    for index, one in enumerate(body.operations):
+    for index, operation in enumerate(body.operations):
         try:
-            operations.append(_operation(one))
+            operations.append(_operation(operation))
         except SelectRouteError as error:
             raise OperationError(index, error) from error
     return operations
 
 
-def _operation(given: OperationBody) -> Operation:
-    data = given.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
+def _operation(body: OperationBody) -> Operation:
+    data = body.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
     spec = None
-    if given.op in ("add", "replace"):
+    if body.op in ("add", "replace"):
         spec = SubscriptionSpec.from_json(data)
     elif data:
-        raise InvalidSpecError(f"/{min(data)}", f"{given.op} does not take fields of a subscription")
-    return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
+        raise InvalidSpecError(f"/{min(data)}", f"{body.op} does not take fields of a subscription")
+    return Operation(body.op, body.id, spec, body.expected, body.from_ or "latest")
 
 
 def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:

@@ -70,8 +70,8 @@ async def changes(
         seen, page = await run_in_threadpool(_visible_changes, service, by, *asked)
     headers = {}
     if page.next_cursor is not None:
-        given = {"after": after, "limit": limit, "op": ops, "cursor": page.next_cursor}
-        headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
+        params = {"after": after, "limit": limit, "op": ops, "cursor": page.next_cursor}
+        headers["Link"] = f'<{PATH}?{urlencode(params, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
     # A page may have megabytes: encoding in a thread does not block the event loop.
     return await run_in_threadpool(JsonAnswer, {"changes": seen, **data}, headers=headers)
@@ -92,7 +92,7 @@ def history(
         page, next_cursor = service.registry.history(id, limit=limit, cursor=cursor)
     else:  # a cursor would tell of changes that are hidden
         page, next_cursor = service.registry.history(id, limit=LOOKED_AT)[0], None
-    seen = [one for one in (_permitted(service, by, one) for one in page) if one is not None]
+    seen = [change for change in (_permitted(service, by, change) for change in page) if change is not None]
     if not seen and (cursor is None or not by.sees_all):
         raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     return JsonAnswer({"changes": seen[:limit], "next_cursor": next_cursor})
@@ -130,8 +130,8 @@ def _visible_changes(
     # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
-    seen = (_permitted(service, by, one) for one in page)
-    return [one for one in seen if one is not None and (not ops or one["op"] in ops)], page
+    seen = (_permitted(service, by, change) for change in page)
+    return [change for change in seen if change is not None and (not ops or change["op"] in ops)], page
 
 
 def _permitted(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
@@ -145,7 +145,7 @@ def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None
     if now is not None and by.sees(now.topic):
         return _without_digest(change)
     before = service.registry.as_of(change.revision - 1, [change.id])
-    if not any(by.sees(one.topic) for one in before):
+    if not any(by.sees(subscription.topic) for subscription in before):
         return None
     data = {**_without_digest(change), "op": "remove", "subscription": None}
     return {name: value for name, value in data.items() if name not in ("from", "paused_at")}

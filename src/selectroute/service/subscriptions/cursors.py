@@ -43,10 +43,10 @@ class HiddenCursors:
         tag = self._tag(plain)
         return base64.urlsafe_b64encode(tag + self._turned(plain, tag)).decode().rstrip("=")
 
-    def read(self, given: str) -> str:
+    def read(self, text: str) -> str:
         """Decrypt a cursor. Raises `InvalidSpecError` for one that this service did not issue."""
         try:
-            data = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4))
+            data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except ValueError:
             raise no_cursor() from None
         tag, plain = data[:_TAG], self._turned(data[_TAG:], data[:_TAG])
@@ -59,4 +59,4 @@ class HiddenCursors:
 
     def _turned(self, data: bytes, tag: bytes) -> bytes:
         stream = hashlib.shake_256(self._key + tag).digest(len(data))
-        return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+        return bytes(byte ^ other for byte, other in zip(data, stream, strict=True))

@@ -217,20 +217,20 @@ def _numbered(by: Caller, queries: Sequence[Any]) -> list[dict[str, Any]]:
     """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
     without reasons, which would reveal other callers' streams.
     """
-    found = [*map(plain, queries)]
+    rows = [*map(plain, queries)]
     if not by.sees_all:
-        for number, one in enumerate(found, start=1):
-            one |= {"query": str(number)} | ({"reason": None} if "reason" in one else {})
-    return found
+        for number, row in enumerate(rows, start=1):
+            row |= {"query": str(number)} | ({"reason": None} if "reason" in row else {})
+    return rows
 
 
-async def _read(selector: str, function: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
+async def _read(selector: str, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
     """Return what a function that reads a selector returns. A selector that is long, or may multiply out, is
     read in a thread, so that other requests do not wait for it.
     """
     if len(selector) <= SHORT_SELECTOR and not _MULTIPLIES.search(selector):
-        return function(*given, **named)
-    return await run_in_threadpool(function, *given, **named)
+        return function(*args, **named)
+    return await run_in_threadpool(function, *args, **named)
 
 
 async def _registered(service: Service, now: Subscription, prefer: str | None, is_new: bool) -> Response:
@@ -249,10 +249,10 @@ def _changed(now: Subscription, prefer: str | None, is_new: bool = False, **more
     return JsonAnswer({**now.to_json(), "effective_from": [], **more}, 201 if is_new else 200, headers)
 
 
-def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
+def warnings_of(subscription: Subscription, limits: Limits) -> list[dict[str, Any]]:
     """Return the warnings about probable mistakes in a subscription's selector."""
-    warnings = registered_warnings(one.selector, one.dialect, one.seltype, limits)
-    return [warning.to_dict(one.selector) for warning in warnings]
+    warnings = registered_warnings(subscription.selector, subscription.dialect, subscription.seltype, limits)
+    return [warning.to_dict(subscription.selector) for warning in warnings]
 
 
 def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:
@@ -260,10 +260,10 @@ def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) 
     after the time limit.
     """
     until = time.monotonic() + CHECKED_SECONDS
-    found = []
-    for one, is_given in changed:
+    items = []
+    for subscription, is_given in changed:
         warnings: list[dict[str, Any]] | None = []
         if is_given:
-            warnings = warnings_of(one, limits) if time.monotonic() < until else None
-        found.append({**one.to_json(), "effective_from": [], "warnings": warnings})
-    return found
+            warnings = warnings_of(subscription, limits) if time.monotonic() < until else None
+        items.append({**subscription.to_json(), "effective_from": [], "warnings": warnings})
+    return items
