@@ -31,7 +31,7 @@ from selectroute.selector.errors import did_you_mean, shown
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import check_json, header_text, request_headers
+from selectroute.service.http.headers import Header, check_json, header_text, request_headers
 from selectroute.service.http.problems import (
     MQRC_SUB_NAME_ERROR,
     NO_SUBSCRIPTION,
@@ -51,10 +51,6 @@ MOST_FAULTS: Final = 100
 """Faults of a body that are reported at most."""
 
 JSON: Final = "application/json"
-
-
-class Header:
-    """Mark of a parameter that is a header."""
 
 
 class BodyType(NamedTuple):

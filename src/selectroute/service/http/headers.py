@@ -12,6 +12,10 @@ Headers = Mapping[bytes, bytes]
 """Values by names in lower case; of a repeated header the first."""
 
 
+class Header:
+    """Mark of a parameter of a call that is a header."""
+
+
 def request_headers(scope: Scope) -> Headers:
     """Return the headers of a request; they are read once."""
     state = scope["state"]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from selectroute.service.http.call import Header
+from selectroute.service.http.headers import Header
 from selectroute.service.http.problems import ProblemError
 
 _ETAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e]*)"\s*(?:,|$)')
