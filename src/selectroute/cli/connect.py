@@ -12,7 +12,7 @@ from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueues
     from selectroute.client.registry import RemoteRegistry
     from selectroute.index.match_report import SnapshotMatcher

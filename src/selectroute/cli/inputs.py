@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
-from selectroute.cli.exit_codes import NOT_FOUND
+from selectroute.cli.exits import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES

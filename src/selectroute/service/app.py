@@ -23,16 +23,14 @@ from selectroute.registry.registry import Registry
 from selectroute.service.calls import CALLS
 from selectroute.service.context import Service
 from selectroute.service.http.call import NO_PATH, Call
-from selectroute.service.http.callers import Callers
+from selectroute.service.http.callers import Callers, HiddenCursors, OpenBodies, Rates
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import document
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.http.rates import OpenBodies, Rates
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from selectroute.cli.commands.selector import CHECKED, warn_of_selectors
 from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import Output, OutputOption, plain, print_result, progress
-from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.sentences import counted
 

@@ -13,7 +13,7 @@ import typer
 
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.connect import RegistryOption, SnapshotsOption, matching
-from selectroute.cli.exit_codes import FAILURE
+from selectroute.cli.exits import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
 from selectroute.cli.output import Output, OutputOption, json_with
 from selectroute.selector import Message

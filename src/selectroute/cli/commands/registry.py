@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
+from selectroute.cli.exits import stopping
 from selectroute.cli.output import Output, OutputOption, progress
-from selectroute.cli.stopping import stopping
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted, printable
 

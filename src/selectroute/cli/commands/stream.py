@@ -14,7 +14,7 @@ import typer
 
 from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
-from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
+from selectroute.cli.exits import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
 from selectroute.cli.output import Output, OutputOption, json_with, print_result, progress, records
 from selectroute.job_options import option, options_of

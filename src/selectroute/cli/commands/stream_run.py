@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from selectroute.cli.connect import is_service
-from selectroute.cli.exit_codes import FAILURE, USAGE, exit_code
+from selectroute.cli.exits import FAILURE, USAGE, exit_code, stopping
 from selectroute.cli.options import takes_options
-from selectroute.cli.stopping import stopping
 from selectroute.extras import importing
 from selectroute.job_options import (
     INPUT,
@@ -40,7 +39,7 @@ from selectroute.selector.sentences import counted
 from selectroute.service.stopping import Stop
 
 if TYPE_CHECKING:
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.session import Session
 

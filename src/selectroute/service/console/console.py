@@ -23,11 +23,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.service.app import Application
-from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
-from selectroute.service.console.api import ApiError
+from selectroute.service.console import (
+    dead_letters,
+    queues,
+    streams,
+    subscriptions,
+)
 from selectroute.service.console.page import (
     ROOT,
     STATIC,
+    ApiError,
     PageError,
     api_of,
     cookie_of,
@@ -98,8 +103,7 @@ class WithConsole:
 
 
 def _routes() -> list[BaseRoute]:
-    rooms = (streams, subscriptions, bulk, who_gets, queues, dead_letters)
-    screens = [screen for room in rooms for screen in room.ROUTES]
+    screens = (*streams.ROUTES, *subscriptions.ROUTES, *queues.ROUTES, *dead_letters.ROUTES)
     return [
         Route("/", _front),
         Route("/sign-in", sign_in),

@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from selectroute.job_output import ReplayedBatch
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import ApiError
-from selectroute.service.console.page import PageError, api_of, form, page, redirect
+from selectroute.service.console.page import ApiError, PageError, api_of, form, page, redirect
 
 _ON_A_PAGE: Final = 25
 _HEX_BYTES: Final = 256

@@ -21,8 +21,18 @@ from selectroute.queues.message.message import time_of
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
 from selectroute.registry.role import Role
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import Api, ApiAnswer, ApiError
-from selectroute.service.console.page import MOST_BYTES, PageError, api_of, form, page, redirect, rendered
+from selectroute.service.console.page import (
+    MOST_BYTES,
+    Api,
+    ApiAnswer,
+    ApiError,
+    PageError,
+    api_of,
+    form,
+    page,
+    redirect,
+    rendered,
+)
 from selectroute.service.http.middleware import MESSAGING
 
 _LOOKUP: Final = {

@@ -11,8 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.service.console.api import Api, ApiError
-from selectroute.service.console.page import api_of, page, redirect
+from selectroute.service.console.page import Api, ApiError, api_of, page, redirect
 
 _ON_A_PAGE: Final = 100
 

@@ -1,21 +1,25 @@
-"""Screens of subscriptions: the list, one with its history, the editor, and what is done to one."""
+"""Screens of subscriptions: the list, one with its history, the editor, changes, and who gets a message."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, get_args
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from selectroute.registry.model import Order
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import Api, ApiError
+from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.console.page import (
     SIGNED_OUT,
+    Api,
+    ApiError,
     PageError,
     api_of,
     form,
@@ -310,7 +314,7 @@ def _of_form(fields: Mapping[str, str], known: Mapping[str, str]) -> dict[str, A
     return spec
 
 
-# ---- what is done to one
+# ---- changes of one
 
 
 async def paused(request: Request) -> Response:
@@ -355,6 +359,176 @@ def path_of(id: str) -> str:
     return f"{PATH}/{quote(id, safe='')}"
 
 
+# ---- many at once: the first step shows how many; the second changes all or none, if they are the same still
+
+MOST_CHANGED: Final = 5_000
+"""Subscriptions that are changed at once."""
+
+_READ_AT_ONCE: Final = 1_000
+_BULK_SHOWN: Final = 10
+_MOST_VALUES: Final = 1_000
+
+_ACTIONS: Final = {"pause": "active", "resume": "paused", "remove": ""}
+"""Actions, with the status of the subscriptions that they change; none for any."""
+
+_DONE_BY_ACTION: Final = dict(zip(_ACTIONS, DONE, strict=True))
+
+
+async def asked_to_change(request: Request) -> Response:
+    """Show how many subscriptions an action would change, and ask whether to do it."""
+    return await _ask_to_change(request, _action(request.query_params.get("action", "")), request.url.query)
+
+
+async def _ask_to_change(
+    request: Request, action: str, query: str, error: str | None = None, status: HTTPStatus = HTTPStatus.OK
+) -> Response:
+    targets = await _targets(api_of(request), action, query)
+    data = {
+        "action": action,
+        "done": _DONE_BY_ACTION[action],
+        "query": query,
+        "count": len(targets),
+        "too_many": len(targets) > MOST_CHANGED,
+        "most": MOST_CHANGED,
+        "items": targets[:_BULK_SHOWN],
+        "digest": _digest(targets),
+        "error": error,
+        "back": _back(query),
+    }
+    return await page(request, "bulk.html", data, status)
+
+
+async def change_many(request: Request) -> Response:
+    """Change the subscriptions that the first step showed."""
+    fields = await form(request)
+    action, query = _action(fields.get("action", "")), fields.get("query", "")
+    api = api_of(request)
+    targets = await _targets(api, action, query)
+    if len(targets) > MOST_CHANGED or not targets or _digest(targets) != fields.get("digest"):
+        changed = "They have changed since you saw them: look at them again."
+        return await _ask_to_change(request, action, query, changed, HTTPStatus.CONFLICT)
+    changes = [{"op": action, "id": target["id"], "expected": target["revision"]} for target in targets]
+    try:
+        await api.post(f"{PATH}:batch", {"operations": changes})
+    except ApiError as error:
+        if error.kind not in ("stale-revision", "subscription-not-found", "forbidden"):
+            raise
+        return await _ask_to_change(request, action, query, str(error), HTTPStatus(error.status))
+    return redirect(
+        "/subscriptions", **dict(_values(_back(query))), done=_DONE_BY_ACTION[action], count=len(targets)
+    )
+
+
+def _action(text: str) -> str:
+    if text not in _ACTIONS:
+        raise PageError(HTTPStatus.UNPROCESSABLE_ENTITY, "the action must be pause, resume or remove")
+    return text
+
+
+async def _targets(api: Api, action: str, query: str) -> list[dict[str, Any]]:
+    """Return the subscriptions that a query finds and that the action changes, at most one more than
+    `MOST_CHANGED`.
+    """
+    values = _values(query)
+    chosen, fields = [value for name, value in values if name == "id"], dict(values)
+    if chosen:
+        items = [await api.get(path_of(id)) for id in dict.fromkeys(chosen)]
+        return _changeable(items, action)
+    targets: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(targets) <= MOST_CHANGED:
+        answer = await list_page(api, fields, _READ_AT_ONCE, cursor)
+        targets += _changeable(answer["items"], action)
+        if (cursor := answer["next_cursor"]) is None:
+            break
+    return targets[: MOST_CHANGED + 1]
+
+
+def _changeable(items: Sequence[dict[str, Any]], action: str) -> list[dict[str, Any]]:
+    status = _ACTIONS[action]
+    return [item for item in items if status in ("", item["status"])]
+
+
+def _digest(targets: Sequence[Mapping[str, Any]]) -> str:
+    """Return a digest of subscriptions and their revisions."""
+    versions = [[target["id"], target["revision"]] for target in targets]
+    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()
+
+
+def _values(query: str) -> list[tuple[str, str]]:
+    """Return the names and values of a query. Raises `PageError` for too many."""
+    try:
+        return parse_qsl(query, max_num_fields=_MOST_VALUES)
+    except ValueError:
+        raise PageError(HTTPStatus.BAD_REQUEST, f"a URL has at most {_MOST_VALUES:,} values") from None
+
+
+def _back(query: str) -> str:
+    """Return the query of the list that the subscriptions were found in."""
+    kept = [(name, value) for name, value in _values(query) if name in (*SEARCH, *FILTERS)]
+    return urlencode(kept)
+
+
+# ---- who gets a message
+
+EXAMPLE: Final = """{
+  "topic": "cars/eu",
+  "headers": {"JMSType": "car"},
+  "properties": {"weight": {"type": "int", "value": 3000}}
+}"""
+
+_MATCHES_SHOWN: Final = 100
+"""Subscriptions that are listed at most, of each kind."""
+
+_RECENT_OFFERED: Final = 10
+"""Recent messages that are offered."""
+
+_IN_URL: Final = 6_000
+"""Characters that a message may have in the URL, where it stands so that the page can be kept and sent on."""
+
+
+async def who_gets(request: Request) -> Response:
+    """Show who gets the message in the URL; without one, ask for it."""
+    query = request.query_params
+    return await _answered(request, query.get("message", ""), query.get("explain", ""))
+
+
+async def who_gets_sent(request: Request) -> Response:
+    """Take a message: into the URL, if it is short enough."""
+    fields = await form(request)
+    message, explain = fields.get("message", ""), fields.get("explain", "")
+    if len(quote(message)) <= _IN_URL:
+        part = "why" if explain else ""
+        return redirect("/who-gets", part=part, message=message, explain=explain)
+    return await _answered(request, message, explain)
+
+
+async def _answered(request: Request, text: str, explain: str) -> Response:
+    data: dict[str, Any] = {"text": text or EXAMPLE, "asked": explain, "found": None, "why": None}
+    data |= {"error": None, "faults": [], "shown": _MATCHES_SHOWN}
+    api = api_of(request)
+    data["recent"] = (await api.get("/v1/messages", {"limit": _RECENT_OFFERED}))["items"]
+    if not text.strip():
+        return await page(request, "who_gets.html", data)
+    try:
+        message = parse_json(text)
+    except JsonError as error:
+        data["error"] = f"the message is {error}"
+        return await page(request, "who_gets.html", data, HTTPStatus.UNPROCESSABLE_ENTITY)
+    try:
+        body = {"message": message, "near": True, "limit": _MATCHES_SHOWN}
+        data["found"] = await api.post("/v1/messages:match", body)
+        if explain:
+            question = {"message": message, "subscriptions": [explain]}
+            (data["why"],) = (await api.post("/v1/messages:explain", question))["explanations"]
+    except ApiError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        data |= {"error": str(error), "faults": error.faults}
+        return await page(request, "who_gets.html", data, HTTPStatus(error.status))
+    return await page(request, "who_gets.html", data)
+
+
 ROUTES: Final = (
     ("GET", "/subscriptions", listed),
     ("GET", "/subscriptions/new", new),
@@ -369,5 +543,9 @@ ROUTES: Final = (
     ("POST", "/subscriptions/{id}/resume", resumed),
     ("GET", "/subscriptions/{id}/remove", asked_to_remove),
     ("POST", "/subscriptions/{id}/remove", removed),
+    ("GET", "/bulk", asked_to_change),
+    ("POST", "/bulk", change_many),
+    ("GET", "/who-gets", who_gets),
+    ("POST", "/who-gets", who_gets_sent),
 )
 """Method, path and function of each screen."""

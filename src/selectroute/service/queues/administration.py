@@ -37,11 +37,12 @@ from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.messages import (
     V3,
     Manager,
+    Name,
+    QueueBody,
     check_manager,
     request_fields,
     writing,
 )
-from selectroute.service.queues.models import Name, QueueBody
 from selectroute.service.subscriptions.messages import newest_snapshot
 
 MOST_PUTS: Final = 1_000

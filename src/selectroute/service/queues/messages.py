@@ -18,7 +18,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from anyio import CancelScope
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,6 +36,7 @@ from selectroute.queues.errors import (
 from selectroute.queues.lookup.finding import ScanBudget
 from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.message.put_validation import MAX_NUMBER
 from selectroute.queues.rest.headers import (
     CORRELATION_ID,
     EXPIRY,
@@ -55,29 +56,118 @@ from selectroute.queues.rest.headers import (
     hex_headers,
     put_fields,
 )
-from selectroute.queues.rest.lookup import RestError, hex_item_of, item_of, token_of_text
+from selectroute.queues.rest.lookup import LookupParams, RestError, hex_item_of, item_of, token_of_text
 from selectroute.queues.rest.properties import PROPERTIES, header_of
+from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.unit import UnitOfWork
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.context import Service
+from selectroute.selector.limits import Limits
+from selectroute.service.context import Service, still_known, while_connected
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import still_known, while_connected
 from selectroute.service.http.headers import check_not_encoded, check_utf8, request_headers
+from selectroute.service.http.models import Dialect, Strict
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.queues.models import (
-    ID_HELP,
-    TEXT_HELP,
-    LookupBody,
-    MessageListAnswer,
-    MoveBody,
-    Name,
-    PurgeBody,
-    Text,
+
+Name = Annotated[str, Field(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
+
+
+class QueueBody(Strict):
+    """Settings of a queue; a missing one is IBM MQ's default."""
+
+    order: Literal["priority", "fifo"] = "priority"
+    default_priority: Annotated[StrictInt, Field(ge=0, le=9)] = 4
+    default_persistence: StrictBool = False
+    max_depth: Annotated[StrictInt, Field(ge=0, lt=2**53)] | None = None
+    max_message_length: Annotated[StrictInt, Field(ge=0, lt=2**31)] = MAX_MESSAGE_LENGTH
+    dialect: Dialect = "ibm-jms"
+
+    def settings(self) -> QueueSettings:
+        """Return the settings as a `QueueSettings`."""
+        return QueueSettings(**self.model_dump())
+
+
+class ListedMessageAnswer(BaseModel):
+    """Message without its body."""
+
+    messageId: str
+    correlationId: str | None
+    groupId: str | None
+    msgSeqNumber: int
+    offset: int
+    lastInGroup: bool
+    priority: int
+    persistence: Literal["persistent", "nonPersistent"]
+    expiry: int | Literal["unlimited"]
+    """Remaining time in milliseconds."""
+    timestamp: int
+    """Time of the put, in milliseconds since 1970 (UTC)."""
+    backoutCount: int
+    expiration: int
+    """Time of expiry, in milliseconds since 1970 (UTC); 0 for never."""
+    msgToken: str
+    properties: dict[str, Any]
+
+
+class MessageListAnswer(BaseModel):
+    """First matching messages, in the order of delivery."""
+
+    messages: list[ListedMessageAnswer]
+    next: str | None
+    """Token to send as `after` for the messages that follow; null at the end."""
+
+
+# ---- lookups, and what is done to many messages
+
+ID_HELP: Final = "ID: followed by 48 hexadecimal digits."
+TEXT_HELP: Final = (
+    "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text, of "
+    "which the first 24 bytes of UTF-8 are the id."
 )
+
+Text = Annotated[str, Field(max_length=2_000)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class LookupBody(Strict):
+    """Conditions on messages, as of a get: all that are given must agree; without any, every message does."""
+
+    model_config = ConfigDict(strict=True)  # a body; parameters of a query, which are texts, are converted
+
+    messageId: Annotated[Text | None, Field(description=ID_HELP)] = None
+    correlationId: Annotated[Text | None, Field(description=TEXT_HELP)] = None
+    groupId: Annotated[Text | None, Field(description=TEXT_HELP)] = None
+    msgSeqNumber: Annotated[int | None, Field(ge=1, le=MAX_NUMBER, description="The place in the group.")] = (
+        None
+    )
+    offset: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="The offset of a segment.")] = None
+    msgToken: Annotated[Text | None, Field(description="32 hexadecimal digits.")] = None
+    selector: Annotated[str | None, Field(description="A selector that the message must match.")] = None
+    dialect: Annotated[Dialect | None, Field(description="The selector's; the queue's by default.")] = None
+
+    def options(self, dialect: str, limits: Limits) -> MatchOptions:
+        """Return the match options, see `LookupParams.options`."""
+        params = LookupParams(*(getattr(self, name) for name in LookupParams._fields))
+        return params.options(dialect, limits)
+
+
+class PurgeBody(LookupBody):
+    """Messages to be removed."""
+
+    expected: _Count | None = None
+    """Number of matching messages that the caller has seen: with another one nothing is done."""
+    position: Annotated[str, Field(pattern="^[0-9]{1,18}-(-1|[0-9]{1,18})$")] | None = None
+    """As of the answer before, to go on with the same messages: those that arrived later are not touched."""
+
+
+class MoveBody(PurgeBody):
+    """Messages to be moved, and the queue to which."""
+
+    to: Annotated[str, Field(max_length=1_000)]
+
 
 _MOMENT: Final = 0.05
 """Seconds that a lookup with a selector may take at once."""

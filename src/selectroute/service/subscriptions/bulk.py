@@ -30,7 +30,7 @@ from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
+from selectroute.service.http.headers import IdempotencyKey, check_not_encoded, media_type_of, request_headers
 from selectroute.service.http.models import (
     BatchAnswer,
     BatchBody,
@@ -39,12 +39,10 @@ from selectroute.service.http.models import (
     Limit,
     OperationBody,
 )
-from selectroute.service.http.preconditions import IdempotencyKey
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
-from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.messages import newest_snapshot
 from selectroute.service.subscriptions.search import Search, SearchField
-from selectroute.service.subscriptions.subscriptions import PATH, with_warnings
+from selectroute.service.subscriptions.subscriptions import PATH, idempotency, with_warnings
 
 _BLOCK = 1 << 16
 

@@ -14,10 +14,9 @@ from starlette.responses import Response
 from selectroute.registry.changes import Backfill, Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
 from selectroute.registry.model import Items
-from selectroute.service.context import Service
+from selectroute.service.context import Service, waited
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import waited
 from selectroute.service.http.models import (
     BatchNumberBody,
     ChangesAnswer,

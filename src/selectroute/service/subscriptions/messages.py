@@ -22,10 +22,9 @@ from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
-from selectroute.service.context import Service
+from selectroute.service.context import Service, while_connected
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
 from selectroute.service.http.models import (
     CheckAnswer,
     CheckBody,
@@ -35,7 +34,7 @@ from selectroute.service.http.models import (
 )
 from selectroute.service.http.problems import ProblemError, as_json, problem_of, selector_fault
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.subscriptions.conditional import visible
+from selectroute.service.subscriptions.subscriptions import visible
 
 PUBLISHED_SECONDS: Final = 2.0
 """Longest wait for the publication of changes that were committed before a request."""

@@ -35,8 +35,8 @@ from selectroute.service.http.models import (
 )
 from selectroute.service.http.problems import problem_of
 from selectroute.service.subscriptions.changes import JOB, Name
-from selectroute.service.subscriptions.conditional import visible
 from selectroute.service.subscriptions.recent_messages import IdentifierSeen, Recent, identifiers_in
+from selectroute.service.subscriptions.subscriptions import visible
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""

@@ -27,9 +27,8 @@ from selectroute.service.http.models import (
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, Name
-from selectroute.service.subscriptions.conditional import found, visible
 from selectroute.service.subscriptions.publishing import State
-from selectroute.service.subscriptions.subscriptions import OfPath
+from selectroute.service.subscriptions.subscriptions import OfPath, visible, visible_or_none
 
 
 def activity(service: Service, by: Caller, id: OfPath) -> Activity:
@@ -55,7 +54,7 @@ def _activities(service: Service, by: Caller, ids: Iterable[str]) -> Iterator[Ac
     for seen in service.registry.streams.activities(ids):
         if by.sees_all:
             yield seen
-        elif found(service, by, seen.id) is not None:
+        elif visible_or_none(service, by, seen.id) is not None:
             # A stream is of all topics: a token for some does not learn which there are.
             yield replace(seen, query=None)
 
@@ -123,7 +122,7 @@ def remove(service: Service, by: Caller, query: Name) -> Response:
     try:
         service.registry.streams.remove(query)
     except NotFoundError as error:
-        raise ProblemError("not-found", str(error)) from None
+        raise ProblemError("not-visible_or_none", str(error)) from None
     return Response(status_code=204)
 
 

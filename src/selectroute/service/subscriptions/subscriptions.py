@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,16 +17,25 @@ from starlette.responses import Response
 from selectroute.clauses.analysis import registered_warnings
 from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.changes import EffectiveFrom, Idempotency
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import Revision
 from selectroute.registry.model import Subscription, plain
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import Limits
-from selectroute.service.context import Service
+from selectroute.service.context import Service, waited
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import waited
+from selectroute.service.http.headers import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    Revisions,
+    etag,
+    is_minimal,
+    revisions,
+)
 from selectroute.service.http.models import (
     Id,
     RegisteredAnswer,
@@ -34,23 +45,75 @@ from selectroute.service.http.models import (
     SubscriptionAnswer,
     SubscriptionBody,
 )
-from selectroute.service.http.preconditions import (
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Prefer,
-    etag,
-    is_minimal,
-    revisions,
-)
 from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
-from selectroute.service.subscriptions.conditional import (
-    check,
-    expected_revision,
-    idempotency,
-    matching,
-    visible,
-)
+
+
+def visible(service: Service, by: Caller, id: str) -> Subscription:
+    """Return a subscription that the caller may see. Raises the same problem, 404, for a missing one and for
+    a hidden one.
+    """
+    now = visible_or_none(service, by, id)
+    if now is None:
+        raise ProblemError("subscription-not-visible_or_none", NO_SUBSCRIPTION)
+    return now
+
+
+def visible_or_none(service: Service, by: Caller, id: str) -> Subscription | None:
+    """Return a subscription that the caller may see, None if missing or hidden."""
+    try:
+        now: Subscription = service.registry.get(id)
+    except NotFoundError:
+        return None
+    return now if by.sees(now.topic) else None
+
+
+def expected_revision(
+    service: Service, by: Caller, id: str, if_match: str | None, *, needed: bool = False
+) -> int | None:
+    """Return the revision that a change must find, None for any. Raises a problem as `matching`."""
+    wanted = revisions(if_match, "If-Match")
+    now = visible(service, by, id)
+    check(now, wanted, needed=needed)
+    return None if wanted is None or wanted.any else now.revision
+
+
+def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: bool = False) -> Subscription:
+    """Return a subscription in a transaction that changes it. Raises a problem: 404 if it is missing or
+    hidden, 412 or 428 if it does not satisfy If-Match.
+    """
+    try:
+        now = revision.get(id)
+    except NotFoundError:
+        raise ProblemError("subscription-not-visible_or_none", NO_SUBSCRIPTION) from None
+    check(now, wanted, needed=needed)
+    return now
+
+
+def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
+    """Raise a problem, 412 or 428, if the subscription does not satisfy If-Match."""
+    if wanted is None:
+        if needed:
+            raise ProblemError(
+                "precondition-required", "send If-Match with the ETag of the subscription that you read"
+            )
+    elif now.revision not in wanted:
+        expected = max(wanted.numbers, default=None)
+        raise ProblemError(
+            "stale-revision",
+            f"the subscription is at revision {now.revision}: read it again",
+            expected=expected,
+            visible_or_none=now.revision,
+        )
+
+
+def idempotency(by: Caller, key: str | None, body: BaseModel) -> Idempotency | None:
+    """Return the identity of a request with an Idempotency-Key; None without one."""
+    if key is None:
+        return None
+    data = body.model_dump(exclude_none=True, by_alias=True)
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return Idempotency(by.subject, key, digest)
+
 
 PATH: Final = "/v1/subscriptions"
 

@@ -1,9 +1,9 @@
 import anyio
 import pytest
 
-from selectroute.service.http import rates
+from selectroute.service.http import callers
+from selectroute.service.http.callers import FairLimiter, OpenBodies, Rates
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
 
 
 def test_a_bucket_fills_again_and_no_further_than_its_size():
@@ -22,7 +22,7 @@ def test_without_a_rate_nobody_waits():
 
 
 def test_so_many_callers_are_remembered(monkeypatch):
-    monkeypatch.setattr(rates, "REMEMBERED", 2)
+    monkeypatch.setattr(callers, "REMEMBERED", 2)
     limited = Rates(1.0, 1, clock=lambda: 0.0)
     assert [limited.wait_seconds(caller) for caller in "abca"] == [0, 0, 0, 0]
     assert limited.wait_seconds("a") == 1
@@ -48,7 +48,7 @@ def test_a_caller_has_half_of_the_places_at_most():
 
 
 def test_open_bodies_share_a_budget_of_which_a_caller_has_half():
-    free, bodies = rates.UNCOUNTED_BYTES, OpenBodies(100)
+    free, bodies = callers.UNCOUNTED_BYTES, OpenBodies(100)
     with bodies.of("b") as b:
         with bodies.of("a") as a, bodies.of("a") as other:
             a(free)

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from selectroute.index.errors import InvalidSpecError
-from selectroute.service.subscriptions.cursors import HiddenCursors
+from selectroute.service.http.callers import HiddenCursors
 from tests.unit.service.conftest import client_of, problem
 
 PATH = "/v1/subscriptions"
