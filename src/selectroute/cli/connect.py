@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 RegistryOption = Annotated[
     str | None,
-    typer.Option(
-        "--registry",
-        metavar="URL",
-        help="A database or a service; see `selectroute --help`.",
-    ),
+    typer.Option("--registry", metavar="URL", help="A database or a service; see `selectroute --help`."),
 ]
 
 
@@ -37,9 +33,7 @@ _SNAPSHOTS: Final = "--snapshots"
 SnapshotsOption = Annotated[
     str | None,
     typer.Option(
-        _SNAPSHOTS,
-        help="A snapshot folder, a path or a URL, instead of a registry.",
-        metavar="FOLDER",
+        _SNAPSHOTS, help="A snapshot folder, a path or a URL, instead of a registry.", metavar="FOLDER"
     ),
 ]
 

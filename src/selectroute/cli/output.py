@@ -30,8 +30,7 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output,
-    typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line."),
+    Output, typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line.")
 ]
 
 

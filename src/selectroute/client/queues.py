@@ -19,12 +19,7 @@ from selectroute.client.http import HttpClient, Response
 from selectroute.client.problems import MAX_WAIT_SECONDS, document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.bulk import BulkResult, MessageCount
-from selectroute.queues.errors import (
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_NOT_AUTHORIZED,
-    REASONS,
-    failed,
-)
+from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, REASONS, failed
 from selectroute.queues.lookup.match import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.rest.headers import OMITTED, descriptor_of_headers, message_of, put_headers

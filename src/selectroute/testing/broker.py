@@ -237,9 +237,7 @@ class Broker:
         return topic
 
     def produce(
-        self,
-        topic: str,
-        records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]],
+        self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]]
     ) -> None:
         """Write (partition, key, value, headers) and wait until all are acknowledged."""
         from confluent_kafka import Producer
@@ -259,14 +257,7 @@ class Broker:
             }
         )
         for partition, key, value, headers in records:
-            producer.produce(
-                topic,
-                value,
-                key,
-                partition,
-                headers=list(headers),
-                on_delivery=delivered,
-            )
+            producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(60) == 0
         assert not refused, refused[0]

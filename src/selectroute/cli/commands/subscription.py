@@ -23,14 +23,7 @@ from selectroute.cli.connect import (
     opened_database,
     registry_settings,
 )
-from selectroute.cli.inputs import (
-    MessagesArgument,
-    SkipOption,
-    answering,
-    naming_lines,
-    opened,
-    up_to_first,
-)
+from selectroute.cli.inputs import MessagesArgument, SkipOption, answering, naming_lines, opened, up_to_first
 from selectroute.cli.output import Advance, Output, OutputOption, print_table, progress, records
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.registry.changes import From
@@ -75,8 +68,7 @@ def ids_for(incomplete: str) -> list[str]:
 
 
 IdArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="ID", help="The subscription's id.", autocompletion=ids_for),
+    str | None, typer.Argument(metavar="ID", help="The subscription's id.", autocompletion=ids_for)
 ]
 ByNameOption = Annotated[
     str | None, typer.Option("--by-name", metavar="NAME", help="The subscription with this name.")
@@ -179,8 +171,7 @@ def destination_of(text: str | None) -> Destination:
 # ---- one subscription, and lists
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Subscriptions of a registry. Each change takes effect with one batch.",
+    no_args_is_help=True, help="Subscriptions of a registry. Each change takes effect with one batch."
 )
 
 _PAGE: Final = 1_000
@@ -540,8 +531,7 @@ def import_(
 
 def export(
     revision: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**63 - 1, help="State as of a revision.", show_default="now"),
+        int | None, typer.Option(min=0, max=2**63 - 1, help="State as of a revision.", show_default="now")
     ] = None,
     registry: RegistryOption = None,
 ) -> None:

@@ -23,12 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.service.app import Application
-from selectroute.service.console import (
-    dead_letters,
-    queues,
-    streams,
-    subscriptions,
-)
+from selectroute.service.console import dead_letters, queues, streams, subscriptions
 from selectroute.service.console.page import (
     ROOT,
     STATIC,
@@ -182,12 +177,7 @@ async def sign_in_done(request: Request) -> Response:
     # A proxy that speaks TLS to the browser says so. One who lies harms only the own cookie.
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     response.set_cookie(
-        cookie_of(request),
-        token,
-        path=ROOT,
-        secure=scheme.lower() == "https",
-        httponly=True,
-        samesite="lax",
+        cookie_of(request), token, path=ROOT, secure=scheme.lower() == "https", httponly=True, samesite="lax"
     )
     return response
 

@@ -15,14 +15,7 @@ from starlette.responses import Response
 
 from selectroute.registry.role import Role
 from selectroute.service.http.call import JSON, Call
-from selectroute.service.http.problems import (
-    IBM,
-    IBM_MEDIA_TYPE,
-    MEDIA_TYPE,
-    PROBLEMS,
-    MqErrors,
-    Problem,
-)
+from selectroute.service.http.problems import IBM, IBM_MEDIA_TYPE, MEDIA_TYPE, PROBLEMS, MqErrors, Problem
 
 ROLE: Final = "x-role"
 """Member of an operation that names the required role."""
@@ -72,11 +65,7 @@ def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
         paths.setdefault(call.shown_path, {})[call.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "selectroute",
-            "description": _ABOUT,
-            "version": "1",
-        },
+        "info": {"title": "selectroute", "description": _ABOUT, "version": "1"},
         "paths": paths,
         "components": {
             "schemas": components,

@@ -299,12 +299,7 @@ Wait = Annotated[
 _T = TypeVar("_T")
 
 
-async def put(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-) -> Response:
+async def put(request: Request, service: Service, by: Caller, path: QueuePath) -> Response:
     """Put a message: its body is the request's body, unchanged; other fields are headers ibm-mq-….
 
     The service sets its JMSXUserID to the name of the caller's token. The header ibm-mq-rest-csrf-token,
@@ -323,12 +318,7 @@ async def put(
 
 
 async def browse(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-    lookup: LookupBody,
-    wait: Wait = 0,
+    request: Request, service: Service, by: Caller, path: QueuePath, lookup: LookupBody, wait: Wait = 0
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
     _check(service, by, path)
@@ -342,12 +332,7 @@ async def browse(
 
 
 async def get(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-    lookup: LookupBody,
-    wait: Wait = 0,
+    request: Request, service: Service, by: Caller, path: QueuePath, lookup: LookupBody, wait: Wait = 0
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
     _check(service, by, path)

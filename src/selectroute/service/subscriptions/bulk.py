@@ -31,14 +31,7 @@ from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.headers import IdempotencyKey, check_not_encoded, media_type_of, request_headers
-from selectroute.service.http.models import (
-    BatchAnswer,
-    BatchBody,
-    Cursor,
-    Dialect,
-    Limit,
-    OperationBody,
-)
+from selectroute.service.http.models import BatchAnswer, BatchBody, Cursor, Dialect, Limit, OperationBody
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
 from selectroute.service.subscriptions.messages import newest_snapshot
 from selectroute.service.subscriptions.search import Search, SearchField

@@ -25,13 +25,7 @@ from selectroute.selector.selector import Selector
 from selectroute.service.context import Service, while_connected
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import (
-    CheckAnswer,
-    CheckBody,
-    ExplainAnswer,
-    ExplainBody,
-    MatchBody,
-)
+from selectroute.service.http.models import CheckAnswer, CheckBody, ExplainAnswer, ExplainBody, MatchBody
 from selectroute.service.http.problems import ProblemError, as_json, problem_of, selector_fault
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions.subscriptions import visible

@@ -26,13 +26,7 @@ from selectroute.selector.message import Message, MessageError
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import (
-    DryRunAnswer,
-    DryRunBody,
-    Limit,
-    MessageAnswer,
-    MessagesBody,
-)
+from selectroute.service.http.models import DryRunAnswer, DryRunBody, Limit, MessageAnswer, MessagesBody
 from selectroute.service.http.problems import problem_of
 from selectroute.service.subscriptions.changes import JOB, Name
 from selectroute.service.subscriptions.recent_messages import IdentifierSeen, Recent, identifiers_in

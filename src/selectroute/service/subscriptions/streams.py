@@ -17,13 +17,7 @@ from selectroute.selector.sentences import counted
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import (
-    Cursor,
-    Id,
-    Limit,
-    ReportsAnswer,
-    ReportsBody,
-)
+from selectroute.service.http.models import Cursor, Id, Limit, ReportsAnswer, ReportsBody
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, Name
@@ -86,11 +80,7 @@ def report(service: Service, by: Caller, query: Name, body: ReportsBody) -> Resp
 
 
 def reports(
-    service: Service,
-    by: Caller,
-    query: Name,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    service: Service, by: Caller, query: Name, limit: Limit = 100, cursor: Cursor = None
 ) -> Annotated[Response, ReportsAnswer]:
     """Return the newest batches that a query has reported, the newest first. Needs a token for all topics."""
     by.check_all_topics(_ALL)
