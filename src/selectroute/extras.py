@@ -85,8 +85,8 @@ def importing(extra: str | None = None) -> Iterator[None]:
     """Raise `MissingExtraError` if an import in the ``with`` block fails for lack of a module of an extra.
 
     Args:
-        extra: the extra to name if any module of another package is missing; None for that of `EXTRAS`, where
-            a module that is not listed leaves the error as it is.
+        extra: the extra to name if any module of another package is missing; by default the module's one in
+            `EXTRAS`, and the error stays as it is for a module that is not listed.
     """
     try:
         yield

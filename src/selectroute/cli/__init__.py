@@ -68,11 +68,11 @@ _SAME: Final = (
     ("add", "create", "new", "register", "put"),
     ("replace", "update", "edit", "set"),
 )
-"""Verbs that mean nearly the same; of each noun one is a command."""
+"""Synonyms: each noun has one of them as a command."""
 
 
 class CommandGroup(TyperGroup):
-    """Group of commands with help in two columns, which knows what is meant by a misspelt command."""
+    """Group of commands with help in two columns, which suggests the command for a misspelt one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; for an unknown one, name the command that was probably meant."""
@@ -88,14 +88,14 @@ class CommandGroup(TyperGroup):
 
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
-    """Return the only command that begins so, another word for the same, or one that is spelt nearly so."""
+    """Return the only command with this prefix, a synonym, or the nearest spelling; None without any."""
     longer = [command for command in known if command.startswith(name)]
     same = [verb for verbs in _SAME if name in verbs for verb in verbs if verb in known]
     return longer[0] if len(longer) == 1 else same[0] if same else nearest(name, known)
 
 
 def readable(app: typer.Typer) -> None:
-    """Use these help texts for all commands of an application, including those of its groups."""
+    """Use these classes for all commands of an application and of its groups."""
     app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command

@@ -39,8 +39,8 @@ SnapshotsOption = Annotated[
 
 
 def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Settings]:
-    """Return the URL of the registry and all other settings. Raises BadParameter without a URL; it names the
-    option that may be given ``instead``.
+    """Return the URL of the registry and all settings. Raises BadParameter without a URL, with the name of an
+    option that could be used ``instead``.
     """
     return _settings_of("registry", instead, registry=registry)
 
@@ -115,7 +115,7 @@ def selector_limits() -> Limits:
 
 
 def is_service(url: str) -> bool:
-    """Return whether a URL is that of a service."""
+    """Return whether a URL names a service."""
     return url.lower().startswith(("http://", "https://"))
 
 
@@ -134,7 +134,7 @@ def matching(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
 def explaining(
     registry: str | None, snapshots: str | None
 ) -> AbstractContextManager[SnapshotMatcher | SubscriptionRegistry]:
-    """Open what explains single subscriptions: a snapshot folder, or a registry."""
+    """Open a snapshot folder or a registry, which explains single subscriptions."""
     if snapshots is None:
         return connected(registry, instead=_SNAPSHOTS)
     return nullcontext(_of_snapshot(snapshots, registry))

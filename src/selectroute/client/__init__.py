@@ -25,4 +25,4 @@ SubscriptionRegistry: TypeAlias = "Registry | RemoteRegistry"
 """
 
 StreamReports: TypeAlias = "Streams | RemoteStreams"
-"""Streams of a registry, as far as jobs and commands use them."""
+"""Streams of a registry: the methods that jobs and commands use."""

@@ -39,7 +39,7 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 _T = TypeVar("_T")
 
 Params = Mapping[str, str | int | Sequence[str] | None]
-"""Query of a request; a parameter with several values is repeated, one that is None is left out."""
+"""Query of a request; a parameter with several values is repeated, None leaves the parameter out."""
 
 
 class ServiceUnreachableError(RegistryError):
@@ -53,7 +53,7 @@ class ServiceUnreachableError(RegistryError):
 
 
 class Response(NamedTuple):
-    """Response; `repeated` if an earlier attempt was sent and lost its connection."""
+    """Response of a service; `repeated` if an earlier attempt was sent and lost its connection."""
 
     status: int
     headers: Mapping[str, str]
@@ -122,7 +122,7 @@ class HttpClient:
             content = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
-        request: Any = {"params": _given(params), "content": content, "headers": sent, "timeout": timeout}
+        request: Any = {"params": _present(params), "content": content, "headers": sent, "timeout": timeout}
         repeated = False
         for attempt in range(1, attempts + 1):
             last = attempt == attempts
@@ -158,7 +158,7 @@ class HttpClient:
         headers = {"Accept": "application/x-ndjson"}
         try:
             with self._client.stream(
-                "GET", path, params=_given(params), headers=headers, timeout=timeout_seconds
+                "GET", path, params=_present(params), headers=headers, timeout=timeout_seconds
             ) as answer:
                 if answer.status_code == 200:
                     yield _lines(answer.iter_bytes(), self.url)
@@ -179,7 +179,7 @@ class HttpClient:
         return Response(answer.status_code, answer.headers, bytes(body))
 
 
-def _given(params: Params | None) -> dict[str, Any]:
+def _present(params: Params | None) -> dict[str, Any]:
     return {name: value for name, value in (params or {}).items() if value is not None}
 
 

@@ -236,7 +236,7 @@ def _checked(http: HttpClient, answer: Response, spec: SubscriptionSpec | None =
 
 
 def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
-    """Return the content of a response. Raises RegistryError for one that is not a queue's."""
+    """Return the content of a response. Raises RegistryError for a response that is not a queue's."""
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:

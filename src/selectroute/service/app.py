@@ -94,7 +94,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Application) -> AsyncIterator[None]:
         for call in chain.from_iterable(CALLS.values()):
-            call.prepare()  # so that no first request waits for it
+            call.takes  # noqa: B018  # read now, so that no first request waits for it
         service.publishing.start()
         service.watch.start()
         yield
@@ -178,6 +178,6 @@ _PATTERNS: Final = [
     for path, calls in sorted(_PATHS.items(), key=lambda row: -len(re.sub(r"{.*?}", "", row[0])))
     if "{" in path
 ]
-"""Paths with steps that vary: of those that match, the one with the most literal text is first
+"""Paths with variable steps, ordered by their literal text, the longest first
 (``/{id}:pause``, not ``/{id}``).
 """

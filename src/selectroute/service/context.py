@@ -76,10 +76,10 @@ class Service:
     batch_waiting: BatchWaiting
     recent: RecentMessages
     jobs: Mapping[str, JobOutput]
-    """Output folders of the jobs that the service was told of."""
+    """Output folders of the jobs that the service shows, by name."""
     job_watch: JobWatch
     _done: list[asyncio.Future[None]] = field(default_factory=list)
-    """Requests whose change is done, to be woken."""
+    """Futures of requests whose change is done."""
 
     async def changed(
         self, work: Callable[[Revision], _T], by: Permission, checks: Checks | None = None
@@ -95,7 +95,7 @@ class Service:
         return change.result()
 
     def _wake(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-        """Let a request go on whose change is done, with those of the same commit: the loop is woken once."""
+        """Resume a request whose change is done. Requests of one commit wake the event loop once."""
         self._done.append(done)
         if len(self._done) == 1:
             loop.call_soon_threadsafe(self._wake_all)

@@ -175,7 +175,7 @@ class Broker:
             folder: an empty folder for them.
             settings: additional lines of ``server.properties``.
             secure: security protocols, such as ``SASL_SSL``, that get a listener of this name on localhost.
-            environment: environment of the broker; that of this process unless given.
+            environment: environment of the broker; by default this process's.
         """
         self.folder = folder
         self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
@@ -302,7 +302,7 @@ class Broker:
         _wait(lambda: admin.describe_configs([asked])[asked].result(60)[name].value == value)
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[Any]:
-        """Return the current records of a topic, those of each partition in order."""
+        """Return the current records of a topic, in order within each partition."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         consumer = Consumer(

@@ -33,6 +33,7 @@ app = typer.Typer(
 _SHOWN = 2_000
 _SHOWN_BYTES = 200
 _POLL_SECONDS = 0.5
+_COUNTS = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
 
 
 class FailureStage(StrEnum):
@@ -180,8 +181,7 @@ def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:
             "revision": commit["revision"],
             "batches": record["batches"],
             "letters": record["letters"],
-            **{name: counts[name] for name in ("messages", "routed", "unrouted", "dead_lettered")},
-            **{name: counts[name] for name in ("deliveries", "refused")},
+            **{name: counts[name] for name in _COUNTS},
             "missing": [item["why"] for item in record["missing"]],
         }
 
@@ -198,10 +198,8 @@ def _text_of_replay(line: dict[str, Any]) -> str:
 
 
 def _print_counts(counted: Counter[tuple[str, str]], as_: Output) -> int:
-    lines = [
-        {"stage": stage, "reason": reason, "count": number}
-        for (stage, reason), number in counted.most_common()
-    ]
+    rows = counted.most_common()
+    lines = [{"stage": stage, "reason": reason, "count": number} for (stage, reason), number in rows]
     return _print(lines, as_, lambda line: f"{line['count']:>10,}  {line['stage']}  {line['reason']}")
 
 

@@ -235,12 +235,14 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
+# ---- the dialects as a table
+
 NONE: Final = "–"
 
 _SHORT: Final = 40
 
 _NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_null": "BETWEEN"}
-"""Operator that a field is about; the field has no meaning in a dialect without the operator."""
+"""Operator of a field: in a dialect without the operator the field has no meaning."""
 
 
 class DialectRow(NamedTuple):
@@ -327,8 +329,7 @@ _BASES: Final = {2: "binary `0b1`", 8: "octal `017`", 16: "hex `0x1F`"}
 
 
 def _listed(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(f"`{name}`" for name in ordered) if ordered else NONE
+    return ", ".join(f"`{name}`" for name in sorted(names)) or NONE
 
 
 def _fields(fields: Any) -> str:
@@ -388,6 +389,8 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("between_on_null", "BETWEEN with NULL", _between),
     ("extended", "subscriptions of type EXTENDED", _yes),
 )
+
+# ---- warnings when subscriptions are registered
 
 CHECKED: Final = 10_000
 """Selectors of one command that are checked at most."""

@@ -61,8 +61,8 @@ class KafkaOptions:
 
 
 def has_partitions(record: Mapping[str, Any]) -> bool:
-    """Return whether the messages of a job, by its record, are in partitions: those of Kafka and of a
-    DataFrame, not of files.
+    """Return whether the messages of a job have partitions, by its record: messages of Kafka and of a
+    DataFrame have, messages of files do not.
     """
     from selectroute.spark.sources.checkpoint import FRAME
     from selectroute.spark.sources.kafka.config import PREFIX
@@ -99,13 +99,12 @@ def status(
         with progress("counting deliveries"):
             most = busiest(output, top)
     data = asdict(state)
+    newest = f"batch {state.batch}, revision {state.revision}, {state.committed}"
     rows = {
         "job": f"{'running' if state.running else 'not running'}, query {state.query or 'not begun'}",
         "input": state.input,
         "batches": f"{state.batches:,} committed, {_side(state)}",
-        "newest": "none yet"
-        if state.batch is None
-        else f"batch {state.batch}, revision {state.revision}, {state.committed}",
+        "newest": newest if state.batch is not None else "none yet",
         "published": "nothing" if state.published is None else f"revision {state.published}",
         "planned": ", ".join(f"batch {batch}" for batch in state.planned) or "nothing more",
         "messages": _accounted(state.counts),
@@ -345,7 +344,7 @@ def _why_text(reasons: Why, id: str, place: Place) -> str:
 
 
 def _became(reasons: Why, replay: int, id: str) -> str:
-    """Return what came of a message in a replay, as a clause."""
+    """Return the result of a message in a replay, as a clause."""
     if any(delivery.batch == replay for delivery in reasons.deliveries):
         return f"{printable(id)} got it"
     if any(letter.batch == replay for letter in reasons.letters):
@@ -372,8 +371,8 @@ def _why_json(reasons: Why) -> str:
 
 
 class _Records(NamedTuple):
-    """Messages of a job: whether they are in partitions, and how records of Kafka are fetched, if at all.
-    ``hint`` ends the sentence on a message that was not fetched.
+    """Messages of a job: whether they have partitions, and what fetches records of Kafka, if anything.
+    ``hint`` ends the sentence about a message that was not fetched.
     """
 
     partitions: bool

@@ -113,7 +113,7 @@ class _Places:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(JobOptions, _Places):
-    """Options of `run` and `rerun`: those of a job, after where it reads and writes."""
+    """Options of `run` and `rerun`: input, output and running, then the options of a job."""
 
     def check(self) -> None:
         """Raise BadParameter for conflicting options."""

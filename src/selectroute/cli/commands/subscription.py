@@ -24,7 +24,7 @@ from selectroute.cli.connect import (
     registry_settings,
 )
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering, naming_lines, opened, up_to_first
-from selectroute.cli.output import Advance, Output, OutputOption, print_table, progress, records
+from selectroute.cli.output import Advance, Output, OutputOption, print_result, print_table, progress, records
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.registry.changes import From
 from selectroute.registry.model import Order, Subscription
@@ -305,7 +305,7 @@ def list_(
             page = connection.list(limit=size, cursor=cursor, order=order, **filters)
             if output is not Output.table:
                 for subscription in page.items:
-                    add_record(as_line(subscription))
+                    add_record(json.dumps(subscription.to_json()))
             elif page.items:
                 print_rows(page.items, with_heading=not listed)
             listed += len(page.items)
@@ -385,7 +385,7 @@ def remove(
     """
     with connected(registry) as connection:
         subscription = connection.remove(chosen(connection, id, by_name), expected=if_revision)
-        print(paragraph(subscription, None, past=True) if output is Output.table else as_line(subscription))
+        print_result(output, paragraph(subscription, None, past=True), subscription.to_json())
 
 
 @app.command()
@@ -466,10 +466,7 @@ def _changed(
 ) -> None:
     """Print a subscription; with `wait`, once a batch has used it, or after this timeout in seconds."""
     batches = None if wait is None else effective(connection, subscription, wait)
-    if output is Output.table:
-        print(paragraph(subscription, batches))
-    else:
-        print(json.dumps({**as_data(subscription, batches), **more}))
+    print_result(output, paragraph(subscription, batches), {**as_data(subscription, batches), **more})
     if must and batches == []:
         print(
             f"selectroute: no batch that used revision {subscription.revision} was reported yet",
@@ -523,10 +520,8 @@ def import_(
             kept = FirstLines(chain(first, lines))
             done = connection.import_(_then(kept, advance), mode=mode, progress=lambda rows, _: advance(rows))
     warn_of_selectors(kept.rows(), done.rows)
-    if output is Output.table:
-        print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
-    else:
-        print(json.dumps({"rows": done.rows, "revision": done.revision}))
+    text = f"revision {done.revision}: {counted(done.rows, 'subscription')}"
+    print_result(output, text, {"rows": done.rows, "revision": done.revision})
 
 
 def export(
@@ -687,8 +682,3 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
         return
     for row in [_HEADING, *rows] if with_heading else rows:
         print(_ROW.format(*row).rstrip())
-
-
-def as_line(subscription: Subscription) -> str:
-    """Return a subscription as one line of JSON."""
-    return json.dumps(subscription.to_json())

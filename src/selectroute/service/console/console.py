@@ -65,7 +65,7 @@ class WithConsole:
     """Application of a service with its console; a browser that asks for ``/`` is sent there.
 
     Args:
-        app: the service's application; its ``state`` is also that of this one.
+        app: the service's application, whose ``state`` is shared.
         queue_manager: the name of the service's queue manager.
     """
 
@@ -148,7 +148,7 @@ def check_origin(headers: Headers) -> None:
         )
 
 
-# ---- who is there
+# ---- sign-in
 
 
 async def _front(request: Request) -> Response:
@@ -174,7 +174,7 @@ async def sign_in_done(request: Request) -> Response:
         status = HTTPStatus(error.status)
         return rendered(request, "sign_in.html", {"next": after, "error": str(error)}, status)
     response = RedirectResponse(after, HTTPStatus.SEE_OTHER)
-    # A proxy that speaks TLS to the browser says so. One who lies harms only the own cookie.
+    # A proxy that speaks TLS to the browser says so. A client that lies harms only its own cookie.
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     response.set_cookie(
         cookie_of(request), token, path=ROOT, secure=scheme.lower() == "https", httponly=True, samesite="lax"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -47,8 +48,7 @@ class ApiError(SelectRouteError):
     @property
     def faults(self) -> list[dict[str, Any]]:
         """Faults of the request, each with its ``pointer`` and ``reason``."""
-        errors: list[dict[str, Any]] = self.problem.get("errors") or []
-        return errors
+        return [*(self.problem.get("errors") or ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,7 @@ def redirect(path: str, *, part: str = "", **params: Any) -> Response:
 
 
 async def form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
-    """Return the fields of a form of at most so many bytes that a browser sent, each once, with line ends as
-    ``\\n``.
+    """Return the fields of a form of at most ``most`` bytes, each once, with line ends as ``\\n``.
 
     Raises:
         PageError: the body is not a form, is too large, comes too slowly, or there are too many.
@@ -248,10 +247,6 @@ def _moment(text: str) -> str:
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _number(value: int) -> str:
-    return f"{value:,}"
-
-
 def rate(value: float) -> str:
     """Return a number a second as a person reads it: ``1,234``, ``1.2``, ``0.0012``."""
     if value < 0.001:
@@ -266,16 +261,11 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _compact(data: Any) -> str:
-    """Return data as JSON in one line."""
-    return json.dumps(data, ensure_ascii=False)
-
-
 _TEMPLATES.filters |= {
     "moment": _moment,
-    "number": _number,
+    "number": "{:,}".format,
     "rate": rate,
     "value": _value,
     "counted": counted,
-    "compact": _compact,
+    "compact": partial(json.dumps, ensure_ascii=False),
 }

@@ -1,6 +1,6 @@
 """Screens of queues: all of them, one with its messages by ids or selector, one message, and changes of them.
 
-Before each change a step says how many messages it is about. A message that is got is shown whole.
+Before each change a step shows how many messages it affects. A message that is got is shown whole.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def asked_to_get(request: Request) -> Response:
 
 
 async def _browsed(request: Request, most: int) -> dict[str, Any]:
-    """Return a message on its queue as its page shows it, with at most so many characters of each text."""
+    """Return a message on its queue as its page shows it, with at most ``most`` characters of each text."""
     params = {"msgToken": _token(request.query_params)}
     answer = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
     properties = await _properties(request, params)
@@ -170,9 +170,7 @@ async def got(request: Request) -> Response:
 
 
 def _token(values: Mapping[str, str]) -> str:
-    """Return the token of the message that a page is about. Raises `PageError` without one, which would be
-    that of any message.
-    """
+    """Return the token of a page's message. Raises `PageError` without one, which would match any message."""
     if not values.get("token"):
         raise PageError(HTTPStatus.NOT_FOUND, "This address names no message: choose one of a queue.")
     return values["token"]
@@ -206,7 +204,7 @@ def _part(text: str, most: int | None) -> TextPart:
 
 
 def _parts(answer: ApiAnswer, properties: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """Return the parts of a message, at most so many characters of each; None for all of it."""
+    """Return the parts of a message, at most ``most`` characters of each; None for all."""
     try:
         text = answer.body.decode()
     except UnicodeDecodeError:
@@ -289,7 +287,7 @@ async def put(request: Request) -> Response:
 async def _put_page(
     request: Request, fields: Mapping[str, str], error: ApiError | PageError | None = None
 ) -> Response:
-    """Show the form for a message; to whom the queue is not shown, without its numbers."""
+    """Show the form for a message; without the queue's numbers if the caller may not see the queue."""
     name, queue = request.path_params["name"], None
     status = HTTPStatus.OK if error is None else HTTPStatus(error.status)
     try:
@@ -305,7 +303,9 @@ async def _put_page(
     except ApiError:
         if error is None:
             raise
-        return rendered(request, "queue_put.html", data, status)  # to whom it is not known who asks
+        return rendered(
+            request, "queue_put.html", data, status
+        )  # without the name of the caller, who is unknown
 
 
 # ---- many messages
@@ -327,7 +327,7 @@ async def _bulk(
     error: str | None = None,
     status: HTTPStatus = HTTPStatus.OK,
 ) -> Response:
-    """Show how many messages an action is about, and the first of them."""
+    """Show how many messages an action would affect, and the first of them."""
     api, name = api_of(request), request.path_params["name"]
     matching = await api.get(f"{_of(name)}:count", lookup)
     path = f"{_messaging(request)}/messagelist"
@@ -373,9 +373,7 @@ def _wanted(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _searched(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the conditions that a page is about, and the position in the list of those that they find; both
-    also as parameters of a URL.
-    """
+    """Return the conditions of a page and the position in its list, both also as parameters of a URL."""
     lookup, after = _wanted(values), values.get("after", "")
     asked = {field: value for field, value in lookup.items() if value}
     state = asked | ({"after": after} if after else {})

@@ -26,7 +26,7 @@ _WIDTH, _HEIGHT = 1_000, 160
 
 
 class Bar(NamedTuple):
-    """Bar of a chart, in its units, the number of what it stands for, and what it says."""
+    """Bar of a chart in the chart's units, the number of its part, and its text."""
 
     x: float
     y: float
@@ -105,12 +105,11 @@ def _seconds_of(steps: list[str], batch: dict[str, Any]) -> dict[int, float]:
 async def _streams(api: Api) -> list[dict[str, Any]]:
     """Return the streams; none for a caller who may not see streams."""
     try:
-        streams: list[dict[str, Any]] = (await api.get("/v1/streams"))["items"]
+        return [*(await api.get("/v1/streams"))["items"]]
     except ApiError as error:
         if error.kind != "forbidden":
             raise
         return []
-    return streams
 
 
 async def names(api: Api) -> dict[str, str]:
@@ -119,7 +118,7 @@ async def names(api: Api) -> dict[str, str]:
 
 
 def busiest(batches: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return the subscriptions with most deliveries in these batches, as far as each names its busiest.
+    """Return the subscriptions with most deliveries in these batches; a batch names only its busiest.
 
     >>> busiest([{"busiest": {"a": 1, "b": 5}}, {"busiest": {"a": 7}}, {}])
     [('a', 8), ('b', 5)]

@@ -37,7 +37,7 @@ PATH: Final = "/v1/subscriptions"
 SEARCH: Final = ("text", "field")
 FILTERS: Final = ("topic", "status", "dialect", "name", "label")
 DONE: Final = ("paused", "resumed", "removed")
-"""What may have been done to many subscriptions of the list."""
+"""Results of an action on many subscriptions of the list."""
 
 SEARCHED: Final = get_args(SearchField)
 _ORDERS: Final = dict(
@@ -73,7 +73,7 @@ async def listed(request: Request) -> Response:
 
 
 async def _activity(api: Api, ids: list[str]) -> dict[str, Any]:
-    """Return what is known of the last deliveries of subscriptions, by id."""
+    """Return the last deliveries of subscriptions, by id."""
     if not ids:
         return {}
     answer = await api.get(f"{PATH}:activity", {"id": ids})
@@ -87,8 +87,7 @@ async def list_page(api: Api, asked: Mapping[str, str], limit: int, cursor: str 
     searches = bool(asked.get("text"))
     params = {name: asked.get(name) for name in (*FILTERS, *(SEARCH if searches else ("order",)))}
     path = PATH + (":search" if searches else "")
-    answer: dict[str, Any] = await api.get(path, {**params, "limit": limit, "cursor": cursor})
-    return answer
+    return dict(await api.get(path, {**params, "limit": limit, "cursor": cursor}))
 
 
 async def shown(request: Request) -> Response:
@@ -198,7 +197,7 @@ async def sent(request: Request) -> Response:
 
 
 async def _conflict(request: Request, api: Api, id: str, fields: Mapping[str, str]) -> Response:
-    """Show what is there now beside what was to be saved. Saving again replaces what is there now."""
+    """Show the current version beside the one to be saved. Saving again replaces the current version."""
     now = await api.get(path_of(id))
     theirs = _fields_of(now)
     differ = [name for name in _FIELDS if _as_sent(name, theirs[name]) != fields[name]]

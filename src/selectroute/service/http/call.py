@@ -81,9 +81,7 @@ def _has_items(value: Any) -> bool:
 
 
 def _by_items(value: Any) -> bytes:
-    if _has_items(value):
-        return b"[" + b",".join(map(as_json, value)) + b"]"
-    return as_json(value)
+    return b"[" + b",".join(map(as_json, value)) + b"]" if _has_items(value) else as_json(value)
 
 
 class Call:
@@ -95,8 +93,8 @@ class Call:
         role: the role that a caller needs, at least.
         function: answers the call; a coroutine, or a function that is run in a thread.
         summary: for the OpenAPI document, which has no call without one.
-        problems: its rows of `PROBLEMS` beside those of every call and of every body, each perhaps with
-            what it means for this call.
+        problems: its rows of `PROBLEMS` in addition to the rows of every call and body, each perhaps with
+            a title of its own.
         status: the status code of success.
         responses: further responses in OpenAPI's form, or only their descriptions, by status codes.
         example: of its body, or one for each of the media types in ``content``.
@@ -131,10 +129,6 @@ class Call:
         """Parameters of the function, read when they are first needed."""
         return Parameters(self.function, re.findall(r"{(\w+)", self.path))
 
-    def prepare(self) -> None:
-        """Read the parameters of the function."""
-        self.takes  # noqa: B018  # kept by the property
-
     async def answer(self, request: Request, steps: Mapping[str, str], service: Service) -> Response:
         """Answer a request, whose path has these ``steps``. The role is checked before the body is read: a
         caller without it need not send the body. Raises a problem.
@@ -168,7 +162,7 @@ class Call:
 
 
 class Parameters:
-    """Parameters of a function; those of path, query and headers are validated together, as one model.
+    """Parameters of a function. Path, query and headers are validated together, as one model.
 
     Args:
         function: the function.
@@ -315,7 +309,5 @@ def invalid(errors: Sequence[Any], method: str) -> ProblemError:
 
 def _fault(error: Any) -> RequestFault:
     where, *steps = error["loc"]
-    if where != "body":
-        return RequestFault(pointer=str(steps[0]), reason=error["msg"])
-    pointer = "".join("/" + escaped(str(step)[:100]) for step in steps)
-    return RequestFault(pointer=pointer, reason=error["msg"])
+    in_body = "".join("/" + escaped(str(step)[:100]) for step in steps)
+    return RequestFault(pointer=in_body if where == "body" else str(steps[0]), reason=error["msg"])

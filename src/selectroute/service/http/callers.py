@@ -117,7 +117,7 @@ class Rates:
 
 
 class FairLimiter:
-    """Limit of requests that run at the same time, of which each caller has at most half.
+    """Limit of requests that run at the same time; a caller has at most half of them.
 
     Args:
         total: the most requests.
@@ -139,9 +139,7 @@ class FairLimiter:
 
 
 class OpenBodies:
-    """Bytes of the bodies of all requests in progress, of which each caller has at most half. Not
-    thread-safe.
-    """
+    """Bytes of the bodies of all requests in progress; a caller has at most half of them. Not thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -150,8 +148,8 @@ class OpenBodies:
 
     @contextmanager
     def of(self, caller: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function that is told the size of a body while it grows. It raises a problem, 503, without
-        room; the room comes back at the end of the block.
+        """Yield a function to call with the size of a growing body. It raises a problem, 503, if the limit is
+        reached; the bytes are released at the end of the block.
         """
         held = 0
 

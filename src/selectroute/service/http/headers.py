@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 from starlette.types import Scope
@@ -18,6 +18,10 @@ Headers = Mapping[bytes, bytes]
 
 class Header:
     """Mark of a parameter of a call that is a header."""
+
+
+def _field(name: str, description: str, **bounds: Any) -> Any:
+    return Field(alias=name, description=description, **{"max_length": 1_000, **bounds})
 
 
 def request_headers(scope: Scope) -> Headers:
@@ -36,7 +40,7 @@ def header_text(headers: Headers, name: bytes) -> str | None:
 
 
 def media_type_of(headers: Headers) -> str:
-    """Return the media type of the body, in lower case and without parameters; empty if it is not told."""
+    """Return the media type of the body, in lower case and without parameters; empty without the header."""
     # As bytes, of which only white space of ASCII is stripped.
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
@@ -45,7 +49,7 @@ def check_json(headers: Headers) -> None:
     """Raise a problem, 415, for a body that is not JSON by its headers, or compressed."""
     kind, _, subtype = media_type_of(headers).partition("/")
     if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
-        raise ProblemError("unsupported-media-type", "the body must be application/json")
+        raise _unsupported("the body must be application/json")
     check_not_encoded(headers)
 
 
@@ -55,56 +59,31 @@ def check_utf8(headers: Headers) -> None:
         name, _, value = parameter.partition(b"=")
         is_charset = name.strip().lower() == b"charset"
         if is_charset and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
-            raise ProblemError(
-                "unsupported-media-type", "the charset of a body must be utf-8", place="Content-Type"
-            )
+            raise _unsupported("the charset of a body must be utf-8", place="Content-Type")
 
 
 def check_not_encoded(headers: Headers) -> None:
     """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise ProblemError(
-            "unsupported-media-type", "a body must not have a Content-Encoding", place="Content-Encoding"
-        )
+        raise _unsupported("a body must not have a Content-Encoding", place="Content-Encoding")
+
+
+def _unsupported(detail: str, place: str | None = None) -> ProblemError:
+    return ProblemError("unsupported-media-type", detail, place=place)
 
 
 _ETAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e]*)"\s*(?:,|$)')
-
-
 _REVISION: Final = re.compile(r"0|[1-9]\d{0,18}")
 
+IfMatch = Annotated[str | None, Header(), _field("If-Match", "The ETag that must be current.")]
+IfNoneMatch = Annotated[str | None, Header(), _field("If-None-Match", "ETags known to the client.")]
+Prefer = Annotated[str | None, Header(), _field("Prefer", "`return=minimal`: the response needs no body.")]
 
-IfMatch = Annotated[
-    str | None,
-    Header(),
-    Field(alias="If-Match", max_length=1_000, description="The ETag that must be current."),
-]
-
-
-IfNoneMatch = Annotated[
-    str | None,
-    Header(),
-    Field(alias="If-None-Match", max_length=1_000, description="ETags known to the client."),
-]
-
-
-Prefer = Annotated[
-    str | None,
-    Header(),
-    Field(alias="Prefer", max_length=1_000, description="`return=minimal`: the response needs no body."),
-]
-
-
+_REPEATED: Final = "A repeated request with the same key gets the same response, for 24 hours."
 IdempotencyKey = Annotated[
     str | None,
     Header(),
-    Field(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
-        description="A repeated request with the same key gets the same response, for 24 hours.",
-    ),
+    _field("Idempotency-Key", _REPEATED, min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$"),
 ]
 
 

@@ -61,7 +61,7 @@ def _few(value: Any) -> Any:
 
 
 def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
-    """Return the error, with a suggestion if it is about an unknown member."""
+    """Return the error, with a suggestion for an unknown member."""
     sentence = fault["msg"]
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         advice = did_you_mean(fault["loc"][0], known, "the fields are")
@@ -199,7 +199,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 def _moment(text: str) -> str:
-    """Return a time. Raises ValueError for one that the calendar does not have, or long past."""
+    """Return a time. Raises ValueError for a date that does not exist or is before 1970."""
     if datetime.fromisoformat(text).year < _FIRST_YEAR:
         raise ValueError(f"must not be before {_FIRST_YEAR}")
     return text

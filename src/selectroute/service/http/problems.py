@@ -48,7 +48,7 @@ IBM: Final = "/ibmmq/"
 """Beginning of the paths of IBM MQ's REST API, whose errors have IBM's form."""
 
 _BY_DEFAULT: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-"""What `_data` writes, and not the encoder."""
+"""Types that `_data` converts instead of the encoder."""
 
 MQRC_NO_SUBSCRIPTION = 2428
 MQRC_SUB_ALREADY_EXISTS = 2432
@@ -389,7 +389,7 @@ _MQ_KINDS: Final[Mapping[int, str]] = {
     queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
     queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
 }
-"""Problem types of reason codes, in addition to those that a type has; all others are an invalid request."""
+"""Problem types by reason code: the codes of `PROBLEMS` and more; any other is an invalid request."""
 
 
 def selector_fault(error: InvalidSelectorError, within: str = "") -> RequestFault:

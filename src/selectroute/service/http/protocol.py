@@ -18,7 +18,7 @@ _OFFER: Final = b"\r\nUpgrade: h2c\r\n"
 """Offer of HTTP/2 as Java's HttpClient and curl make it; a server may ignore it (RFC 9110, 7.8)."""
 
 MOST_HEAD: Final = 16_384
-"""Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
+"""Bytes of an incomplete head, without the last read, after which a connection is refused."""
 
 WHOLE: Final = "selectroute.whole"
 """Key in the scope of a request whose body has arrived completely: to receive it takes no time."""

@@ -178,7 +178,7 @@ RAW_CHARACTERS: Final = 10_000
 """Characters of a dead letter that are shown, or bytes if they are not UTF-8."""
 
 KEY_CHARACTERS: Final = 1_000
-"""The same of a key and of the value of a header."""
+"""Characters of a key, and of the value of a header, that are shown."""
 
 HEADERS: Final = 100
 """Headers of a dead letter that are shown."""
@@ -187,7 +187,7 @@ EXAMPLES: Final = 10
 """Dead letters of a preview that are judged by the newest revision."""
 
 IDS: Final = 20
-"""Subscriptions of such a letter that are named."""
+"""Subscriptions of a judged letter that are named."""
 
 _BATCHES: Final = 1_000
 """Lines of counts by batch and reason of one job."""
@@ -310,7 +310,7 @@ async def preview(service: Service, by: Caller, job: Job, body: FilterBody) -> P
 def _previewed(
     folder: JobOutput, wanted: Mapping[str, Any]
 ) -> tuple[Preview, list[DeadLetter], KafkaBinding | str]:
-    """Return the preview without its examples, these, and the binding of those that are records."""
+    """Return the preview without examples, the example letters, and the binding of Kafka records."""
     reasons: Counter[tuple[str, str]] = Counter()
     asked = 0
     for count in folder.left(wanted):
@@ -353,7 +353,7 @@ async def replayed(
 
 
 async def _off(limiter: CapacityLimiter, function: Callable[..., Result], *args: Any) -> Result:
-    """Return the result of a function that reads a job's folder, in a thread beside those of other calls.
+    """Run a function that reads a job's folder in a thread of a separate limit, and return its result.
     Raises a problem, 503, for a folder that can't be read.
     """
     try:
@@ -423,7 +423,7 @@ def _size(data: bytes | None) -> int | None:
 
 
 def _binding(folder: JobOutput) -> KafkaBinding | str:
-    """Return the binding of the Kafka records of a job, or why there is none."""
+    """Return the binding of the Kafka records of a job, or the reason why there is none."""
     try:
         binding = KafkaBinding.recorded(folder.binding())
     except KafkaBindingError as error:
@@ -445,7 +445,7 @@ def _judged(service: Service, letter: DeadLetter, binding: KafkaBinding | str) -
 
 
 def _message(letter: DeadLetter, binding: KafkaBinding | str, name_length: int) -> Message | str:
-    """Return the message of a dead letter, or why it cannot be told."""
+    """Return the message of a dead letter, or the reason why it is unknown."""
     if letter.subscription is not None:
         return "its message was read: only this delivery was refused"
     if letter.raw is None and letter.headers is None:

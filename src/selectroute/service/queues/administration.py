@@ -120,7 +120,7 @@ def _published(service: Service, topic: str, body: bytes, fields: dict[str, Any]
 
 
 def _queues(subscriptions: Any, ordinals: Any) -> list[tuple[str, str]]:
-    """Return those of these subscriptions that are delivered to a queue, with its name."""
+    """Return the ids and queues of the subscriptions at these ordinals whose destination is a queue."""
     chosen = subscriptions.select(["id", "destination"]).take(ordinals)
     chosen = chosen.filter(pc.fill_null(pc.starts_with(chosen["destination"], f"{QUEUE}:"), False))
     ids, texts = (chosen[name].to_pylist() for name in ("id", "destination"))

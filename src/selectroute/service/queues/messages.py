@@ -309,10 +309,7 @@ async def put(request: Request, service: Service, by: Caller, path: QueuePath) -
     fields = request_fields(request, by, service.limits)
     body = await request.body()
 
-    def put_now() -> Descriptor:
-        return service.queues.open(path.queue).put(body, **fields)
-
-    descriptor = await writing(service, put_now)
+    descriptor = await writing(service, lambda: service.queues.open(path.queue).put(body, **fields))
     headers = _versioned(descriptor_headers(descriptor), descriptor, path.version)
     return Response(status_code=201, headers=headers)
 
@@ -323,12 +320,10 @@ async def browse(
     """Return the first matching message and leave it on the queue."""
     _check(service, by, path)
     opened, options = await run_in_threadpool(opened_for, service, path.queue, lookup)
-    message = await _found(request, service, by, wait, opened, options, None)
-    return (
-        Response(status_code=204)
-        if message is None
-        else message_response(message, service.limits, path.version)
-    )
+    message = await _first_message(request, service, by, wait, opened, options, None)
+    if message is None:
+        return Response(status_code=204)
+    return message_response(message, service.limits, path.version)
 
 
 async def get(
@@ -341,7 +336,7 @@ async def get(
     answer = Response(status_code=204)
     is_taken = False
     try:
-        message = await _found(request, service, by, wait, opened, options, unit)
+        message = await _first_message(request, service, by, wait, opened, options, unit)
         if message is not None:
             answer = message_response(message, service.limits, path.version)
         with CancelScope(shield=True):
@@ -407,7 +402,7 @@ def _check(service: Service, by: Caller, path: QueuePath) -> None:
 
 
 def check_manager(service: Service, manager: str) -> None:
-    """Raise MQError 2058 for another queue manager than that of the service."""
+    """Raise MQError 2058 for a queue manager that is not the service's."""
     if manager != service.queue_manager:
         raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is a queue manager with another name")
 
@@ -451,7 +446,7 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
         return await run_in_threadpool(function)
 
 
-async def _found(
+async def _first_message(
     request: Request,
     service: Service,
     by: Caller,

@@ -141,7 +141,7 @@ def page(
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit, wanted = min(limit, service.limits.page), filters.wanted()
-    cursor = _given(service, by, cursor)
+    cursor = _decrypted(service, by, cursor)
     visible: list[Subscription] = []
     for _ in range(_LOOKS):
         part = service.registry.list(limit=limit - len(visible), cursor=cursor, order=order, **wanted)
@@ -150,7 +150,7 @@ def page(
         if cursor is None or len(visible) == limit:
             break
     headers = {}
-    cursor = _told(service, by, cursor)
+    cursor = _encrypted(service, by, cursor)
     if cursor is not None:
         in_order = {} if order == "id" else {"order": order}
         query = urlencode({"limit": limit, **wanted, **in_order, "cursor": cursor})
@@ -177,14 +177,14 @@ async def searched(
     After two seconds a search returns what it has found, with the cursor to go on.
     """
     limit = min(limit, service.limits.page)
-    cursor = _given(service, by, cursor)
+    cursor = _decrypted(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
     snapshot, fields = newest_snapshot(service), field or get_args(SearchField)
     searching = Search(service.registry, snapshot, by, text, fields, filters.wanted())
 
     def find() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)
-        return JsonAnswer(Page(items, _told(service, by, None if last is None else cursor_of(last))))
+        return JsonAnswer(Page(items, _encrypted(service, by, None if last is None else cursor_of(last))))
 
     return await anyio.to_thread.run_sync(find, limiter=service.searching)
 
@@ -265,13 +265,13 @@ async def export(
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
 
 
-def _given(service: Service, by: Caller, cursor: str | None) -> str | None:
-    """Return the cursor that a caller sent: one who may not see all subscriptions has it encrypted."""
+def _decrypted(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return the cursor that a caller sent, encrypted if the caller may not see all subscriptions."""
     return cursor if cursor is None or by.sees_all else service.cursors.read(cursor)
 
 
-def _told(service: Service, by: Caller, cursor: str | None) -> str | None:
-    """Return a cursor as the caller may see it; the inverse of `_given`."""
+def _encrypted(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return a cursor as the caller may see it; the inverse of `_decrypted`."""
     return cursor if cursor is None or by.sees_all else service.cursors.hidden(cursor)
 
 

@@ -125,7 +125,7 @@ def batch(service: Service, by: Caller, query: Name, body: BatchNumberBody) -> R
 def _visible_changes(
     service: Service, by: Caller, after: int, limit: int, cursor: str | None, ops: Sequence[ChangeOp]
 ) -> tuple[list[dict[str, Any]], ChangePage]:
-    """Return a page of the log, and those of its changes that the caller may see."""
+    """Return the changes of a page of the log that the caller may see, and the page."""
     # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
@@ -134,24 +134,18 @@ def _visible_changes(
 
 
 def _permitted(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller may see it; None if it is hidden."""
-    return change.to_json() if by.sees_all else _seen(service, by, change)
-
-
-def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller may see it: a subscription that leaves its topics is removed."""
+    """Return a change as the caller may see it; None if it is hidden. A subscription that leaves the caller's
+    topics is removed.
+    """
+    data = change.to_json()
+    if by.sees_all:
+        return data
+    del data["digest"]  # it could confirm guesses about hidden changes
     now = change.subscription
     if now is not None and by.sees(now.topic):
-        return _without_digest(change)
+        return data
     before = service.registry.as_of(change.revision - 1, [change.id])
     if not any(by.sees(subscription.topic) for subscription in before):
         return None
-    data = {**_without_digest(change), "op": "remove", "subscription": None}
+    data |= {"op": "remove", "subscription": None}
     return {name: value for name, value in data.items() if name not in ("from", "paused_at")}
-
-
-def _without_digest(change: Change) -> dict[str, Any]:
-    """Return a change without its digest, which could confirm guesses about hidden changes."""
-    data = change.to_json()
-    del data["digest"]
-    return data

@@ -95,7 +95,7 @@ class Publishing:
 
     @property
     def is_publisher(self) -> bool:
-        """True while this process publishes, and not another one that serves the registry."""
+        """True while this process publishes, False while another service of the registry does."""
         return self._publisher is not None
 
     @property

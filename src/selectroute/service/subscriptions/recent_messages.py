@@ -21,7 +21,7 @@ _EXAMPLES: Final = 5
 
 
 _LONGEST: Final = 60
-"""Characters of such a value."""
+"""Characters of a value that are shown."""
 
 
 class Recent(NamedTuple):

@@ -125,9 +125,7 @@ def _check_seltype(seltype: str | None) -> None:
 
 
 class DryRun(NamedTuple):
-    """Messages by their numbers, int64: those that a subscription gets only after a change, only before it,
-    and before and after it.
-    """
+    """Numbers of messages, int64, that a subscription gets only after a change, only before it, or both."""
 
     gained: npt.NDArray[np.int64]
     lost: npt.NDArray[np.int64]

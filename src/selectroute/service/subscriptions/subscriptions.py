@@ -277,8 +277,8 @@ def resume(
 
 
 def _numbered(by: Caller, queries: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
-    without reasons, which would reveal other callers' streams.
+    """Return reports of queries. For a caller who may not see all subscriptions, names become numbers and
+    reasons are left out: they would reveal other callers' streams.
     """
     rows = [*map(plain, queries)]
     if not by.sees_all:
@@ -288,8 +288,8 @@ def _numbered(by: Caller, queries: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 async def _read(selector: str, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
-    """Return what a function that reads a selector returns. A selector that is long, or may multiply out, is
-    read in a thread, so that other requests do not wait for it.
+    """Call a function that reads a selector, and return its result. A selector that is long or may multiply
+    out is read in a thread, so that other requests do not wait.
     """
     if len(selector) <= SHORT_SELECTOR and not _MULTIPLIES.search(selector):
         return function(*args, **named)
