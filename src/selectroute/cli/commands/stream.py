@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -17,7 +17,7 @@ from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exits import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
 from selectroute.cli.output import Output, OutputOption, json_with, print_result, progress, records
-from selectroute.job_options import option, options_of
+from selectroute.job_options import REQUIRED, option, options_of
 from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
@@ -70,19 +70,13 @@ def has_partitions(record: Mapping[str, Any]) -> bool:
     return str(record["input"]).startswith((PREFIX, FRAME))
 
 
+_TOP: Final = "Also show the N subscriptions with the most deliveries; reads all deliveries."
+
+
 @app.command()
 def status(
     output: JobFolder,
-    top: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=10_000,
-            metavar="N",
-            help="Also show the N subscriptions with the most deliveries; reads all deliveries.",
-            show_default=False,
-        ),
-    ] = 0,
+    top: Annotated[int, typer.Option(min=0, max=10_000, metavar="N", help=_TOP, show_default=False)] = 0,
     as_: OutputOption = Output.table,
 ) -> None:
     """Show the progress of a job: newest batch and revision, total counts, whether it is running.
@@ -128,20 +122,25 @@ def status(
     print_result(as_, _lines(rows), data)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Options of an audit.
+
+    Attributes:
+        digests: Read every published file and check its SHA-256.
+        recount: Read the inputs that still exist again and count.
+        file_format: Format of the inputs: parquet, json or auto, as in the job.
+    """
+
+    digests: bool = option(True, flag="digests/--no-digests")
+    recount: bool = option(False)
+    file_format: str = option("auto", flag="format")
+
+
 @app.command()
 @takes_options
 def audit(
-    output: JobFolder,
-    *,
-    digests: Annotated[bool, typer.Option(help="Read every published file and check its SHA-256.")] = True,
-    recount: Annotated[
-        bool, typer.Option("--recount", help="Read the inputs that still exist again and count.")
-    ] = False,
-    file_format: Annotated[
-        str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
-    ] = "auto",
-    kafka: KafkaOptions,
-    as_: OutputOption = Output.table,
+    output: JobFolder, options: AuditOptions, kafka: KafkaOptions, as_: OutputOption = Output.table
 ) -> None:
     """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each
     input of Spark is in exactly one batch; each published file is unchanged. With --kafka-servers also that
@@ -153,11 +152,9 @@ def audit(
 
     cluster = kafka.cluster()
     with progress("auditing batches") as advance:
-        audited = audit_of(
-            output, digests=digests, recount=recount, file_format=file_format, kafka=cluster, advance=advance
-        )
+        audited = audit_of(output, **asdict(options), kafka=cluster, advance=advance)
     inputs = f"{audited.inputs:,}"
-    if recount:
+    if options.recount:
         inputs += f", batches recounted: {audited.recounted:,}"
     if audited.skipped:
         inputs += f", skipped: {audited.skipped:,} that were gone at first sight"
@@ -273,21 +270,30 @@ def unrouted(
     _print(outcomes, as_, "no unrouted messages", records_of, named=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """Options of an explanation.
+
+    Attributes:
+        subscription: The subscription's id.
+        source: File or Kafka topic of the message.
+        offset: Line, row or record of the message, from 0.
+        partition: Partition of the message.
+        file_format: Format of the files, as in the job's options.
+    """
+
+    subscription: str = option(REQUIRED, metavar="ID")
+    source: str = option(REQUIRED, metavar="NAME")
+    offset: int = option(REQUIRED, range=(0, inf))
+    partition: int = option(0, range=(0, inf))
+    file_format: str = option("auto", flag="format")
+
+
 @takes_options
 def explain(
     output: JobFolder,
+    options: ExplainOptions,
     *,
-    subscription: Annotated[str, typer.Option("--subscription", metavar="ID", help="The subscription's id.")],
-    source: Annotated[
-        str, typer.Option("--source", metavar="NAME", help="File or Kafka topic of the message.")
-    ],
-    offset: Annotated[
-        int, typer.Option("--offset", min=0, help="Line, row or record of the message, from 0.")
-    ],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Partition of the message.")] = 0,
-    file_format: Annotated[
-        str, typer.Option("--format", help="Format of the files, as in the job's options.")
-    ] = "auto",
     bind: Annotated[list[str] | None, flag_of(options_of(RunOptions)["bind"])] = None,
     kafka: KafkaOptions,
     as_: OutputOption = Output.table,
@@ -308,12 +314,12 @@ def explain(
     from selectroute.spark.audit.why import why
 
     records_of = _records_of(output, kafka)
-    place = Place(source, partition if partition or records_of.partitions else None, offset)
+    partition = options.partition if options.partition or records_of.partitions else None
+    place = Place(options.source, partition, options.offset)
     binding = Binding() if records_of.partitions else Binding.of(bind or [])
-    reasons = why(
-        output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch
-    )
-    print(_why_text(reasons, subscription, place) if as_ is Output.table else _why_json(reasons))
+    id, file_format = options.subscription, options.file_format
+    reasons = why(output, id, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
+    print(_why_text(reasons, id, place) if as_ is Output.table else _why_json(reasons))
     if reasons.unread is None and reasons.verdict is None:
         raise typer.Exit(NOT_FOUND)
 
@@ -407,15 +413,11 @@ def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records
                 add(json.dumps(asdict(outcome)))
                 continue
             id = "" if outcome.message_id is None else f", {printable(outcome.message_id)}"
-            to = (
-                f" to {printable(outcome.subscription)}" if named and outcome.subscription is not None else ""
-            )
-            place = Place(
-                outcome.source, outcome.partition if records_of.partitions else None, outcome.offset
-            )
-            add(
-                f"batch {outcome.batch}, revision {outcome.revision}, {printable(str(place), _SHOWN)}{id}{to}"
-            )
+            to = outcome.subscription if named else None
+            whose = id if to is None else f"{id} to {printable(to)}"
+            partition = outcome.partition if records_of.partitions else None
+            where = printable(str(Place(outcome.source, partition, outcome.offset)), _SHOWN)
+            add(f"batch {outcome.batch}, revision {outcome.revision}, {where}{whose}")
             if outcome.headers:
                 add(f"  {printable('  '.join(map(_header, outcome.headers)), _SHOWN)}")
             add(f"  {printable(_shown(outcome, records_of.hint), _SHOWN)}")
