@@ -8,13 +8,13 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from selectroute.cli.commands.selector import FirstLines, dialect_name, warn_of_selector, warn_of_selectors
+from selectroute.cli.commands.selector import FirstLines, warn_of_selector, warn_of_selectors
 from selectroute.cli.connect import (
     RegistryOption,
     SnapshotsOption,
@@ -24,12 +24,15 @@ from selectroute.cli.connect import (
     registry_settings,
 )
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering, naming_lines, opened, up_to_first
+from selectroute.cli.options import takes_options
 from selectroute.cli.output import Advance, Output, OutputOption, print_result, print_table, progress, records
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
+from selectroute.job_options import option
 from selectroute.registry.changes import From
 from selectroute.registry.model import Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
-from selectroute.selector.dialect import EXTENDED
+from selectroute.selector.dialect import EXTENDED, UnknownDialectError
+from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.limits import MAX_LINE, UNLIMITED
 from selectroute.selector.sentences import counted, printable
 
@@ -45,7 +48,10 @@ _COMPLETED: Final = 1_000
 
 def known_dialect(name: str | None) -> str | None:
     """Return the name of a dialect. Raises BadParameter if it is unknown."""
-    return None if name is None else dialect_name(name)
+    try:
+        return None if name is None else dialect_named(name).name
+    except UnknownDialectError as error:
+        raise typer.BadParameter(str(error), param_hint="'--dialect'") from error
 
 
 def dialects_for(incomplete: str) -> list[str]:
@@ -73,41 +79,10 @@ IdArgument = Annotated[
 ByNameOption = Annotated[
     str | None, typer.Option("--by-name", metavar="NAME", help="The subscription with this name.")
 ]
+_UNCHANGED: Final = "as it is"
 SELECTOR_HELP: Final = (
     "The selector; - reads it from standard input. Write -- before one that begins with a dash."
 )
-TopicOption = Annotated[
-    str | None,
-    typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
-]
-
-
-def _dialect_option(help: str, show_default: str | bool, metavar: str | None = None) -> Any:
-    return typer.Option(
-        help=help,
-        show_default=show_default,
-        metavar=metavar,
-        callback=known_dialect,
-        autocompletion=dialects_for,
-    )
-
-
-DialectOption = Annotated[
-    str | None, _dialect_option("The selector's dialect; see `selector dialects`.", "jms")
-]
-ExtendedOption = Annotated[
-    bool, typer.Option("--extended", help="Use an extended selection provider for the selector (ibm-mq).")
-]
-NameOption = Annotated[str | None, typer.Option(metavar="NAME", help="A unique name.", show_default="the id")]
-LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.")
-]
-_DESTINATION: Final = (
-    "none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message."
-)
-DestinationOption = Annotated[
-    str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="none")
-]
 IfRevisionOption = Annotated[
     int | None,
     typer.Option(
@@ -148,9 +123,9 @@ def selector_text(selector: str) -> str:
     return text.rstrip("\r\n")
 
 
-def labels_of(texts: list[str] | None) -> dict[str, str]:
+def labels_of(texts: Sequence[str]) -> dict[str, str]:
     """Parse labels given as KEY=VALUE."""
-    pairs = [label.partition("=") for label in texts or ()]
+    pairs = [label.partition("=") for label in texts]
     if not all(key and sign for key, sign, _ in pairs):
         raise typer.BadParameter("a label must be KEY=VALUE", param_hint="--label")
     return {key: text for key, _, text in pairs}
@@ -168,6 +143,98 @@ def destination_of(text: str | None) -> Destination:
     return Destination.from_json({"kind": kind, "name": name if sign else None})
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """Options that are fields of a new subscription.
+
+    Attributes:
+        topic: Topics such as a/+/c or a/#.
+        dialect: The selector's dialect; see `selector dialects`.
+        extended: Use an extended selection provider for the selector (ibm-mq).
+        name: A unique name.
+        labels: A label; repeatable.
+        destination: none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message.
+        id: An id.
+    """
+
+    topic: str | None = option(None, metavar="FILTER", shown_default="every topic")
+    dialect: str | None = option(None, shown_default="jms", complete=dialects_for)
+    extended: bool = option(False)
+    name: str | None = option(None, metavar="NAME", shown_default="the id")
+    labels: tuple[str, ...] = option((), metavar="KEY=VALUE", flag="label")
+    destination: str | None = option(None, metavar="KIND", shown_default="none")
+    id: str | None = option(None, metavar="ID", shown_default="generated")
+
+    def spec(self, selector: str, default_dialect: str) -> SubscriptionSpec:
+        """Return the specification. Raises BadParameter for an option that cannot be parsed."""
+        return SubscriptionSpec(
+            selector_text(selector),
+            self.topic,
+            known_dialect(self.dialect) or default_dialect,
+            EXTENDED if self.extended else None,
+            self.name,
+            destination_of(self.destination),
+            labels_of(self.labels),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchOptions:
+    """Options that change fields of a subscription.
+
+    Attributes:
+        topic: Other topics; '' for every topic.
+        dialect: Another dialect.
+        name: Another name.
+        labels: A new label, or a new value; KEY= removes it.
+        destination: none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message.
+    """
+
+    topic: str | None = option(None, metavar="FILTER", shown_default=_UNCHANGED)
+    dialect: str | None = option(None, shown_default=_UNCHANGED, complete=dialects_for)
+    name: str | None = option(None, shown_default=_UNCHANGED)
+    labels: tuple[str, ...] = option((), metavar="KEY=VALUE", flag="label")
+    destination: str | None = option(None, metavar="KIND", shown_default=_UNCHANGED)
+
+    def patch(self, selector: str | None) -> dict[str, Any]:
+        """Return the changes as a merge patch. Raises BadParameter for an option that cannot be parsed."""
+        fields = {"selector": selector, "dialect": known_dialect(self.dialect), "name": self.name}
+        patch: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
+        if self.topic is not None:
+            patch["topic"] = self.topic or None
+        if self.labels:
+            patch["labels"] = {key: text or None for key, text in labels_of(self.labels).items()}
+        if self.destination is not None:
+            target = destination_of(self.destination)
+            patch["destination"] = {"kind": target.kind, "name": target.name}
+        return patch
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions:
+    """Options that filter subscriptions.
+
+    Attributes:
+        topic: With this topic filter.
+        status: With this status.
+        dialect: With this dialect.
+        name: With this name.
+        label: With this label.
+    """
+
+    topic: str | None = option(None, metavar="FILTER")
+    status: Status | None = option(None)  # noqa: RUF009  # it returns a field
+    dialect: str | None = option(None, metavar="DIALECT", complete=dialects_for)
+    name: str | None = option(None, metavar="NAME")
+    label: str | None = option(None, metavar="KEY=VALUE")
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters as `Registry.list` takes them. Raises BadParameter for an invalid one."""
+        if self.label is not None:
+            labels_of([self.label])
+        return {**asdict(self), "dialect": known_dialect(self.dialect)}
+
+
 # ---- one subscription, and lists
 
 app = typer.Typer(
@@ -179,19 +246,13 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @app.command()
+@takes_options
 def add(
     selector: Annotated[
         str, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="every message")
     ] = "",
-    topic: TopicOption = None,
-    dialect: DialectOption = None,
-    extended: ExtendedOption = False,
-    name: NameOption = None,
-    label: LabelOption = None,
-    destination: DestinationOption = None,
-    id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="An id.", show_default="generated")
-    ] = None,
+    *,
+    fields: SpecOptions,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
@@ -205,17 +266,9 @@ def add(
     Exit code 4 if the id or the name is taken, 5 if the selector is invalid.
     """
     _, settings = registry_settings(registry)
+    spec = fields.spec(selector, settings.dialect)  # before a database is created for an invalid option
     with connected(registry, create=True) as connection:
-        spec = SubscriptionSpec(
-            selector_text(selector),
-            topic,
-            settings.dialect if dialect is None else dialect,
-            EXTENDED if extended else None,
-            name,
-            destination_of(destination),
-            labels_of(label),
-        )
-        registered = connection.register(spec, id=id)
+        registered = connection.register(spec, id=fields.id)
         warn_of_selector(as_data(registered, None))
         _changed(connection, registered, wait, output)
 
@@ -274,12 +327,9 @@ def history(
 
 
 @app.command("list")
+@takes_options
 def list_(
-    topic: Annotated[str | None, typer.Option(metavar="FILTER", help="With this topic filter.")] = None,
-    status: Annotated[Status | None, typer.Option(help="With this status.")] = None,
-    dialect: Annotated[str | None, _dialect_option("With this dialect.", False, "DIALECT")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="With this name.")] = None,
-    label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,
+    wanted: FilterOptions,
     order: Annotated[Order, typer.Option(help="By id, by name, or the newest change first.")] = "id",
     limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 50,
     all_: Annotated[bool, typer.Option("--all", help="Print all subscriptions.")] = False,
@@ -295,9 +345,7 @@ def list_(
 
     If there are more, standard error shows the --cursor to continue with.
     """
-    if label is not None:
-        labels_of([label])
-    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    filters = wanted.filters()
     with connected(registry) as connection, records(output, several=True) as add_record:
         listed = 0
         while all_ or listed < limit:
@@ -318,25 +366,15 @@ def list_(
 
 
 @app.command()
+@takes_options
 def replace(
     id: IdArgument = None,
     selector: Annotated[
-        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="as it is")
+        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default=_UNCHANGED)
     ] = None,
     by_name: ByNameOption = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(metavar="FILTER", help="Other topics; '' for every topic.", show_default="as it is"),
-    ] = None,
-    dialect: Annotated[str | None, _dialect_option("Another dialect.", "as it is")] = None,
-    name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="A new label, or a new value; KEY= removes it."),
-    ] = None,
-    destination: Annotated[
-        str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="as it is")
-    ] = None,
+    *,
+    fields: PatchOptions,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
@@ -352,16 +390,7 @@ def replace(
     """
     if by_name is not None and id is not None and selector is None:
         id, selector = None, id
-    text = None if selector is None else selector_text(selector)
-    fields = {"selector": text, "dialect": dialect, "name": name}
-    patch: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
-    if topic is not None:
-        patch["topic"] = topic or None
-    if label:
-        patch["labels"] = {key: text or None for key, text in labels_of(label).items()}
-    if destination is not None:
-        target = destination_of(destination)
-        patch["destination"] = {"kind": target.kind, "name": target.name}
+    patch = fields.patch(None if selector is None else selector_text(selector))
     if not patch:
         raise typer.BadParameter("give a field to change: a selector, --topic, --label, …")
     with connected(registry) as connection:
