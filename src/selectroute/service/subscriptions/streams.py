@@ -112,7 +112,7 @@ def remove(service: Service, by: Caller, query: Name) -> Response:
     try:
         service.registry.streams.remove(query)
     except NotFoundError as error:
-        raise ProblemError("not-visible_or_none", str(error)) from None
+        raise ProblemError("not-found", str(error)) from None
     return Response(status_code=204)
 
 

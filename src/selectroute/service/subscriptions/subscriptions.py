@@ -54,7 +54,7 @@ def visible(service: Service, by: Caller, id: str) -> Subscription:
     """
     now = visible_or_none(service, by, id)
     if now is None:
-        raise ProblemError("subscription-not-visible_or_none", NO_SUBSCRIPTION)
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     return now
 
 
@@ -84,7 +84,7 @@ def matching(revision: Revision, id: str, wanted: Revisions | None, *, needed: b
     try:
         now = revision.get(id)
     except NotFoundError:
-        raise ProblemError("subscription-not-visible_or_none", NO_SUBSCRIPTION) from None
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
     check(now, wanted, needed=needed)
     return now
 
@@ -102,7 +102,7 @@ def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
             "stale-revision",
             f"the subscription is at revision {now.revision}: read it again",
             expected=expected,
-            visible_or_none=now.revision,
+            found=now.revision,
         )
 
 
