@@ -31,7 +31,7 @@ from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch, Publishing
+from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -75,7 +75,7 @@ def create_app(
         rates=Rates(limits.requests_per_second, limits.burst),
         bodies=OpenBodies(limits.open_body_bytes),
         publishing=publishing,
-        watch=ChangeWatch(registry, publishing.note_commit),
+        watch=LogWatch(registry, publishing.note_commit),
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),

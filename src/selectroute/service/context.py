@@ -26,7 +26,7 @@ from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.publishing import BatchWaiting, ChangeWatch, Publishing
+from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ class Service:
     rates: Rates
     bodies: OpenBodies
     publishing: Publishing
-    watch: ChangeWatch
+    watch: LogWatch
     metrics: Metrics
     cursors: HiddenCursors
     importing: CapacityLimiter
@@ -153,7 +153,7 @@ async def while_connected(
 async def waited(
     request: Request,
     service: Service,
-    waiting: ChangeWatch | BatchWaiting,
+    waiting: LogWatch | BatchWaiting,
     what: str,
     revision: int,
     seconds: float,

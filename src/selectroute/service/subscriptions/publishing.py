@@ -4,7 +4,7 @@
 
     request ──→ registry ──Publishing──→ snapshots ──→ streams ──BatchWaiting──→ waiting request
 
-The thread of `Publishing` publishes committed changes, the thread of `ChangeWatch` wakes requests that wait
+The thread of `Publishing` publishes committed changes, the thread of `LogWatch` wakes requests that wait
 for changes. `BatchWaiting` wakes requests when a batch has used their revision. The service's context owns
 one of each.
 """
@@ -197,7 +197,7 @@ def _revision(snapshot: Snapshot | None) -> int:
     return -1 if snapshot is None or snapshot.revision is None else snapshot.revision
 
 
-class ChangeWatch:
+class LogWatch:
     """Waiting requests for changes: one thread watches the log for all of them."""
 
     def __init__(
