@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+SHOWN: Final = 2_000
+"""Characters of a text from a registry, job or message that are shown at most; -o json has all of it."""
+
 Add = Callable[[str], None]
 """Function that prints one record."""
 

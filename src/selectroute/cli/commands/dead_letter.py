@@ -16,7 +16,7 @@ import typer
 
 from selectroute.cli.commands.stream import JobFolder, has_partitions
 from selectroute.cli.options import takes_options
-from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.output import SHOWN, Output, OutputOption, records
 from selectroute.job_options import option
 from selectroute.selector.sentences import counted, printable
 
@@ -30,7 +30,6 @@ app = typer.Typer(
     no_args_is_help=True, help="List and replay what a streaming fan-out could not read, judge or deliver."
 )
 
-_SHOWN = 2_000
 _SHOWN_BYTES = 200
 _POLL_SECONDS = 0.5
 _COUNTS = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
@@ -238,8 +237,8 @@ def _text(partitions: bool, line: dict[str, Any]) -> str:
 
     place = Place(line["source"], line["partition"] if partitions else None, line["offset"])
     whose = f" for {line['subscription']}" if line["subscription"] else ""
-    where = printable(f"{place}{whose}", _SHOWN)
-    message = printable(line["message"], _SHOWN)
+    where = printable(f"{place}{whose}", SHOWN)
+    message = printable(line["message"], SHOWN)
     shown = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}\n    {message}"
     raw = line.get("raw") or line.get("raw_base64")
     if raw is None:

@@ -15,7 +15,7 @@ from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.connect import RegistryOption, SnapshotsOption, matching
 from selectroute.cli.exits import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
-from selectroute.cli.output import Output, OutputOption, json_with
+from selectroute.cli.output import SHOWN, Output, OutputOption, json_with
 from selectroute.selector import Message
 from selectroute.selector.sentences import counted, printable
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
 
 _ROW: Final = "  {:<26}  {:<24}  {}"
-_SHOWN: Final = 2_000
 _TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false"}
 
 
@@ -95,8 +94,8 @@ def _text(source: Matcher, message: Message, line: int | None, matches: Matches,
 
 def _row(id: str, topic: str | None, selector: str) -> list[str]:
     """Return a subscription in one line; if that is too long for a terminal, with the selector below."""
-    shown = "every topic" if topic is None else printable(topic, _SHOWN)
-    text = printable(selector, _SHOWN) or "every message"
+    shown = "every topic" if topic is None else printable(topic, SHOWN)
+    text = printable(selector, SHOWN) or "every message"
     line = _ROW.format(id, shown, text)
     width = shutil.get_terminal_size().columns
     if len(line) <= width or not sys.stdout.isatty():
@@ -117,8 +116,8 @@ def _near(misses: Sequence[NearMiss], complete: bool) -> list[str]:
             lines.append("    any of these would do:")
         for condition in miss.conditions:
             truth = _TRUTHS.get(condition.truth, condition.truth.upper())
-            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition.saw)
-            lines.append(f"    {printable(condition.text, _SHOWN)} is {truth}{saw}")
+            saw = "".join(f"; {printable(value, SHOWN)}" for value in condition.saw)
+            lines.append(f"    {printable(condition.text, SHOWN)} is {truth}{saw}")
     if not complete:
         lines.append("  there may be more; --limit lists more of them")
     return lines

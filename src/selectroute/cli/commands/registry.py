@@ -10,7 +10,7 @@ import typer
 
 from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
 from selectroute.cli.exits import stopping
-from selectroute.cli.output import Output, OutputOption, print_result, progress
+from selectroute.cli.output import SHOWN, Output, OutputOption, print_result, progress
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted, printable
 
@@ -102,7 +102,7 @@ def info(output: OutputOption = Output.table, registry: RegistryOption = None) -
     lines = []
     for name, value in data.items():
         shown = f"{value:,}" if name == "subscriptions" else "none set" if value is None else value
-        lines.append(f"{name:<14}{printable(str(shown), 2_000)}")
+        lines.append(f"{name:<14}{printable(str(shown), SHOWN)}")
     print_result(output, "\n".join(lines), data)
 
 

@@ -16,7 +16,7 @@ from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.exits import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
-from selectroute.cli.output import Output, OutputOption, json_with, print_result, progress, records
+from selectroute.cli.output import SHOWN, Output, OutputOption, json_with, print_result, progress, records
 from selectroute.job_options import REQUIRED, option, options_of
 from selectroute.selector.sentences import counted, printable
 
@@ -194,8 +194,6 @@ def _accounted(counts: Counts) -> str:
 
 # ---- what became of messages
 
-_SHOWN = 2_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class NewestOptions:
@@ -325,12 +323,12 @@ def explain(
 
 
 def _why_text(reasons: Why, id: str, place: Place) -> str:
-    where = printable(str(place), _SHOWN)
+    where = printable(str(place), SHOWN)
     lines = [f"batch {reasons.batch} read {where}, and judged it by revision {reasons.revision}"]
     lines += [f"{printable(id)} got it in batch {delivery.batch}" for delivery in reasons.deliveries]
     for letter in reasons.letters:
         whose = "the delivery" if letter.subscription is not None else "the message"
-        said = f"{letter.reason}: {printable(letter.message, _SHOWN)}"
+        said = f"{letter.reason}: {printable(letter.message, SHOWN)}"
         lines.append(f"{whose} is a dead letter of batch {letter.batch}: {said}")
         if letter.replay is not None:
             again = f"the replay in batch {letter.replay} judged it again, by revision"
@@ -338,7 +336,7 @@ def _why_text(reasons: Why, id: str, place: Place) -> str:
     if not reasons.deliveries and not reasons.letters:
         lines.append(f"{printable(id)} did not get it")
     if reasons.unread is not None:
-        lines.append(f"it is not a message: {printable(reasons.unread, _SHOWN)}")
+        lines.append(f"it is not a message: {printable(reasons.unread, SHOWN)}")
     elif reasons.subscription is None or reasons.verdict is None or reasons.message is None:
         lines.append(f"revision {reasons.revision} has no subscription {printable(id)}")
     else:
@@ -416,11 +414,11 @@ def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records
             to = outcome.subscription if named else None
             whose = id if to is None else f"{id} to {printable(to)}"
             partition = outcome.partition if records_of.partitions else None
-            where = printable(str(Place(outcome.source, partition, outcome.offset)), _SHOWN)
+            where = printable(str(Place(outcome.source, partition, outcome.offset)), SHOWN)
             add(f"batch {outcome.batch}, revision {outcome.revision}, {where}{whose}")
             if outcome.headers:
-                add(f"  {printable('  '.join(map(_header, outcome.headers)), _SHOWN)}")
-            add(f"  {printable(_shown(outcome, records_of.hint), _SHOWN)}")
+                add(f"  {printable('  '.join(map(_header, outcome.headers)), SHOWN)}")
+            add(f"  {printable(_shown(outcome, records_of.hint), SHOWN)}")
     if not outcomes:
         if as_ is Output.table:
             typer.echo(none, err=True)

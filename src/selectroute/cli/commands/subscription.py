@@ -25,7 +25,16 @@ from selectroute.cli.connect import (
 )
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering, naming_lines, opened, up_to_first
 from selectroute.cli.options import takes_options
-from selectroute.cli.output import Advance, Output, OutputOption, print_result, print_table, progress, records
+from selectroute.cli.output import (
+    SHOWN,
+    Advance,
+    Output,
+    OutputOption,
+    print_result,
+    print_table,
+    progress,
+    records,
+)
 from selectroute.index.specification import Destination, Status, SubscriptionSpec
 from selectroute.job_options import option
 from selectroute.registry.changes import From
@@ -321,7 +330,7 @@ def history(
         return
     for change in changes:
         after = change.subscription
-        shown = "" if after is None else f"  {printable(after.selector, 2_000) or 'every message'}"
+        shown = "" if after is None else f"  {printable(after.selector, SHOWN) or 'every message'}"
         who = printable(change.actor)
         print(f"{change.revision:>8}  {change.time:%Y-%m-%d %H:%M:%S}  {change.op:<7}  {who}{shown}")
 
@@ -635,21 +644,18 @@ def as_text(
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
     head = f"{subscription.id} {verdict} {which}, at revision {data['revision']}"
-    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], 2_000)}"]
+    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], SHOWN)}"]
     topic = data.get("topic")
     if topic:
         fits = "matches" if topic["matches"] else "does not match"
         shown = "no topic" if message.topic is None else printable(message.topic)
         lines.append(f"  topic filter {printable(topic['filter'])} {fits} {shown}")
-    lines += [f"  {printable(step['text'], 2_000)}" for step in data.get("access", ())]
+    lines += [f"  {printable(step['text'], SHOWN)}" for step in data.get("access", ())]
     if subscription.seltype != EXTENDED:
         tree = Selector(subscription.selector, subscription.dialect, limits=UNLIMITED).explain(message)
         lines += [f"  {part}" for part in str(tree).splitlines()]
     return "\n".join(lines)
 
-
-_SHOWN: Final = 2_000
-"""Characters of a selector in a table at most; -o json has all of it."""
 
 _ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
 """Line of a list outside a terminal: id, status, revision, topic filter, selector."""
@@ -672,11 +678,11 @@ def paragraph(subscription: Subscription, batches: Iterable[EffectiveFrom] | Non
     destination = subscription.destination.kind + (
         f":{subscription.destination.name}" if subscription.destination.name else ""
     )
-    topic = "every topic" if subscription.topic is None else printable(subscription.topic, _SHOWN)
+    topic = "every topic" if subscription.topic is None else printable(subscription.topic, SHOWN)
     lines = [
         f"{subscription.id}{named}: {state}",
         f"  topic         {topic}",
-        f"  selector      {printable(subscription.selector, _SHOWN) or 'every message'}",
+        f"  selector      {printable(subscription.selector, SHOWN) or 'every message'}",
         f"  dialect       {subscription.dialect}{', EXTENDED' if subscription.seltype == 'EXTENDED' else ''}",
         f"  destination   {destination}",
     ]
@@ -700,8 +706,8 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
             subscription.id,
             subscription.status.value,
             str(subscription.revision),
-            "" if subscription.topic is None else printable(subscription.topic, _SHOWN),
-            printable(subscription.selector, _SHOWN),
+            "" if subscription.topic is None else printable(subscription.topic, SHOWN),
+            printable(subscription.selector, SHOWN),
         )
         for subscription in page
     ]

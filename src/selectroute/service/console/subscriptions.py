@@ -32,8 +32,8 @@ from selectroute.service.console.streams import names
 from selectroute.service.http.middleware import SAFE
 from selectroute.service.http.models import Dialect
 from selectroute.service.subscriptions.search import SearchField
+from selectroute.service.subscriptions.subscriptions import PATH
 
-PATH: Final = "/v1/subscriptions"
 SEARCH: Final = ("text", "field")
 FILTERS: Final = ("topic", "status", "dialect", "name", "label")
 DONE: Final = ("paused", "resumed", "removed")
