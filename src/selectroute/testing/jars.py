@@ -90,12 +90,12 @@ def kept(name: str) -> tuple[Path, ...]:
     try:
         lines = (folder / _LIST).read_text().splitlines()
         listed = [match for line in lines if (match := _LINE.fullmatch(line))]
-        whole = len(listed) == len(lines) and all(
-            disk.sha256(folder / entry[2]) == entry[1] for entry in listed
-        )
+        is_kept = all(disk.sha256(folder / entry[2]) == entry[1] for entry in listed)
     except (OSError, UnicodeDecodeError):
         return ()
-    return tuple(sorted(folder / entry[2] for entry in listed)) if whole else ()
+    return (
+        tuple(sorted(folder / entry[2] for entry in listed)) if is_kept and len(listed) == len(lines) else ()
+    )
 
 
 def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tuple[Path, ...]:

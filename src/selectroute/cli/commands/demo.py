@@ -47,9 +47,8 @@ def demo(
     with importing("demo"):
         from selectroute.demo.report import show
         from selectroute.demo.run import run
-    outcome = run(
-        options.messages, options.subscriptions, options.verify, out, Console(stderr=True, highlight=False)
-    )
+    console = Console(stderr=True, highlight=False)
+    outcome = run(options.messages, options.subscriptions, options.verify, out, console)
     show(outcome, Console(highlight=False))
     if outcome.check.differences:
         raise typer.Exit(1)

@@ -482,9 +482,8 @@ def effective(
     """
     until = time.monotonic() + seconds
     while True:
-        now, batches = connection.effective_of(
-            subscription.id, wait_seconds=max(until - time.monotonic(), 0.0)
-        )
+        left = max(until - time.monotonic(), 0.0)
+        now, batches = connection.effective_of(subscription.id, wait_seconds=left)
         if now.revision != subscription.revision:
             return []  # changed since: the batches used the later revision
         left = until - time.monotonic()
@@ -675,9 +674,7 @@ def paragraph(subscription: Subscription, batches: Iterable[EffectiveFrom] | Non
     """Return the fields of a subscription, one per line."""
     state = "removed" if past else f"{subscription.status.value}, revision {subscription.revision}"
     named = "" if subscription.name == subscription.id else f" ({printable(subscription.name)})"
-    destination = subscription.destination.kind + (
-        f":{subscription.destination.name}" if subscription.destination.name else ""
-    )
+    destination = ":".join(filter(None, (subscription.destination.kind, subscription.destination.name)))
     topic = "every topic" if subscription.topic is None else printable(subscription.topic, SHOWN)
     lines = [
         f"{subscription.id}{named}: {state}",
@@ -686,9 +683,8 @@ def paragraph(subscription: Subscription, batches: Iterable[EffectiveFrom] | Non
         f"  dialect       {subscription.dialect}{', EXTENDED' if subscription.seltype == 'EXTENDED' else ''}",
         f"  destination   {destination}",
     ]
-    lines += [
-        f"  label         {printable(name)}={printable(text)}" for name, text in subscription.labels.items()
-    ]
+    labels = subscription.labels.items()
+    lines += [f"  label         {printable(name)}={printable(text)}" for name, text in labels]
     lines += [
         f"  created       {subscription.created:%Y-%m-%d %H:%M:%S} UTC",
         f"  modified      {subscription.modified:%Y-%m-%d %H:%M:%S} UTC",

@@ -114,9 +114,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
     rows = []
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
-        patterns = [f"queue:{pattern}" for pattern in token.queues] + [
-            f"kafka:{pattern}" for pattern in token.kafka
-        ]
+        patterns = [*map("queue:{}".format, token.queues), *map("kafka:{}".format, token.kafka)]
         destinations = "\n".join(patterns) or ("none" if token.topics else "all")
         name = "" if token.name == token.id else printable(token.name)
         rows.append(

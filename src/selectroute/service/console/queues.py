@@ -210,7 +210,7 @@ def _parts(answer: ApiAnswer, properties: Mapping[str, Any], most: int | None) -
     except UnicodeDecodeError:
         text = None
     is_plain = text is not None and not _INVISIBLE.search(text)
-    prefix = "ibm-mq-md-"
+    prefix, headers = "ibm-mq-md-", answer.headers.items()
     shown = None if text is None else _part(text, most)
     digits = None if is_plain else _part(answer.body.hex(" "), most)
     rows = [(name, *_typed(value, most)) for name, value in properties.items()]
@@ -219,9 +219,7 @@ def _parts(answer: ApiAnswer, properties: Mapping[str, Any], most: int | None) -
         "text": shown,
         "digits": digits,
         "properties": rows,
-        "fields": {
-            key[len(prefix) :]: value for key, value in answer.headers.items() if key.startswith(prefix)
-        },
+        "fields": {key[len(prefix) :]: value for key, value in headers if key.startswith(prefix)},
         "bytes": len(answer.body),
         "is_cut": any(part is not None and part.is_cut for part in each),
     }

@@ -413,9 +413,8 @@ async def change_many(request: Request) -> Response:
         if error.kind not in ("stale-revision", "subscription-not-found", "forbidden"):
             raise
         return await _ask_to_change(request, action, query, str(error), HTTPStatus(error.status))
-    return redirect(
-        "/subscriptions", **dict(_values(_back(query))), done=_DONE_BY_ACTION[action], count=len(targets)
-    )
+    done = _DONE_BY_ACTION[action]
+    return redirect("/subscriptions", **dict(_values(_back(query))), done=done, count=len(targets))
 
 
 def _action(text: str) -> str:

@@ -181,9 +181,8 @@ class Parameters:
             elif name == "body":
                 self.body = Body(hint, default)
             elif isinstance(hint, type) and issubclass(hint, BaseModel):
-                own |= {
-                    field_name: (field.annotation, field) for field_name, field in hint.model_fields.items()
-                }
+                fields = hint.model_fields.items()
+                own |= {member: (field.annotation, field) for member, field in fields}
                 self._models[name] = hint
             else:
                 own[name] = hint, default
@@ -221,9 +220,7 @@ class Parameters:
                 for fault in error.errors()
             ]
         for name, model in self._models.items():  # its fields are validated
-            values[name] = model.model_construct(
-                **{field_name: values.pop(field_name) for field_name in model.model_fields}
-            )
+            values[name] = model.model_construct(**{key: values.pop(key) for key in model.model_fields})
         return values, []
 
     def _check_known(self, name: str) -> None:

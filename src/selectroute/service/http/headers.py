@@ -134,6 +134,5 @@ def is_minimal(prefer: str | None) -> bool:
     True
     """
     preferences = (part.split(";")[0] for part in (prefer or "").split(","))
-    return any(
-        preference.replace('"', "").replace(" ", "").lower() == "return=minimal" for preference in preferences
-    )
+    plain = (preference.replace('"', "").replace(" ", "").lower() for preference in preferences)
+    return "return=minimal" in plain

@@ -135,10 +135,8 @@ def _responses(call: Call, schemas: _Schemas) -> dict[int, dict[str, Any]]:
         kinds += _OF_BODIES
     errors, media_type = (MqErrors, IBM_MEDIA_TYPE) if call.path.startswith(IBM) else (Problem, MEDIA_TYPE)
     problem = {media_type: {"schema": schemas[errors.__name__, "serialization"]}}
-    for problem_kind in dict.fromkeys(kinds):
-        kind, title = (
-            (problem_kind, PROBLEMS[problem_kind].title) if isinstance(problem_kind, str) else problem_kind
-        )
+    for entry in dict.fromkeys(kinds):
+        kind, title = entry if isinstance(entry, tuple) else (entry, PROBLEMS[entry].title)
         status = PROBLEMS[kind].status
         before = responses[status]["description"] + "; " if status in responses else ""
         responses[status] = {"description": before + title, "content": problem}

@@ -219,9 +219,8 @@ def _summary(name: str, job: JobOutput) -> JobSummary:
         left, waiting = [*job.all_left()], [*job.waiting()]
     except (SelectRouteError, OSError) as error:  # the other jobs are shown all the same
         problem = _unreadable(error)
-    by_batch = [
-        LettersOfBatch(count.stage, count.reason, count.letters, count.batch) for count in left[:_BATCHES]
-    ]
+    shown = left[:_BATCHES]
+    by_batch = [LettersOfBatch(count.stage, count.reason, count.letters, count.batch) for count in shown]
     number, more = sum(count.letters for count in left), len(left) > _BATCHES
     return JobSummary(name, number, by_batch, more, waiting, problem)
 

@@ -88,27 +88,16 @@ class Search:
     def _is_one(self, subscription: Subscription) -> bool:
         """Return whether a subscription has the text and the values, and the caller may see it."""
         of_labels = {f"{name}={value}" for name, value in subscription.labels.items()}
-        values = {
-            "topic": subscription.topic,
-            "status": subscription.status,
-            "dialect": subscription.dialect,
-            "name": subscription.name,
-        }
         has_values = all(
-            value in of_labels if name == "label" else value == values[name]
+            value in of_labels if name == "label" else value == getattr(subscription, name)
             for name, value in self.filters.items()
         )
         return has_values and self.by.sees(subscription.topic) and self._has(subscription)
 
     def _has(self, subscription: Subscription) -> bool:
-        texts = {
-            "id": subscription.id,
-            "name": subscription.name,
-            "topic": subscription.topic or "",
-            "selector": subscription.selector,
-        }
         folded = self.text.casefold()
-        if any(folded in value.casefold() for name, value in texts.items() if name in self.fields):
+        texts = (getattr(subscription, name) or "" for name in self.fields if name != "identifier")
+        if any(folded in text.casefold() for text in texts):
             return True
         return (
             "identifier" in self.fields
