@@ -592,8 +592,7 @@ def stayed_sentences(stayed: Stayed) -> Iterator[str]:
 def print_messages(messages: Sequence[QueuedMessage]) -> None:
     """Print messages as a table, or as lines if the terminal is too narrow."""
     if messages:
-        columns = zip(*map(_cells, messages), strict=True)
-        print_table(dict(zip(_HEADING, columns, strict=True)), uncut=("message id", "priority", "put (UTC)"))
+        print_table(_HEADING, [*map(_cells, messages)], uncut=("message id", "priority", "put (UTC)"))
 
 
 def _cells(message: QueuedMessage) -> tuple[str, ...]:

@@ -708,8 +708,7 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
         for subscription in page
     ]
     if sys.stdout is not None and sys.stdout.isatty():
-        columns = dict(zip(_HEADING, zip(*rows, strict=True), strict=True))
-        print_table(columns, uncut=("id", "status", "revision"))
+        print_table(_HEADING, rows, uncut=("id", "status", "revision"))
         return
     for row in [_HEADING, *rows] if with_heading else rows:
         print(_ROW.format(*row).rstrip())

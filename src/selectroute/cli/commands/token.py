@@ -121,7 +121,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
             (token.id, name, token.role.value, printable(topics), destinations, f"{token.created:%F}")
         )
     names = ("id", "name", "role", "topics", "delivers to", "created")
-    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role", "created"))
+    print_table(names, rows, uncut=("id", "role", "created"))
 
 
 @app.command()
