@@ -301,9 +301,7 @@ async def _put_page(
     except ApiError:
         if error is None:
             raise
-        return rendered(
-            request, "queue_put.html", data, status
-        )  # without the name of the caller, who is unknown
+        return rendered(request, "queue_put.html", data, status)  # the caller is unknown
 
 
 # ---- many messages
