@@ -550,6 +550,8 @@ def depth(queue: NameArgument, output: OutputOption = Output.table, *, store: Qu
         print_result(output, str(description.depth), description_data(description))
 
 
+# ---- queues and messages as text and data
+
 _HEADING: Final = ("message id", "correlation id", "priority", "put (UTC)", "properties")
 
 _SHOWN: Final = 200

@@ -656,6 +656,8 @@ def as_text(
     return "\n".join(lines)
 
 
+# ---- subscriptions as text and data
+
 _ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
 """Line of a list outside a terminal: id, status, revision, topic filter, selector."""
 
