@@ -145,8 +145,8 @@ def serve(
 
 
 def _jobs(texts: list[str]) -> dict[str, JobOutput]:
-    """Return the output folders of the jobs in ``NAME=OUTPUT``. A missing folder is reported and is no error,
-    because a job may start after the service. Raises BadParameter, JobError.
+    """Return the output folders of the jobs in ``NAME=OUTPUT``. A missing folder is only reported, because a
+    job may start after the service. Raises BadParameter, JobError.
     """
     if not texts:
         return {}
