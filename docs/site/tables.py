@@ -16,7 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from selectroute.arrays import tables
 from selectroute.clauses import analysis
 from selectroute.clauses.analysis import check
-from selectroute.cli.dialect_table import rows
+from selectroute.cli.commands.selector import dialect_rows
 from selectroute.cli.settings import Settings
 from selectroute.index import snapshot_files
 from selectroute.job_options import JobOptions, Option, options_of
@@ -36,7 +36,7 @@ from selectroute.spark.stream.metrics import StreamMetrics
 def dialects() -> str:
     """Return every field of the dialects, in words."""
     head = ("", *(f"`{name}`" for name in DIALECTS))
-    return table(head, ((row.title, *row.cells.values()) for row in rows()))
+    return table(head, ((row.title, *row.cells.values()) for row in dialect_rows()))
 
 
 def kinds() -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in `typing`, which takes long to import: until then Ctrl-C prints a traceback
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueue
     from selectroute.client.registry import RemoteRegistry, connect
     from selectroute.index.changes import Add, Remove, Replace
@@ -60,7 +60,7 @@ __version__ = "0.1.0"
 
 _LATER = {
     "clauses.analysis": "Analysis check",
-    "client.any_registry": "SubscriptionRegistry",
+    "client": "SubscriptionRegistry",
     "client.queues": "RemoteQueue",
     "client.registry": "RemoteRegistry connect",
     "index.changes": "Add Remove Replace",

@@ -85,8 +85,8 @@ def importing(extra: str | None = None) -> Iterator[None]:
     """Raise `MissingExtraError` if an import in the ``with`` block fails for lack of a module of an extra.
 
     Args:
-        extra: the extra to name if any module of another package is missing; None for that of `EXTRAS`, where
-            a module that is not listed leaves the error as it is.
+        extra: the extra to name if any module of another package is missing; by default the module's one in
+            `EXTRAS`, and the error stays as it is for a module that is not listed.
     """
     try:
         yield
@@ -116,9 +116,9 @@ def look_up(package: str, modules: Mapping[str, str], name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
         with importing():
-            found = import_module(f"{package}.{module}")
+            source = import_module(f"{package}.{module}")
     except MissingExtraError as error:
         return absent(name, error)
-    value = getattr(found, name)
+    value = getattr(source, name)
     setattr(sys.modules[package], name, value)
     return value

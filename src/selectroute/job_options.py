@@ -1,4 +1,4 @@
-"""Options, declared once: a field with its type, default, range or choices, and its text; those of a job.
+"""Options, each declared once as a field with its type, default, range or choices, and help; a job's options.
 
 `Job` inherits `JobOptions` and checks them. The flags of ``selectroute stream run`` and ``rerun``, their
 environment variables and the table in the reference are made from the same fields. Flags that several other
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """All that is known of an option.
+    """Declaration of an option.
 
     Attributes:
-        name, kind, default: those of its field.
+        name, kind, default: of its field.
         help: its text under ``Attributes:`` in the docstring of its class.
         panel: panel of the help that shows it; "" for an option that is not one of a job.
         metavar: noun for its value.
-        flag: its name on the command line, without dashes; by default that of the field.
+        flag: its name on the command line, without dashes; by default the name of the field.
         range: smallest and largest number.
         choices: all texts that it can be.
         shown_default: the default in words, if it depends on other options.
@@ -92,18 +92,18 @@ def option(default: T, panel: str = "", metavar: str | None = None, **more: Any)
 @cache
 def options_of(kind: type) -> Mapping[str, Option]:
     """Return the options that the fields of a dataclass declare, by name, in the order of their panels."""
-    docstrings = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in kind.__mro__)
+    docstrings = "\n".join(inspect.cleandoc(base.__doc__ or "") for base in kind.__mro__)
     texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(docstrings)}
     kinds = get_type_hints(kind)
     options = [
         Option(
-            name=one.name,
-            kind=kinds[one.name],
-            default=one.default,
-            help=texts.get(one.name, ""),
-            **{"flag": one.name.replace("_", "-"), **one.metadata},
+            name=declared.name,
+            kind=kinds[declared.name],
+            default=declared.default,
+            help=texts.get(declared.name, ""),
+            **{"flag": declared.name.replace("_", "-"), **declared.metadata},
         )
-        for one in fields(kind)
+        for declared in fields(kind)
     ]
     options.sort(key=lambda option: ("", *PANELS).index(option.panel))
     return {option.name: option for option in options}

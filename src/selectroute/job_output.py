@@ -14,8 +14,8 @@ Wanted = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class LettersLeft:
-    """Number of dead letters of a batch, stage and reason that no replay took; ``asked`` of them are asked
-    for by requests that wait.
+    """Number of dead letters of a batch, stage and reason that no replay took; a pending request covers
+    ``asked`` of them.
     """
 
     batch: int
@@ -124,8 +124,7 @@ class AuditTotals:
 class JobOutput(Protocol):
     """Output folder of one job: its dead letters, and an audit.
 
-    Each call may take as long as reading all of them. It raises SelectRouteError or OSError for a folder that
-    can't be read.
+    A call may read all dead letters. It raises SelectRouteError or OSError for a folder that can't be read.
     """
 
     def has_run(self) -> bool:
@@ -143,17 +142,18 @@ class JobOutput(Protocol):
         unasked_only: bool = False,
         after: str | None = None,
     ) -> Sequence[tuple[str, DeadLetter]]:
-        """Return the letters that a filter finds, those of the newest commit first, each with its place,
-        after which a later call begins. With ``left_only`` those that no replay took, with ``unasked_only``
-        those that no waiting request asks for. Raises ValueError for an ``after`` that is not a place.
+        """Return the dead letters that match a filter, newest commit first, each with its place.
+
+        ``left_only`` excludes replayed letters, ``unasked_only`` letters that a pending request covers;
+        ``after`` is the place to start after. Raises ValueError for an ``after`` that is not a place.
         """
 
     def left(self, wanted: Wanted) -> Sequence[LettersLeft]:
-        """Return the numbers of those that no replay took, by batch, that of the newest commit first."""
+        """Return the numbers of letters that no replay took, by batch, newest commit first."""
 
     def all_left(self) -> Sequence[LettersLeft]:
-        """Return the numbers of all of them, as `left` but without what requests ask for, which may be
-        remembered.
+        """Return the numbers of all letters that no replay took, as `left` but without ``asked``; the result
+        may be cached.
         """
 
     def binding(self) -> Mapping[str, Any] | None:
@@ -165,12 +165,12 @@ class JobOutput(Protocol):
         """Return the ids of the requests for a replay that wait for the job."""
 
     def replay(self, wanted: Wanted, expected: int) -> tuple[str | None, int]:
-        """File a request to replay those that a filter finds and no waiting request asks for, if they are as
-        many as expected; return its id, or None, and their number.
+        """File a request to replay the letters that match a filter and that no pending request covers, if
+        their number is the expected one; return the request's id or None, and the number.
         """
 
     def replayed(self, id: str) -> ReplayProgress:
-        """Return how far a request is. Raises KeyError for an unknown request."""
+        """Return the progress of a request. Raises KeyError for an unknown request."""
 
     def audit(self) -> AuditTotals:
         """Return the totals and all findings of an audit."""

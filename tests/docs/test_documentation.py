@@ -24,7 +24,7 @@ import pytest
 
 import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
-from selectroute.cli.dialect_table import rows
+from selectroute.cli.commands.selector import dialect_rows
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.testing.broker import free_ports
 from tests.docs.shell import BASH, Shell, code_of, environment, finished, lines
@@ -451,7 +451,7 @@ def _pattern(name):
 
 def test_the_table_of_dialects_has_every_field():
     fields = [field.name for field in dataclasses.fields(Dialect) if field.name != "name"]
-    assert [row.field for row in rows()] == fields
+    assert [row.field for row in dialect_rows()] == fields
 
 
 def test_every_screen_of_the_console_has_its_picture_on_the_page():

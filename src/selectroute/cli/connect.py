@@ -12,7 +12,7 @@ from selectroute.cli.output import progress
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.client.queues import RemoteQueues
     from selectroute.client.registry import RemoteRegistry
     from selectroute.index.match_report import SnapshotMatcher
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 RegistryOption = Annotated[
     str | None,
-    typer.Option(
-        "--registry",
-        metavar="URL",
-        help="A database or a service; see `selectroute --help`.",
-    ),
+    typer.Option("--registry", metavar="URL", help="A database or a service; see `selectroute --help`."),
 ]
 
 
@@ -37,16 +33,14 @@ _SNAPSHOTS: Final = "--snapshots"
 SnapshotsOption = Annotated[
     str | None,
     typer.Option(
-        _SNAPSHOTS,
-        help="A snapshot folder, a path or a URL, instead of a registry.",
-        metavar="FOLDER",
+        _SNAPSHOTS, help="A snapshot folder, a path or a URL, instead of a registry.", metavar="FOLDER"
     ),
 ]
 
 
 def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Settings]:
-    """Return the URL of the registry and all other settings. Raises BadParameter without a URL; it names the
-    option that may be given ``instead``.
+    """Return the URL of the registry and all settings. Raises BadParameter without a URL, with the name of an
+    option that could be used ``instead``.
     """
     return _settings_of("registry", instead, registry=registry)
 
@@ -54,15 +48,15 @@ def registry_settings(registry: str | None, instead: str = "") -> tuple[str, Set
 def _settings_of(name: str, instead: str = "", **options: str | None) -> tuple[str, Settings]:
     from selectroute.cli.settings import Settings, config_file, settings_of
 
-    found = settings_of(Settings, **options)
-    url: str | None = getattr(found, name) or found.registry
+    settings = settings_of(Settings, **options)
+    url: str | None = getattr(settings, name) or settings.registry
     if url is None:
-        given = f"--{name} or {instead}" if instead else f"--{name}"
+        option = f"--{name} or {instead}" if instead else f"--{name}"
         raise typer.BadParameter(
-            f"give {given}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
+            f"give {option}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
             param_hint=f"--{name}",
         )
-    return url, found
+    return url, settings
 
 
 def _service(url: str, settings: Settings) -> RemoteRegistry:
@@ -82,18 +76,18 @@ def connected(registry: str | None, *, create: bool = False, instead: str = "") 
     """Open the registry. A missing database is created only with `create`; rows are checked against their
     digests as they are read, all of them only by `registry verify`. For ``instead`` see `registry_settings`.
     """
-    url, found = registry_settings(registry, instead)
-    return _service(url, found) if is_service(url) else _database(url, create)
+    url, settings = registry_settings(registry, instead)
+    return _service(url, settings) if is_service(url) else _database(url, create)
 
 
 @contextmanager
 def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[SqlQueues | RemoteQueues]:
     """Open the queues of a command, in a database or of a service, which have the same methods."""
-    url, found = _settings_of("queues", queues=queues, queue_manager=manager)
+    url, settings = _settings_of("queues", queues=queues, queue_manager=manager)
     if is_service(url):
-        with _service(url, found) as service:
+        with _service(url, settings) as service:
             yield service.queues(
-                found.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
+                settings.queue_manager, warn=lambda text: typer.echo(f"warning: {text}", err=True)
             )
     else:
         from selectroute.queues.sql.queue import SqlQueues
@@ -121,7 +115,7 @@ def selector_limits() -> Limits:
 
 
 def is_service(url: str) -> bool:
-    """Return whether a URL is that of a service."""
+    """Return whether a URL names a service."""
     return url.lower().startswith(("http://", "https://"))
 
 
@@ -140,7 +134,7 @@ def matching(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
 def explaining(
     registry: str | None, snapshots: str | None
 ) -> AbstractContextManager[SnapshotMatcher | SubscriptionRegistry]:
-    """Open what explains single subscriptions: a snapshot folder, or a registry."""
+    """Open a snapshot folder or a registry, which explains single subscriptions."""
     if snapshots is None:
         return connected(registry, instead=_SNAPSHOTS)
     return nullcontext(_of_snapshot(snapshots, registry))

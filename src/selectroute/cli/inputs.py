@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
-from selectroute.cli.exit_codes import NOT_FOUND
+from selectroute.cli.exits import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
 from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
@@ -89,14 +89,14 @@ def naming_lines(source: str) -> Iterator[None]:
     try:
         yield
     except ImportLineError as error:
-        texts = [f"{shown_name(source)}:{one.line}: {one.cause}" for one in error.problems]
+        texts = [f"{shown_name(source)}:{problem.line}: {problem.cause}" for problem in error.problems]
         if len(texts) > 1:
             least = "at least " if len(texts) == MAX_REPORTED else ""
             texts.insert(0, f"{least}{len(texts)} lines of {shown_name(source)} are invalid")
             texts.append("nothing was imported")
         raise InvalidFileError("\n".join(texts), error.cause) from error
     except InvalidLinesError as error:
-        texts = [f"{shown_name(source)}:{one.line}: {one.sentence}" for one in error.problems]
+        texts = [f"{shown_name(source)}:{problem.line}: {problem.sentence}" for problem in error.problems]
         more = error.count - len(texts)
         if more:
             texts.append(f"and {more:,} more")
@@ -105,7 +105,7 @@ def naming_lines(source: str) -> Iterator[None]:
         raise InvalidFileError("\n".join(texts), error.problems[0].cause) from error
 
 
-class Given(NamedTuple):
+class InputMessage(NamedTuple):
     """Message of an input: the number of its line (None for a whole document), its JSON on one line."""
 
     line: int | None
@@ -118,7 +118,7 @@ class BadMessageError(SelectRouteError):
 
 
 @contextmanager
-def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
+def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[InputMessage], Add]]:
     """Open the messages of a source (JSON text, a file with one message or one per line, or ``-`` for
     standard input), and the printer of their records: an array unless there is only one.
 
@@ -132,7 +132,7 @@ def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Ite
         yield _messages(lines, shown_name(source), skip_bad), add
 
 
-def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
+def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[InputMessage]:
     """Read one message per line, or one message that spans all lines."""
     start = list(up_to_first(lines))
     error = _json(start[-1]) if start else None
@@ -174,7 +174,7 @@ def _json(text: str) -> Any:
         return error
 
 
-def _message(place: str, line: int | None, text: str, data: Any) -> Given:
+def _message(place: str, line: int | None, text: str, data: Any) -> InputMessage:
     if isinstance(data, JsonError):
         raise BadMessageError(f"{place}: {data}")
     try:
@@ -183,4 +183,4 @@ def _message(place: str, line: int | None, text: str, data: Any) -> Given:
         raise BadMessageError(f"{place}: {error}") from error
     # Escaped, so that the JSON is independent of the encoding of standard output.
     as_given = line is not None and text.isascii()
-    return Given(line, text.strip() if as_given else json.dumps(data), message)
+    return InputMessage(line, text.strip() if as_given else json.dumps(data), message)

@@ -1,6 +1,6 @@
 """Options that commands share: a dataclass whose fields `selectroute.job_options.option` declares.
 
-A command that `takes_options` has, for each parameter that is such a dataclass, the flags of its fields::
+A command with `takes_options` has the flags of all fields of its parameters that are such dataclasses::
 
     @dataclass(frozen=True, kw_only=True)
     class LookupOptions:
@@ -57,7 +57,7 @@ def takes_options(command: Callable[..., None], *, rerun: bool = False) -> Calla
 
 
 def flag_of(option: Option) -> Any:
-    """Return what Typer is told of an option."""
+    """Return an option as Typer declares it."""
     least, most = option.range or (None, None)
     return typer.Option(
         f"--{option.flag}",
@@ -93,9 +93,9 @@ def _parameter(option: Option) -> Parameter:
 
 
 def _value(option: Option, value: Any) -> Any:
-    """Return the value of a field, of what Typer found.
+    """Return the value of a field from the value that Typer parsed.
 
-    For an option that has a variable, an empty text is as if it were not given, as an empty variable is.
+    An empty text means the default for an option with a variable, as an empty variable does.
     """
     if option.repeats:
         lines = os.environ.get(option.variable or "", "").split("\n")

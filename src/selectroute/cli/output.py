@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+SHOWN: Final = 2_000
+"""Characters of a text from a registry, job or message that are shown at most; -o json has all of it."""
+
 Add = Callable[[str], None]
 """Function that prints one record."""
 
@@ -30,8 +33,7 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output,
-    typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line."),
+    Output, typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line.")
 ]
 
 
@@ -54,59 +56,59 @@ _GAP: Final = 2
 _NARROWEST: Final = 10
 
 
-def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
-    """Print a table of named columns: on a terminal texts wrap within them, elsewhere a record is one line.
+def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]], uncut: Collection[str]) -> None:
+    """Print a table: on a terminal texts wrap within their columns, elsewhere a row is one line.
 
     Columns in ``uncut`` never wrap: they are ids, needed for other commands. On a terminal too narrow for
-    columns, each record is printed as lines: its first text, then the others, each after its name.
+    columns, each row is printed as lines: its first text, then the others, each after its name.
     """
     console = plain()
     widest = {
         name: max(len(line) for text in (name, *texts) for line in text.splitlines() or [""])
-        for name, texts in columns.items()
+        for name, *texts in zip(heading, *rows, strict=True)
     }
     if not console.is_terminal:  # for which Rich takes 80 columns
-        for row in (tuple(columns), *zip(*columns.values(), strict=True)):
+        for row in (heading, *rows):
             cells = (text.ljust(width) for text, width in zip(row, widest.values(), strict=True))
             print((" " * _GAP).join(cells).rstrip())
         return
-    widths = _widths(widest, uncut, console.width - _GAP * (len(columns) - 1))
+    widths = _widths(widest, uncut, console.width - _GAP * (len(heading) - 1))
     if widths is None:
-        console.print(_stacked(columns))
+        console.print(_stacked(heading, rows))
         return
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     for name, width in widths.items():
         table.add_column(name, overflow="fold", width=width)
-    for row in zip(*columns.values(), strict=True):
+    for row in rows:
         table.add_row(*row)
     console.print(table, width=max(console.width, sum(widths.values()) + _GAP * len(widths)))
 
 
 def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dict[str, int] | None:
     """Return the width of each column for a total of `room`, None if that is too little."""
-    found = {
+    widths = {
         name: width if name in uncut else max(len(name), min(width, _NARROWEST))
         for name, width in widest.items()
     }
-    spare = room - sum(found.values())
+    spare = room - sum(widths.values())
     if spare < 0:
         return None
     # Columns that need least are served first, and leave the rest to the others.
-    needy = sorted(widest, key=lambda name: widest[name] - found[name])
+    needy = sorted(widest, key=lambda name: widest[name] - widths[name])
     for index, name in enumerate(needy):
-        more = min(widest[name] - found[name], spare // (len(needy) - index))
-        found[name] += more
+        more = min(widest[name] - widths[name], spare // (len(needy) - index))
+        widths[name] += more
         spare -= more
-    return found
+    return widths
 
 
-def _stacked(columns: Mapping[str, Sequence[str]]) -> Table:
-    """Return a table with the texts of each record below each other."""
-    first, *others = columns
+def _stacked(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table with the texts of each row below each other."""
+    first, *others = heading
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")
-    for row in zip(*columns.values(), strict=True):
+    for row in rows:
         table.add_row(first, row[0])
         for name, text in zip(others, row[1:], strict=True):
             table.add_row(f"  {name}", text)

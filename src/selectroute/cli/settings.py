@@ -145,27 +145,18 @@ def _configured() -> dict[str, Any]:
     if len(text) > MAX_CONFIG:
         raise typer.BadParameter(f"{path} is larger than {MAX_CONFIG:,} bytes")
     try:
-        found = tomllib.loads(text.decode())
+        configured = tomllib.loads(text.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # A TOML error has a position and a rule, but no line of the file, which could contain the token.
         raise typer.BadParameter(f"{path} is not valid TOML: {error}") from None
-    if "token" in found and mode & _OF_OTHERS:
-        _warn_of_readers(path)
-    for name in found.keys() - ServeSettings.model_fields.keys():
-        _warn_of_unknown(path, name)
-    return found
-
-
-@cache
-def _warn_of_unknown(path: Path, name: str) -> None:
-    """Warn that a key of the file is not a setting."""
-    meant = did_you_mean(name, sorted(ServeSettings.model_fields))
-    warning = f"warning: {path} has no setting `{shown(name)}`: {meant}"
-    print(printable(warning, 10_000), file=sys.stderr)
+    if "token" in configured and mode & _OF_OTHERS:
+        _warn(f"other users of this machine can read the token in {path}: chmod 600 {path}")
+    for name in configured.keys() - ServeSettings.model_fields.keys():
+        meant = did_you_mean(name, sorted(ServeSettings.model_fields))
+        _warn(f"{path} has no setting `{shown(name)}`: {meant}")
+    return configured
 
 
 @cache  # the file is read several times in a command
-def _warn_of_readers(path: Path) -> None:
-    """Warn that other users can read the token."""
-    warning = f"warning: other users of this machine can read the token in {path}: chmod 600 {path}"
-    print(printable(warning, 10_000), file=sys.stderr)
+def _warn(text: str) -> None:
+    print(printable(f"warning: {text}", 10_000), file=sys.stderr)

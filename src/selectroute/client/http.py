@@ -39,10 +39,10 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 _T = TypeVar("_T")
 
 Params = Mapping[str, str | int | Sequence[str] | None]
-"""Query of a request; a parameter with several values is repeated, one that is None is left out."""
+"""Query of a request; a parameter with several values is repeated, None leaves the parameter out."""
 
 
-class UnreachableError(RegistryError):
+class ServiceUnreachableError(RegistryError):
     """Service that does not answer, or breaks off. `sent`: whether the request may have taken effect."""
 
     def __init__(self, url: str, reason: str, sent: bool) -> None:
@@ -52,8 +52,8 @@ class UnreachableError(RegistryError):
             self.add_note("the connection was lost after the request was sent, which may have taken effect")
 
 
-class Answer(NamedTuple):
-    """Response; `repeated` if an earlier attempt was sent and lost its connection."""
+class Response(NamedTuple):
+    """Response of a service; `repeated` if an earlier attempt was sent and lost its connection."""
 
     status: int
     headers: Mapping[str, str]
@@ -110,19 +110,19 @@ class HttpClient:
         timeout_seconds: float | None = None,
         max_bytes: int = MAX_ANSWER,
         attempts: int = ATTEMPTS,
-    ) -> Answer:
+    ) -> Response:
         """Send a request, `body` as JSON or `content` as it is, and return its response whatever the status
         code.
 
         A request that lost its connection, or is refused for now, is sent again after a pause, so it must be
-        idempotent. Raises UnreachableError, which says whether the request may have taken effect.
+        idempotent. Raises ServiceUnreachableError, which says whether the request may have taken effect.
         """
         sent = dict(headers or {})
         if body is not None:
             content = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
-        request: Any = {"params": _given(params), "content": content, "headers": sent, "timeout": timeout}
+        request: Any = {"params": _present(params), "content": content, "headers": sent, "timeout": timeout}
         repeated = False
         for attempt in range(1, attempts + 1):
             last = attempt == attempts
@@ -132,7 +132,7 @@ class HttpClient:
             except httpx.TransportError as error:
                 repeated |= not isinstance(error, _NOT_SENT)
                 if last:
-                    raise UnreachableError(self.url, _reason(error), repeated) from error
+                    raise ServiceUnreachableError(self.url, _reason(error), repeated) from error
                 self._sleep(_pause(attempt))
                 continue
             is_lost = answer.status in _GATEWAY and not last
@@ -143,29 +143,31 @@ class HttpClient:
             self._sleep(_pause(attempt, answer.headers.get("Retry-After")))
         raise AssertionError("the last attempt returns or raises")
 
-    def once(self, method: str, path: str, **sent: Any) -> Answer:
+    def once(self, method: str, path: str, **sent: Any) -> Response:
         """Send a request as `ask` does, but without retries: for requests that are not idempotent."""
         return self.ask(method, path, attempts=1, **sent)
 
     @contextmanager
-    def lines(self, path: str, params: Params, timeout_seconds: float) -> Iterator[Answer | Iterator[bytes]]:
+    def lines(
+        self, path: str, params: Params, timeout_seconds: float
+    ) -> Iterator[Response | Iterator[bytes]]:
         """Open a stream: yield its lines without line ends if the code is 200, otherwise the response.
 
-        A stream that breaks off raises UnreachableError at that point.
+        A stream that breaks off raises ServiceUnreachableError at that point.
         """
         headers = {"Accept": "application/x-ndjson"}
         try:
             with self._client.stream(
-                "GET", path, params=_given(params), headers=headers, timeout=timeout_seconds
+                "GET", path, params=_present(params), headers=headers, timeout=timeout_seconds
             ) as answer:
                 if answer.status_code == 200:
                     yield _lines(answer.iter_bytes(), self.url)
                 else:
                     yield self._read(answer, MAX_ANSWER)
         except httpx.TransportError as error:
-            raise UnreachableError(self.url, _reason(error), False) from error
+            raise ServiceUnreachableError(self.url, _reason(error), False) from error
 
-    def _read(self, answer: httpx.Response, max_bytes: int) -> Answer:
+    def _read(self, answer: httpx.Response, max_bytes: int) -> Response:
         body = bytearray()
         try:
             for part in answer.iter_bytes():
@@ -174,10 +176,10 @@ class HttpClient:
                     raise RegistryError(f"the response of {self.url} has more than {max_bytes:,} bytes")
         except httpx.DecodingError as error:
             raise RegistryError(f"the response of {self.url} cannot be decoded: {error}") from error
-        return Answer(answer.status_code, answer.headers, bytes(body))
+        return Response(answer.status_code, answer.headers, bytes(body))
 
 
-def _given(params: Params | None) -> dict[str, Any]:
+def _present(params: Params | None) -> dict[str, Any]:
     return {name: value for name, value in (params or {}).items() if value is not None}
 
 

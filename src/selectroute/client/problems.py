@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from os.path import commonprefix
 from typing import Any, Final
 
-from selectroute.client.http import Answer
+from selectroute.client.http import Response
 from selectroute.index.errors import InvalidSpecError, LineProblem
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.queues.errors import CountChangedError
@@ -70,7 +70,7 @@ _BY_KIND: Final[Mapping[str, Callable[[str], SelectRouteError]]] = {
 
 
 def refusal(
-    answer: Answer,
+    answer: Response,
     url: str,
     *,
     id: str = "",
@@ -94,9 +94,9 @@ def refusal(
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
     if kind == "subscription-not-found" and id:
         return NotFoundError(f"there is no subscription {id!r}")
-    expected, found = problem.get("expected"), problem.get("found")
-    if kind == "count-changed" and isinstance(expected, int) and isinstance(found, int):
-        return CountChangedError(expected, found)
+    expected, present = problem.get("expected"), problem.get("found")
+    if kind == "count-changed" and isinstance(expected, int) and isinstance(present, int):
+        return CountChangedError(expected, present)
     detail = _shown(problem.get("detail") or problem.get("title") or kind)
     faults = problem.get("errors")
     fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}
@@ -129,9 +129,9 @@ def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | 
     """Return the error of a concurrently changed subscription, if the problem is one."""
     if problem.get("type") != f"{_TYPE}stale-revision":
         return None
-    expected, found = problem.get("expected"), problem.get("found")
-    if isinstance(expected, int) and isinstance(found, int):
-        stale = StaleRevisionError(id, expected, found)
+    expected, present = problem.get("expected"), problem.get("found")
+    if isinstance(expected, int) and isinstance(present, int):
+        stale = StaleRevisionError(id, expected, present)
         stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
         return stale
     return NotFoundError(f"there is no subscription {id!r}")  # If-Match fails for a missing subscription
@@ -181,7 +181,7 @@ def _fix(text: str, suggestion: str) -> Fix:
     return Fix(Span(start, len(text) - end), suggestion[start : len(suggestion) - end])
 
 
-def document_of(answer: Answer) -> dict[str, Any] | None:
+def document_of(answer: Response) -> dict[str, Any] | None:
     """Return the problem document of a response, also that within an error in IBM's form; None without."""
     try:
         problem = json.loads(answer.body)

@@ -15,15 +15,10 @@ from dataclasses import asdict
 from typing import Any, Final, TypeVar, Unpack
 from urllib.parse import quote
 
-from selectroute.client.http import Answer, HttpClient
+from selectroute.client.http import HttpClient, Response
 from selectroute.client.problems import MAX_WAIT_SECONDS, document_of, refusal
 from selectroute.index.specification import SubscriptionSpec
-from selectroute.queues.errors import (
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_NOT_AUTHORIZED,
-    REASONS,
-    failed,
-)
+from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, REASONS, failed
 from selectroute.queues.lookup import MatchOptions
 from selectroute.queues.message.message import Descriptor, QueuedMessage
 from selectroute.queues.queue import BulkResult, MessageCount
@@ -48,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class RemoteQueues:
-    """Queues of a service. All methods raise MQError with IBM's reason codes, `UnreachableError` and
+    """Queues of a service. All methods raise MQError with IBM's reason codes, `ServiceUnreachableError` and
     `AuthError`.
 
     Created by `RemoteRegistry.queues`.
@@ -75,7 +70,7 @@ class RemoteQueues:
     def names(self) -> list[str]:
         """Return the names of all queues, in order."""
         answer = _checked(self._http, self._http.ask("GET", _PATH))
-        return [one.name for one in _data(self._http, answer, Items[QueueName]).items]
+        return [queue.name for queue in _data(self._http, answer, Items[QueueName]).items]
 
     def create(self, name: str, settings: QueueSettings | None = None) -> bool:
         """Create a queue; return whether it is new. An existing queue with these settings stays unchanged."""
@@ -154,7 +149,7 @@ class RemoteQueue:
         answer = self._http.ask("GET", f"{self._messages}list", params=params)
         self._checked(answer, lookup)
         return _read(
-            self._http, lambda: [message_of_item(one) for one in json.loads(answer.body)["messages"]]
+            self._http, lambda: [message_of_item(item) for item in json.loads(answer.body)["messages"]]
         )
 
     def count(self, **options: Unpack[MatchOptions]) -> MessageCount:
@@ -175,9 +170,9 @@ class RemoteQueue:
         """Move all messages that match all options to the end of another queue; see `SqlQueue.move`."""
         return self._bulk("move", {"to": to, "expected": expected}, LookupParams.of(options))
 
-    def _bulk(self, action: str, given: dict[str, Any], lookup: LookupParams) -> BulkResult:
+    def _bulk(self, action: str, request: dict[str, Any], lookup: LookupParams) -> BulkResult:
         """Purge or move messages, in as many requests as the service needs time for."""
-        body = {**given, **lookup.body()}
+        body = {**request, **lookup.body()}
         path, timeout = f"{_path_of(self.name)}:{action}", self._queues._timeout_seconds + _BULK_SECONDS
         done: BulkResult | None = None
         while done is None or not done.is_complete:
@@ -214,7 +209,7 @@ class RemoteQueue:
             self._queues._warn(printable(sentence, 200))
         return _read(self._http, lambda: message_of(answer.headers, answer.body))
 
-    def _checked(self, answer: Answer, lookup: LookupParams) -> None:
+    def _checked(self, answer: Response, lookup: LookupParams) -> None:
         """Raise the error of a response that is not successful, if it is one.
 
         The error of a selector shows it in the dialect in which the service parsed it.
@@ -229,7 +224,7 @@ class RemoteQueue:
             raise failed(error.reason, str(error)) from error
 
 
-def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = None) -> Answer:
+def _checked(http: HttpClient, answer: Response, spec: SubscriptionSpec | None = None) -> Response:
     """Return a successful response. Raises the error that any other response stands for."""
     if answer.status < _REFUSED:
         return answer
@@ -241,14 +236,14 @@ def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = N
 
 
 def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
-    """Return the content of a response. Raises RegistryError for one that is not a queue's."""
+    """Return the content of a response. Raises RegistryError for a response that is not a queue's."""
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:
         raise RegistryError(f"the response of {http.url} is not a queue's: check the URL") from error
 
 
-def _data(http: HttpClient, answer: Answer, kind: type[_T]) -> _T:
+def _data(http: HttpClient, answer: Response, kind: type[_T]) -> _T:
     return _read(http, lambda: answer.data(kind))
 
 
@@ -261,7 +256,7 @@ def _path_of(name: str) -> str:
     return f"{_PATH}/{quote(name, safe='')}"
 
 
-def _reason(answer: Answer) -> int | None:
+def _reason(answer: Response) -> int | None:
     """Return the IBM MQ reason code of a problem document, if it has one."""
     reason = (document_of(answer) or {}).get("mqrc")
     # An authorization error keeps the service's own text.

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from selectroute.client.http import Answer, HttpClient
+from selectroute.client.http import HttpClient, Response
 from selectroute.client.problems import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS, refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
 from selectroute.index.matches import MatchedSubscriptions
@@ -86,8 +86,8 @@ class RemoteRegistry:
     has an ``Idempotency-Key``; every other change has an ETag, which matches only once, or is idempotent. If
     a repeated attempt is refused, a note of the error says that the first one may have taken effect.
 
-    In addition to the errors of `Registry`, all methods raise `UnreachableError`, `AuthError` for an unknown
-    or insufficient token, and `RegistryError` for a response that is not a registry's.
+    In addition to the errors of `Registry`, all methods raise `ServiceUnreachableError`, `AuthError` for an
+    unknown or insufficient token, and `RegistryError` for a response that is not a registry's.
 
     Args:
         url: of the service, ``http(s)://host:port``.
@@ -156,10 +156,10 @@ class RemoteRegistry:
 
     def get_by_name(self, name: str) -> Subscription:
         """Return the subscription of a name. Raises `NotFoundError`."""
-        found = self.list(limit=1, name=name).items
-        if not found:
+        matches = self.list(limit=1, name=name).items
+        if not matches:
             raise NotFoundError(f"there is no subscription of the name {name!r}")
-        return found[0]
+        return matches[0]
 
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
@@ -235,10 +235,10 @@ class RemoteRegistry:
 
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """Yield all subscriptions as lines of JSON, as they come; see `Registry.export`."""
-        with self._http.lines(f"{PATH}:export", {"revision": revision}, BULK_SECONDS) as found:
-            if isinstance(found, Answer):
-                raise refusal(found, self.url)
-            for line in found:
+        with self._http.lines(f"{PATH}:export", {"revision": revision}, BULK_SECONDS) as answer:
+            if isinstance(answer, Response):
+                raise refusal(answer, self.url)
+            for line in answer:
                 yield line.decode()
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
@@ -275,8 +275,8 @@ class RemoteRegistry:
         answer = self._http.ask("PUT", path_of(id), body=spec.to_json())
         if answer.status != _PRECONDITION_REQUIRED:
             return self._one(self._checked(answer, id=id, spec=spec))
-        if answer.repeated and _is(found := self.get(id), spec):
-            return found  # registered by the attempt whose response was lost
+        if answer.repeated and _is(subscription := self.get(id), spec):
+            return subscription  # registered by the attempt whose response was lost
         raise IdTakenError(f"there is a subscription {id!r} already")
 
     def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
@@ -311,14 +311,14 @@ class RemoteRegistry:
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
         """Apply several changes as one revision; see `Registry.apply`."""
-        given = [*operations]
-        if not given:
+        requested = [*operations]
+        if not requested:
             return Applied(self.revision, [])  # the service refuses an empty batch
-        body = {"operations": [*map(_operation, given)]}
+        body = {"operations": [*map(_operation, requested)]}
         answer = self._http.ask("POST", f"{PATH}:batch", body=body, headers=_key(idempotency))
 
         def spec(index: int) -> SubscriptionSpec | None:
-            return given[index].spec if index < len(given) else None
+            return requested[index].spec if index < len(requested) else None
 
         return self.read(Applied, self._checked(answer, several=OperationError, asked=spec))
 
@@ -352,12 +352,12 @@ class RemoteRegistry:
         spec: SubscriptionSpec | None = None,
         wait_seconds: float = 0.0,
         **sent: Any,
-    ) -> Answer:
+    ) -> Response:
         """Send a request, see `HttpClient.ask`, and return its successful response."""
         timeout = self._timeout_seconds + wait_seconds
         return self._checked(self._http.ask(method, path, timeout_seconds=timeout, **sent), id=id, spec=spec)
 
-    def _checked(self, answer: Answer, **about: Any) -> Answer:
+    def _checked(self, answer: Response, **about: Any) -> Response:
         """Return a successful response. Raises the error that any other response stands for."""
         if 200 <= answer.status < 300:
             return answer
@@ -366,14 +366,14 @@ class RemoteRegistry:
             error.add_note("an earlier attempt lost its connection and may have taken effect")
         raise error
 
-    def _one(self, answer: Answer) -> Subscription:
+    def _one(self, answer: Response) -> Subscription:
         return self.read(Subscription, answer)
 
-    def read(self, kind: type[_T], answer: Answer) -> _T:
+    def read(self, kind: type[_T], answer: Response) -> _T:
         """Return the data of a response, which are of this type; other members are ignored."""
         return self._taken(lambda: answer.data(kind))
 
-    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+    def _read(self, answer: Response, take: Callable[[Any], _T]) -> _T:
         return self._taken(lambda: take(json.loads(answer.body)))
 
     def _taken(self, take: Callable[[], _T]) -> _T:
@@ -406,7 +406,7 @@ class RemoteStreams:
         self, query: str, batches: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
     ) -> None:
         """Report batches of a query, and its state."""
-        self._note(query, "/reports", batches=[dict(one) for one in batches], state=dict(state))
+        self._note(query, "/reports", batches=[dict(batch) for batch in batches], state=dict(state))
 
     def remove(self, query: str) -> None:
         """Remove a stream with its reports. Needs the token of a job."""
@@ -414,7 +414,7 @@ class RemoteStreams:
 
     def note_messages(self, query: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add messages of a query to the sample of recent messages."""
-        self._note(query, "/messages", messages=[dict(one) for one in messages])
+        self._note(query, "/messages", messages=[dict(message) for message in messages])
 
     def _note(self, query: str, what: str, **body: Any) -> None:
         self._registry.ask("POST", f"/v1/queries/{quote(query, safe='')}{what}", body=body)
@@ -491,17 +491,17 @@ def _if_match(expected: int | None) -> dict[str, str]:
     return {"If-Match": "*" if expected is None else f'"{expected}"'}
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    spec = {} if one.spec is None else one.spec.to_json()
-    start = one.resume_from if one.op == "resume" else None
-    data = {"op": one.op, **spec, "id": one.id, "expected": one.expected, "from": start}
+def _operation(operation: Operation) -> dict[str, Any]:
+    spec = {} if operation.spec is None else operation.spec.to_json()
+    start = operation.resume_from if operation.op == "resume" else None
+    data = {"op": operation.op, **spec, "id": operation.id, "expected": operation.expected, "from": start}
     return {name: value for name, value in data.items() if value is not None}
 
 
-def _is(found: Subscription, spec: SubscriptionSpec) -> bool:
+def _is(subscription: Subscription, spec: SubscriptionSpec) -> bool:
     """Return whether a subscription has the requested specification."""
-    asked = replace(spec, name=spec.name or found.id, seltype=spec.seltype or found.seltype)
-    return replace(found.spec, seltype=found.seltype) == asked
+    asked = replace(spec, name=spec.name or subscription.id, seltype=spec.seltype or subscription.seltype)
+    return replace(subscription.spec, seltype=subscription.seltype) == asked
 
 
 _KEPT: Final = 32 << 20

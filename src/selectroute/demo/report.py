@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from selectroute.demo.data import WATCHED, WATCHED_CHANGED
-from selectroute.demo.run import Outcome
+from selectroute.demo.run import DemoResult
 from selectroute.demo.verify import read_output
 from selectroute.selector.sentences import counted
 
@@ -50,7 +50,7 @@ pre { line-height: 1.25; overflow-x: auto }
 """
 
 
-def show(outcome: Outcome, console: Console) -> None:
+def show(outcome: DemoResult, console: Console) -> None:
     """Print the outcome, write ``report.html``, and print commands to go on with."""
     _print_outcome(outcome, console)
     report = write_page(outcome)
@@ -80,7 +80,7 @@ def next_commands(folder: Path) -> list[str]:
     ]
 
 
-def write_page(outcome: Outcome) -> Path:
+def write_page(outcome: DemoResult) -> Path:
     """Write ``report.html`` to the folder of a run, what is printed and the charts; return its path."""
     printer = Console(record=True, width=110, file=io.StringIO(), highlight=False)
     _print_outcome(outcome, printer)
@@ -90,7 +90,7 @@ def write_page(outcome: Outcome) -> Path:
     return path
 
 
-def _print_outcome(outcome: Outcome, console: Console) -> None:
+def _print_outcome(outcome: DemoResult, console: Console) -> None:
     counts = _table("What became of the messages", "", "number")
     for name, count in outcome.totals.items():
         counts.add_row(name.replace("_", " "), f"{count:,}")
@@ -115,7 +115,7 @@ def _print_outcome(outcome: Outcome, console: Console) -> None:
     _print_check(outcome, console)
 
 
-def _print_check(outcome: Outcome, console: Console) -> None:
+def _print_check(outcome: DemoResult, console: Console) -> None:
     check = outcome.check
     if check.differences:
         console.print(f"CHECK FAILED, {counted(len(check.differences), 'difference')}:", style="bold red")
@@ -158,7 +158,7 @@ def deliveries_by_day(folder: Path) -> tuple[npt.NDArray[np.datetime64], npt.NDA
     return days.astype("datetime64[D]"), counts
 
 
-def _charts(outcome: Outcome) -> str:
+def _charts(outcome: DemoResult) -> str:
     """Return two charts as one SVG; its texts stay texts."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     by_day, by_step = figure.subplots(2, 1)

@@ -29,7 +29,7 @@ FILES_A_BATCH: Final = 3
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoResult:
     """Result of a run: its folder, all subscriptions, the reports of the batches in order, and the check."""
 
     folder: Path
@@ -66,10 +66,10 @@ class Outcome:
             )
 
 
-def run(messages: int, count: int, verify: int, out: Path | None, console: Console) -> Outcome:
+def run(messages: int, count: int, verify: int, out: Path | None, console: Console) -> DemoResult:
     """Run the demo and write its messages, snapshots, output and ``subscriptions.jsonl`` to its folder.
 
-    Differences between the deliveries and the reference evaluator are in ``Outcome.check``, not an exception.
+    Differences between the deliveries and the reference evaluator are in ``DemoResult.check``.
 
     Args:
         messages: number of flights to route, at least 1,000.
@@ -100,7 +100,7 @@ def run(messages: int, count: int, verify: int, out: Path | None, console: Conso
     with _stage(console, "waiting for Spark and the matching kernel, which is compiled once per machine"):
         spark = session.result()
         kernel.wait()
-    outcome = Outcome(folder, [WATCHED, WATCHED_CHANGED, *wanted[1:]])
+    outcome = DemoResult(folder, [WATCHED, WATCHED_CHANGED, *wanted[1:]])
     demo_data.write_jsonl(folder / "subscriptions.jsonl", outcome.subscriptions)
 
     def on_batch(report: BatchReport) -> None:

@@ -16,6 +16,6 @@ reference evaluator, and compares both.
 
 ``queues.administration`` creates and deletes queues, ``queues.messages`` puts, browses, gets and lists their
 messages as IBM MQ's messaging REST API v3 does. ``queues.waiting`` has the requests that wait for a message,
-each with an event instead of a thread; ``http.disconnect`` detects a disconnected client, whose message stays
-on the queue.
+each with an event instead of a thread; ``context`` detects a disconnected client, whose message stays on the
+queue.
 """

@@ -23,17 +23,15 @@ from selectroute.registry.registry import Registry
 from selectroute.service.calls import CALLS
 from selectroute.service.context import Service
 from selectroute.service.http.call import NO_PATH, Call
-from selectroute.service.http.callers import Callers
+from selectroute.service.http.callers import Callers, HiddenCursors, OpenBodies, Rates
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import document
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.http.rates import OpenBodies, Rates
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -77,7 +75,7 @@ def create_app(
         rates=Rates(limits.requests_per_second, limits.burst),
         bodies=OpenBodies(limits.open_body_bytes),
         publishing=publishing,
-        watch=Watch(registry, publishing.note_commit),
+        watch=LogWatch(registry, publishing.note_commit),
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
@@ -96,7 +94,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Application) -> AsyncIterator[None]:
         for call in chain.from_iterable(CALLS.values()):
-            call.prepare()  # so that no first request waits for it
+            call.takes  # noqa: B018  # read now, so that no first request waits for it
         service.publishing.start()
         service.watch.start()
         yield
@@ -166,8 +164,8 @@ def _matching(path: str) -> Iterator[tuple[Mapping[str, Call], Mapping[str, str]
     if (calls := _PATHS.get(path)) is not None:
         yield calls, {}
     for pattern, calls in _PATTERNS:
-        if (found := pattern.match(path)) is not None:
-            yield calls, found.groupdict()
+        if (step := pattern.match(path)) is not None:
+            yield calls, step.groupdict()
 
 
 _PATHS: Final[dict[str, dict[str, Call]]] = {}
@@ -180,6 +178,6 @@ _PATTERNS: Final = [
     for path, calls in sorted(_PATHS.items(), key=lambda row: -len(re.sub(r"{.*?}", "", row[0])))
     if "{" in path
 ]
-"""Paths with steps that vary: of those that match, the one with the most literal text is first
+"""Paths with variable steps, ordered by their literal text, the longest first
 (``/{id}:pause``, not ``/{id}``).
 """

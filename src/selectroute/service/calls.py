@@ -10,9 +10,7 @@ from selectroute.service import system
 from selectroute.service.http.call import JSON, Call
 from selectroute.service.http.middleware import IMPORT, MESSAGING
 from selectroute.service.jobs import calls as jobs
-from selectroute.service.queues import administration
 from selectroute.service.queues import administration as queues
-from selectroute.service.queues import messages as queue_bulk
 from selectroute.service.queues import messages as queue_messages
 from selectroute.service.subscriptions import bulk, changes, messages, samples, streams, subscriptions, tokens
 
@@ -164,15 +162,15 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {"subscriptions": (
          responses=_FOUND),
     Call("GET", f"{_MESSAGES}list", reader, queue_messages.listed, "List the first matching messages",
          *_SELECT, *_QUEUE, "forbidden"),
-    Call("POST", MESSAGING + "topic/{topic:path}/message", writer, administration.publish,
+    Call("POST", MESSAGING + "topic/{topic:path}/message", writer, queues.publish,
          "Put a message on the queue of each matching subscription", *_PUT, "read-only", status=201,
          responses={201: "The message is on the queues of all subscriptions that match it."},
          content=_BODIES, headers=queue_messages.SETTABLE_HELP),
-    Call("GET", f"{_Q}:count", reader, queue_bulk.count, "Show how many messages of a queue match",
+    Call("GET", f"{_Q}:count", reader, queue_messages.count, "Show how many messages of a queue match",
          *_SELECT, "queue-not-found", "forbidden"),
-    Call("POST", f"{_Q}:purge", writer, queue_bulk.purge, "Remove the matching messages of a queue",
+    Call("POST", f"{_Q}:purge", writer, queue_messages.purge, "Remove the matching messages of a queue",
          *_PURGE, example={"correlationId": "order-7"}),
-    Call("POST", f"{_Q}:move", writer, queue_bulk.move,
+    Call("POST", f"{_Q}:move", writer, queue_messages.move,
          "Put the matching messages of a queue on another one", *_PURGE, "invalid-queue",
          example={"to": "Q", "selector": "weight > 2500"}),
     Call("GET", queues.PATH, reader, queues.listed, "List queues", "forbidden"),

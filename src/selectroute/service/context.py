@@ -1,14 +1,18 @@
-"""Shared state of the calls of one service."""
+"""Shared state of the calls of one service, and requests that wait until the client disconnects."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import anyio
 from anyio import CapacityLimiter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
 
 from selectroute.job_output import JobOutput
 from selectroute.queues.sql.queue import SqlQueues
@@ -16,14 +20,13 @@ from selectroute.registry.authorization import Permission
 from selectroute.registry.log.revision import PendingRevision
 from selectroute.registry.registry import Registry
 from selectroute.registry.specification import Checks
-from selectroute.service.http.callers import Callers
-from selectroute.service.http.rates import FairLimiter, OpenBodies, Rates
+from selectroute.service.http.callers import Caller, Callers, FairLimiter, HiddenCursors, OpenBodies, Rates
+from selectroute.service.http.problems import check_waiting
 from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.cursors import HiddenCursors
-from selectroute.service.subscriptions.publishing import BatchWaiting, Publishing, Watch
+from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
 
 _T = TypeVar("_T")
@@ -39,7 +42,7 @@ class Service:
     rates: Rates
     bodies: OpenBodies
     publishing: Publishing
-    watch: Watch
+    watch: LogWatch
     metrics: Metrics
     cursors: HiddenCursors
     importing: CapacityLimiter
@@ -73,10 +76,10 @@ class Service:
     batch_waiting: BatchWaiting
     recent: RecentMessages
     jobs: Mapping[str, JobOutput]
-    """Output folders of the jobs that the service was told of."""
+    """Output folders of the jobs that the service shows, by name."""
     job_watch: JobWatch
     _done: list[asyncio.Future[None]] = field(default_factory=list)
-    """Requests whose change is done, to be woken."""
+    """Futures of requests whose change is done."""
 
     async def changed(
         self, work: Callable[[PendingRevision], _T], by: Permission, checks: Checks | None = None
@@ -92,7 +95,7 @@ class Service:
         return change.result()
 
     def _wake(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-        """Let a request go on whose change is done, with those of the same commit: the loop is woken once."""
+        """Resume a request whose change is done. Requests of one commit wake the event loop once."""
         self._done.append(done)
         if len(self._done) == 1:
             loop.call_soon_threadsafe(self._wake_all)
@@ -108,3 +111,62 @@ class Service:
         self.watch.release()
         self.queue_waiting.release()
         self.batch_waiting.release()
+
+
+@asynccontextmanager
+async def while_connected(
+    request: Request, on_disconnect: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
+    """Cancel the block when the client disconnects, and raise ClientDisconnect.
+
+    If the block awaits a thread, the thread ends first and its result is returned; the block is cancelled at
+    its next await. `on_disconnect` may end the thread. The request's body must have been read or be
+    irrelevant.
+    """
+    is_gone = False
+    error: Exception | None = None
+    async with anyio.create_task_group() as both:
+
+        async def listen() -> None:
+            nonlocal is_gone, error
+            try:
+                while (await request.receive())["type"] != "http.disconnect":
+                    pass
+                is_gone = True
+                on_disconnect()
+            except Exception as raised:  # the body came too late, or the token was revoked
+                error = raised
+            both.cancel_scope.cancel()
+
+        both.start_soon(listen)
+        try:
+            yield
+        except Exception as raised:  # not wrapped in an exception group
+            error = raised
+        both.cancel_scope.cancel()
+    if is_gone:
+        raise ClientDisconnect
+    if error is not None:
+        raise error
+
+
+async def waited(
+    request: Request,
+    service: Service,
+    waiting: LogWatch | BatchWaiting,
+    what: str,
+    revision: int,
+    seconds: float,
+) -> Caller:
+    """Wait for a revision while the client is connected, and return the caller, see `still_known`. Raises a
+    problem, 429, if too many requests wait for ``what``.
+    """
+    check_waiting(len(waiting), service.limits.waiting, what)
+    async with while_connected(request):  # a disconnected client does not count
+        await waiting.wait(revision, seconds)
+    return await still_known(request, service)
+
+
+async def still_known(request: Request, service: Service) -> Caller:
+    """Return the caller after a wait. Raises a problem, 401, if the token was revoked meanwhile."""
+    return await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))

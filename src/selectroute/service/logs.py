@@ -38,7 +38,7 @@ def log() -> Any:
 
 
 def logs_requests() -> bool:
-    """Return whether a line for each request is written: the arguments of one that is not cost as much."""
+    """Return whether requests are logged: computing a line that is not written costs as much."""
     return logging.getLogger(_NAME).isEnabledFor(logging.INFO)
 
 
@@ -55,7 +55,6 @@ _LOG: Final = structlog.wrap_logger(
 )
 
 
-_REQUEST: Final = "request"
 _BEFORE: Final = ("timestamp", "level", "event")
 _TRACEBACK: Final = "exception"
 
@@ -73,7 +72,7 @@ class TextFormatter(logging.Formatter):
             took = f"{data['milliseconds']:,.1f} ms"
             line = f"{at} {data['method']:<6} {data['status']} {took:>10}  {data['route']}  {data['caller']}"
             # A failed request is logged with its id, which links it to other lines.
-            return line if (data["status"] or 0) < _FAILED else f"{line}  {data[_REQUEST]}"
+            return line if (data["status"] or 0) < _FAILED else f"{line}  {data['request']}"
         more = {name: value for name, value in data.items() if name not in (*_BEFORE, _TRACEBACK)}
         fields = ", ".join(f"{name} {printable(str(value), 1_000)}" for name, value in more.items())
         line = f"{at} {data['level']}: {data['event']}" + (f" ({fields})" if fields else "")

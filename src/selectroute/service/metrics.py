@@ -52,14 +52,14 @@ class Metrics:
 
     def note_request(self, method: str, route: str, status: int | None, seconds: float) -> None:
         """Count an answered request."""
-        found = self._of_request.get((method, route, status))
-        if found is None:
-            found = (
+        series = self._of_request.get((method, route, status))
+        if series is None:
+            series = (
                 self.requests.labels(method, route, str(status)),
                 self.request_seconds.labels(method, route),
             )
-            self._of_request[method, route, status] = found
-        count, duration = found
+            self._of_request[method, route, status] = series
+        count, duration = series
         count.inc()
         duration.observe(seconds)
 

@@ -176,11 +176,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        listening: socket.socket,
-        started: Callable[[], None],
-        service: Service,
+        self, config: uvicorn.Config, listening: socket.socket, started: Callable[[], None], service: Service
     ) -> None:
         super().__init__(config)
         self._listening = listening

@@ -22,12 +22,12 @@ _ONE_REQUEST_SECONDS: Final = 1.0
 @contextmanager
 def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Handle SIGINT and SIGTERM by this function in the block. Only in the main thread."""
-    before = {one: signal.signal(one, handler) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for one, previous in before.items():
-            signal.signal(one, previous)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class Stop:

@@ -69,31 +69,31 @@ def docs_page(document: Mapping[str, Any]) -> str:
     by_tag: dict[str, list[str]] = {}
     contents: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
-        for method, one in operations.items():
-            tag, anchor = one["tags"][0], escape(one["operationId"])
-            by_tag.setdefault(tag, []).append("".join(_operation(method.upper(), path, one)))
-            contents.setdefault(tag, []).append(f'<li><a href="#{anchor}">{escape(one["summary"])}</a>')
+        for method, operation in operations.items():
+            tag, anchor = operation["tags"][0], escape(operation["operationId"])
+            by_tag.setdefault(tag, []).append("".join(_operation(method.upper(), path, operation)))
+            contents.setdefault(tag, []).append(f'<li><a href="#{anchor}">{escape(operation["summary"])}</a>')
     listed = "".join(f"<li>{escape(tag)}<ul>{''.join(links)}</ul>" for tag, links in contents.items())
-    parts = "".join(f"<h2>{escape(tag)}</h2>{''.join(found)}" for tag, found in by_tag.items())
+    parts = "".join(f"<h2>{escape(tag)}</h2>{''.join(sections)}" for tag, sections in by_tag.items())
     head = f"<h1>selectroute</h1>{_text(document['info']['description'])}"
     link = '<p>For programs: <a href="/openapi.json">/openapi.json</a>'
     return _page("selectroute: calls", f"{head}{link}<ul>{listed}</ul>{parts}")
 
 
-def _operation(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
-    yield f'<section id="{escape(one["operationId"])}"><h3>{escape(one["summary"])}</h3>'
-    yield f"<pre>{method} {escape(path)}</pre>{_text(one.get('description', ''))}"
-    yield f"<p>Role: {escape(one['x-role'])}"
-    if one.get("parameters"):
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f'<section id="{escape(operation["operationId"])}"><h3>{escape(operation["summary"])}</h3>'
+    yield f"<pre>{method} {escape(path)}</pre>{_text(operation.get('description', ''))}"
+    yield f"<p>Role: {escape(operation['x-role'])}"
+    if operation.get("parameters"):
         yield "<table><tr><th>parameter<th>in<th>"
-        for given in one["parameters"]:
-            about = _inline(given.get("description", ""))
-            yield f"<tr><td><code>{escape(given['name'])}</code><td>{escape(given['in'])}<td>{about}"
+        for parameter in operation["parameters"]:
+            about = _inline(parameter.get("description", ""))
+            yield f"<tr><td><code>{escape(parameter['name'])}</code><td>{escape(parameter['in'])}<td>{about}"
         yield "</table>"
-    for media_type, text in body_examples(one):
+    for media_type, text in body_examples(operation):
         yield f"<p>Body, for example, as <code>{escape(media_type)}</code>:<pre>{escape(text)}</pre>"
     yield "<table><tr><th>response<th>"
-    for status, answer in one["responses"].items():
+    for status, answer in operation["responses"].items():
         yield f"<tr><td>{escape(status)}<td>{_inline(answer['description'])}"
     yield "</table></section>"
 
@@ -138,7 +138,7 @@ class CallerAnswer:
 
 def caller(by: Caller) -> CallerAnswer:
     """Return the name, the role and the topics of the caller's token."""
-    return CallerAnswer(by.name, by.role, [one.text for one in by.permission.topics or ()])
+    return CallerAnswer(by.name, by.role, [topic.text for topic in by.permission.topics or ()])
 
 
 def metrics(service: Service, by: Caller) -> Response:

@@ -38,7 +38,7 @@ class ServerError(Exception):
     """Failed start of a server. The text is the last line of its log."""
 
 
-class Server:
+class ServerProcess:
     """Process of a server, whose output is appended to a file.
 
     Attributes:
@@ -175,7 +175,7 @@ class Broker:
             folder: an empty folder for them.
             settings: additional lines of ``server.properties``.
             secure: security protocols, such as ``SASL_SSL``, that get a listener of this name on localhost.
-            environment: environment of the broker; that of this process unless given.
+            environment: environment of the broker; by default this process's.
         """
         self.folder = folder
         self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
@@ -198,7 +198,7 @@ class Broker:
         )
         options = shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC"))
         command = [*self._java, "-Xmx1g", *options, "kafka.Kafka", str(self._properties)]
-        self._server = Server(folder / "broker.log", command, environment)
+        self._server = ServerProcess(folder / "broker.log", command, environment)
         format_command = [*self._java, *SHORT_LIVED, "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
             [*format_command, "-t", CLUSTER, "-c", str(self._properties)],
@@ -237,9 +237,7 @@ class Broker:
         return topic
 
     def produce(
-        self,
-        topic: str,
-        records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]],
+        self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]]
     ) -> None:
         """Write (partition, key, value, headers) and wait until all are acknowledged."""
         from confluent_kafka import Producer
@@ -259,14 +257,7 @@ class Broker:
             }
         )
         for partition, key, value, headers in records:
-            producer.produce(
-                topic,
-                value,
-                key,
-                partition,
-                headers=list(headers),
-                on_delivery=delivered,
-            )
+            producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(60) == 0
         assert not refused, refused[0]
@@ -311,7 +302,7 @@ class Broker:
         _wait(lambda: admin.describe_configs([asked])[asked].result(60)[name].value == value)
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[Any]:
-        """Return the current records of a topic, those of each partition in order."""
+        """Return the current records of a topic, in order within each partition."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         consumer = Consumer(
@@ -326,7 +317,7 @@ class Broker:
                 "receive.message.max.bytes": 2 * LARGEST_MESSAGE,
             }
         )
-        found: list[Any] = []
+        messages: list[Any] = []
         try:
             for partition in consumer.list_topics(topic, 30).topics[topic].partitions:
                 place = TopicPartition(topic, partition)
@@ -339,10 +330,10 @@ class Broker:
                     if error is not None and error.code() == KafkaError._PARTITION_EOF:
                         break
                     assert error is None, error
-                    found.append(message)
+                    messages.append(message)
         finally:
             consumer.close()
-        return found
+        return messages
 
     def _wait_for(self, topic: str, partitions: int) -> None:
         """Wait until a topic has this many partitions: the controller answers before the broker has them."""
@@ -360,8 +351,8 @@ class Broker:
         try:
             asked = {
                 TopicPartition(name, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-                for name, one in admin.list_topics(topic, timeout=1).topics.items()
-                for number in one.partitions
+                for name, metadata in admin.list_topics(topic, timeout=1).topics.items()
+                for number in metadata.partitions
             }
             for answer in (admin.list_offsets(asked, request_timeout=5) if asked else {}).values():
                 answer.result(10)

@@ -90,10 +90,12 @@ def kept(name: str) -> tuple[Path, ...]:
     try:
         lines = (folder / _LIST).read_text().splitlines()
         listed = [match for line in lines if (match := _LINE.fullmatch(line))]
-        whole = len(listed) == len(lines) and all(disk.sha256(folder / one[2]) == one[1] for one in listed)
+        is_kept = all(disk.sha256(folder / entry[2]) == entry[1] for entry in listed)
     except (OSError, UnicodeDecodeError):
         return ()
-    return tuple(sorted(folder / one[2] for one in listed)) if whole else ()
+    return (
+        tuple(sorted(folder / entry[2] for entry in listed)) if is_kept and len(listed) == len(lines) else ()
+    )
 
 
 def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tuple[Path, ...]:
@@ -106,9 +108,9 @@ def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tup
         JarError: the jars can't be fetched, or there is no folder for them.
         JavaError: there is no Java to fetch them with.
     """
-    found = kept(name)
-    if found:
-        return found
+    present = kept(name)
+    if present:
+        return present
     folder = _folder(name)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from selectroute.cli.stopping import INTERRUPTED
+from selectroute.cli.exits import INTERRUPTED
 from selectroute.spark.audit.audit import audit
 from tests.spark.queue_world import Queues
 from tests.unit.cli.interrupted import AtTerminal

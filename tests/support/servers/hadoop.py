@@ -24,7 +24,7 @@ pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches Hadoop, is not
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.session import SHORT_LIVED, find_java
-from selectroute.testing.broker import Server, ServerError, free_ports
+from selectroute.testing.broker import ServerError, ServerProcess, free_ports
 from selectroute.testing.jars import JarError, Module, fetch, spark_jars
 from tests.support.components import missing
 
@@ -90,7 +90,9 @@ class Hadoop:
         }
         self._write_conf(ports, memory_mb)
         self.daemons = {
-            name: Server(folder / f"{name}.log", [*self._java, "-Xmx512m", _MAIN[name]], self._environment)
+            name: ServerProcess(
+                folder / f"{name}.log", [*self._java, "-Xmx512m", _MAIN[name]], self._environment
+            )
             for name in list(_MAIN)[: 4 if yarn else 2]
         }
         self._format()

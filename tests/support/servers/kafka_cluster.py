@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from selectroute.testing.broker import Broker, Server
+from selectroute.testing.broker import Broker, ServerProcess
 from tests.support.components import missing
 
 NODES = (1, 2, 3)
@@ -72,7 +72,7 @@ class Cluster:
         broker = Broker(folder, SETTINGS | own)
         broker.address = self.servers
         command = [one.replace("-Xmx1g", "-Xmx400m") for one in broker._server._command]
-        broker._server = Server(folder / "broker.log", ["ip", "netns", "exec", space, *command])
+        broker._server = ServerProcess(folder / "broker.log", ["ip", "netns", "exec", space, *command])
         return broker
 
     def _is_whole(self) -> bool:

@@ -71,10 +71,10 @@ def in_environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def running(name: str, command: Sequence[str], log: Path, answers: Callable[[], bool]) -> Iterator[None]:
-    """Run an emulator. Args as those of `Server`; ``name`` is what to call it."""
-    from selectroute.testing.broker import Server, ServerError
+    """Run an emulator. Args as those of `ServerProcess`; ``name`` is what to call it."""
+    from selectroute.testing.broker import ServerError, ServerProcess
 
-    server = Server(log, command)
+    server = ServerProcess(log, command)
     try:
         server.start(answers)
     except ServerError as error:

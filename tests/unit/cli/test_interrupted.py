@@ -62,7 +62,7 @@ def test_a_command_is_interrupted_while_it_loads(started, seconds):
 
 DISCARDED = """
 import os, signal, time
-from selectroute.cli.stopping import Interrupted, interruptible, interruption_kept
+from selectroute.cli.exits import Interrupted, interruptible, interruption_kept
 
 class Finalised:
     def __del__(self):
@@ -86,7 +86,7 @@ except Interrupted as end:
 
 CONVERTED = """
 import os, signal
-from selectroute.cli.stopping import Interrupted, interruptible, interruption_kept
+from selectroute.cli.exits import Interrupted, interruptible, interruption_kept
 
 interruptible()
 try:

@@ -5,7 +5,7 @@ from functools import partialmethod
 import httpx
 import pytest
 
-from selectroute.client.http import ATTEMPTS, REFUSED_ATTEMPTS, HttpClient, UnreachableError
+from selectroute.client.http import ATTEMPTS, REFUSED_ATTEMPTS, HttpClient, ServiceUnreachableError
 from selectroute.client.registry import RemoteRegistry
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.errors import (
@@ -88,7 +88,9 @@ def test_another_subscription_under_the_id_is_none_of_ours(local):
 
 def test_a_service_that_is_not_there_is_asked_some_times(pauses):
     asked = []
-    with pytest.raises(UnreachableError, match=r"http://service\.test does not answer: refused") as caught:
+    with pytest.raises(
+        ServiceUnreachableError, match=r"http://service\.test does not answer: refused"
+    ) as caught:
         over(failing(httpx.ConnectError, asked)).get("a")
     assert len(asked) == ATTEMPTS and not caught.value.sent
     assert len(pauses) == ATTEMPTS - 1 and pauses == sorted(pauses)
@@ -99,7 +101,7 @@ def test_what_is_not_harmless_twice_is_sent_once(pauses):
     lost = failing(httpx.ReadTimeout, asked)
     exchange = HttpClient("http://service.test", None, 1.0, transport=httpx.MockTransport(lost))
     for send in (lambda: exchange.once("DELETE", "/message"), lambda: over(lost).import_(["{}"])):
-        with pytest.raises(UnreachableError, match="timed out") as caught:
+        with pytest.raises(ServiceUnreachableError, match="timed out") as caught:
             send()
         assert caught.value.sent and "may have taken effect" in caught.value.__notes__[0]
     assert asked == ["DELETE", "POST"] and pauses == []

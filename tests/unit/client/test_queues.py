@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 import selectroute as sr
-from selectroute.client.http import HttpClient, UnreachableError
+from selectroute.client.http import HttpClient, ServiceUnreachableError
 from selectroute.client.queues import RemoteQueues
 from selectroute.queues.errors import CountChangedError
 from selectroute.queues.queue import MessageCount
@@ -37,7 +37,7 @@ def test_a_put_or_get_whose_answer_is_lost_is_not_done_again(call):
         raise httpx.ReadError("reset", request=request)
 
     queue = over(answer).open("Q")
-    with pytest.raises(UnreachableError) as caught:
+    with pytest.raises(ServiceUnreachableError) as caught:
         getattr(queue, call)()
     assert "may have taken effect" in caught.value.__notes__[0]
     assert len(asked) == 1

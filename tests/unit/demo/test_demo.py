@@ -25,7 +25,7 @@ from selectroute.demo.data import (
     write_messages,
 )
 from selectroute.demo.report import busiest, deliveries_by_day, next_commands
-from selectroute.demo.run import Outcome, new_folder
+from selectroute.demo.run import DemoResult, new_folder
 from selectroute.demo.verify import check
 from selectroute.spark import BatchReport
 from selectroute.spark.tables.schemas import Counts
@@ -35,11 +35,11 @@ MESSAGES = 20
 
 @pytest.fixture(scope="module")
 def routed(tmp_path_factory):
-    """Outcome of a correct run of two batches, the watched subscription changed between them."""
+    """DemoResult of a correct run of two batches, the watched subscription changed between them."""
     folder = tmp_path_factory.mktemp("demo")
     data = sample(read_flights(), MESSAGES)
     wanted = generate(data, 300)
-    outcome = Outcome(folder, [WATCHED, WATCHED_CHANGED, *wanted[1:]])
+    outcome = DemoResult(folder, [WATCHED, WATCHED_CHANGED, *wanted[1:]])
     index = sr.Index()
     for each in wanted:
         index.add(each.id, each.selector, topic=each.topic)
@@ -77,7 +77,7 @@ def _write(path, rows):
 
 @pytest.fixture
 def outcome(routed, tmp_path):
-    return Outcome(shutil.copytree(routed.folder, tmp_path / "demo"), routed.subscriptions, routed.batches)
+    return DemoResult(shutil.copytree(routed.folder, tmp_path / "demo"), routed.subscriptions, routed.batches)
 
 
 @pytest.fixture

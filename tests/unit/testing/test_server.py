@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from selectroute.testing.broker import Server, ServerError, free_ports
+from selectroute.testing.broker import ServerError, ServerProcess, free_ports
 
 SLEEP = ["sleep", "600"]
 
@@ -17,7 +17,7 @@ def exists(pid):
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_server_can_be_started_again_after_its_end(tmp_path, end):
-    server = Server(tmp_path / "log", SLEEP)
+    server = ServerProcess(tmp_path / "log", SLEEP)
     for _ in range(2):
         server.start(lambda: True)
         assert server.is_alive() and exists(server.pid)
@@ -26,14 +26,16 @@ def test_a_server_can_be_started_again_after_its_end(tmp_path, end):
 
 
 def test_a_server_that_ends_by_itself_is_an_error_with_its_last_line(tmp_path):
-    server = Server(tmp_path / "log", ["sh", "-c", "echo first; echo the port is taken >&2; exit 3"])
+    server = ServerProcess(tmp_path / "log", ["sh", "-c", "echo first; echo the port is taken >&2; exit 3"])
     with pytest.raises(ServerError, match=r"^the port is taken$"):
         server.start(lambda: False)
     assert not server.is_alive()
 
 
 def test_the_logs_of_all_starts_are_kept(tmp_path):
-    server = Server(tmp_path / "log", ["sh", "-c", "echo $WHO; sleep 600"], {**os.environ, "WHO": "me"})
+    server = ServerProcess(
+        tmp_path / "log", ["sh", "-c", "echo $WHO; sleep 600"], {**os.environ, "WHO": "me"}
+    )
     for count in (1, 2):
         server.start(lambda count=count: server.log.read_text() == "me\n" * count)
         server.stop()
@@ -43,7 +45,7 @@ def test_a_server_ends_when_the_process_that_started_it_is_killed(tmp_path):
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            server = Server(tmp_path / "log", SLEEP)
+            server = ServerProcess(tmp_path / "log", SLEEP)
             server.start(lambda: True)
             os.write(write, str(server.pid).encode())
         finally:

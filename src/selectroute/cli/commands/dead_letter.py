@@ -16,7 +16,7 @@ import typer
 
 from selectroute.cli.commands.stream import JobFolder, has_partitions
 from selectroute.cli.options import takes_options
-from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.output import SHOWN, Output, OutputOption, records
 from selectroute.job_options import option
 from selectroute.selector.sentences import counted, printable
 
@@ -30,12 +30,12 @@ app = typer.Typer(
     no_args_is_help=True, help="List and replay what a streaming fan-out could not read, judge or deliver."
 )
 
-_SHOWN = 2_000
 _SHOWN_BYTES = 200
 _POLL_SECONDS = 0.5
+_COUNTS = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
 
 
-class Stage(StrEnum):
+class FailureStage(StrEnum):
     """Stage at which a message or a delivery failed."""
 
     read = "read"
@@ -69,7 +69,7 @@ class LetterOptions:
     """
 
     batches: tuple[int, ...] = option((), flag="batch")
-    stages: tuple[Stage, ...] = option((), flag="stage")
+    stages: tuple[FailureStage, ...] = option((), flag="stage")
     reasons: tuple[str, ...] = option((), metavar="REASON", flag="reason", complete=_reasons_for)
     subscriptions: tuple[str, ...] = option((), flag="subscription")
     sources: tuple[str, ...] = option((), flag="source")
@@ -107,13 +107,13 @@ def list_(
     from selectroute.spark.job import job_record
     from selectroute.spark.replay.letters import wanted_letters
 
-    found = wanted_letters(output, letters.filter(), left_only=left)
+    wanted = wanted_letters(output, letters.filter(), left_only=left)
     if count:
-        printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
+        printed = _print_counts(Counter((letter.stage, letter.reason) for letter in wanted), as_)
     else:
-        shown = (_as_json(letter) for letter in islice(found, limit or None))
+        shown = (_as_json(letter) for letter in islice(wanted, limit or None))
         printed = _print(shown, as_, partial(_text, has_partitions(job_record(output))))
-        rest = sum(1 for _ in found) if limit and printed == limit else 0
+        rest = sum(1 for _ in wanted) if limit and printed == limit else 0
         if rest:
             typer.echo(f"and {rest:,} more: --limit 0 prints all", err=True)
     if not printed:
@@ -180,28 +180,25 @@ def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:
             "revision": commit["revision"],
             "batches": record["batches"],
             "letters": record["letters"],
-            **{name: counts[name] for name in ("messages", "routed", "unrouted", "dead_lettered")},
-            **{name: counts[name] for name in ("deliveries", "refused")},
-            "missing": [one["why"] for one in record["missing"]],
+            **{name: counts[name] for name in _COUNTS},
+            "missing": [item["why"] for item in record["missing"]],
         }
 
 
 def _text_of_replay(line: dict[str, Any]) -> str:
-    found = (
+    text = (
         f"replay {line['batch']}  revision {line['revision']}  {counted(line['letters'], 'dead letter')}  "
         f"{counted(line['messages'], 'message')}: {line['routed']:,} routed, {line['unrouted']:,} unrouted, "
         f"{counted(line['dead_lettered'], 'dead letter')}; "
         f"{counted(line['deliveries'], 'delivery', 'deliveries')}, "
         f"{line['refused']:,} refused"
     )
-    return "\n    missing: ".join([found, *line["missing"]])
+    return "\n    missing: ".join([text, *line["missing"]])
 
 
 def _print_counts(counted: Counter[tuple[str, str]], as_: Output) -> int:
-    lines = [
-        {"stage": stage, "reason": reason, "count": number}
-        for (stage, reason), number in counted.most_common()
-    ]
+    rows = counted.most_common()
+    lines = [{"stage": stage, "reason": reason, "count": number} for (stage, reason), number in rows]
     return _print(lines, as_, lambda line: f"{line['count']:>10,}  {line['stage']}  {line['reason']}")
 
 
@@ -216,13 +213,13 @@ def _print(lines: Iterable[dict[str, Any]], as_: Output, text: Callable[[dict[st
 
 
 def _as_json(letter: DeadLetter) -> dict[str, Any]:
-    found = asdict(letter)
-    raw, key, headers = found.pop("raw"), found.pop("key"), found.pop("headers")
-    found |= _bytes("raw", raw)
+    data = asdict(letter)
+    raw, key, headers = data.pop("raw"), data.pop("key"), data.pop("headers")
+    data |= _bytes("raw", raw)
     if headers is not None:  # from Kafka
-        found |= _bytes("key", key)
-        found["headers"] = [{"name": name, **_bytes("value", value)} for name, value in headers]
-    return found
+        data |= _bytes("key", key)
+        data["headers"] = [{"name": name, **_bytes("value", value)} for name, value in headers]
+    return data
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
@@ -240,11 +237,11 @@ def _text(partitions: bool, line: dict[str, Any]) -> str:
 
     place = Place(line["source"], line["partition"] if partitions else None, line["offset"])
     whose = f" for {line['subscription']}" if line["subscription"] else ""
-    where = printable(f"{place}{whose}", _SHOWN)
-    message = printable(line["message"], _SHOWN)
-    found = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}\n    {message}"
+    where = printable(f"{place}{whose}", SHOWN)
+    message = printable(line["message"], SHOWN)
+    shown = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}\n    {message}"
     raw = line.get("raw") or line.get("raw_base64")
     if raw is None:
-        return found
+        return shown
     more = f" … ({len(raw):,} in all)" if len(raw) > _SHOWN_BYTES else ""
-    return f"{found}\n    {raw[:_SHOWN_BYTES]!r}{more}"
+    return f"{shown}\n    {raw[:_SHOWN_BYTES]!r}{more}"

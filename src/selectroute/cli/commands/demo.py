@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from selectroute.cli.options import takes_options
 from selectroute.extras import importing
+from selectroute.job_options import option
 
 
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Options of the demo.
+
+    Attributes:
+        messages: Flights to route.
+        subscriptions: Subscriptions to route them to.
+        verify: Random messages to judge against every subscription by the reference evaluator.
+    """
+
+    messages: int = option(336_776, range=(1_000, 336_776))
+    subscriptions: int = option(100_000, range=(1, inf))
+    verify: int = option(10, range=(0, inf))
+
+
+@takes_options
 def demo(
-    messages: Annotated[int, typer.Option(min=1_000, max=336_776, help="Flights to route.")] = 336_776,
-    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions to route them to.")] = 100_000,
-    verify: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Random messages to judge against every subscription by the reference evaluator."
-        ),
-    ] = 10,
+    options: DemoOptions,
     out: Annotated[
         Path | None,
         typer.Option(help="A new folder; by default ./selectroute-demo, or ./selectroute-demo-2 and so on."),
@@ -34,7 +47,8 @@ def demo(
     with importing("demo"):
         from selectroute.demo.report import show
         from selectroute.demo.run import run
-    outcome = run(messages, subscriptions, verify, out, Console(stderr=True, highlight=False))
+    console = Console(stderr=True, highlight=False)
+    outcome = run(options.messages, options.subscriptions, options.verify, out, console)
     show(outcome, Console(highlight=False))
     if outcome.check.differences:
         raise typer.Exit(1)

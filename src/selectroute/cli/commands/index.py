@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from math import inf
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from selectroute.cli.commands.selector import CHECKED, warn_of_selectors
 from selectroute.cli.inputs import naming_lines, opened
+from selectroute.cli.options import takes_options
 from selectroute.cli.output import Output, OutputOption, plain, print_result, progress
-from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
+from selectroute.job_options import option
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.sentences import counted
 
@@ -34,7 +37,23 @@ Folder = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SelectorLimitOptions:
+    """Options that limit selectors.
+
+    Attributes:
+        length: The most characters of a selector.
+        nesting: The deepest nesting of parentheses, NOTs and signs.
+        items: The most strings in an IN list.
+    """
+
+    length: int = option(DEFAULT_LIMITS.length, flag="selector-length", range=(1, 1 << 20))
+    nesting: int = option(DEFAULT_LIMITS.nesting, flag="selector-nesting", range=(1, 10_000))
+    items: int = option(DEFAULT_LIMITS.items, flag="selector-items", range=(1, inf))
+
+
 @app.command()
+@takes_options
 def build(
     subscriptions: Annotated[
         str,
@@ -56,15 +75,8 @@ def build(
         ),
     ] = None,
     output: OutputOption = Output.table,
-    selector_length: Annotated[
-        int, typer.Option(min=1, max=1 << 20, help="The most characters of a selector.")
-    ] = DEFAULT_LIMITS.length,
-    selector_nesting: Annotated[
-        int, typer.Option(min=1, max=10_000, help="The deepest nesting of parentheses, NOTs and signs.")
-    ] = DEFAULT_LIMITS.nesting,
-    selector_items: Annotated[
-        int, typer.Option(min=1, help="The most strings in an IN list.")
-    ] = DEFAULT_LIMITS.items,
+    *,
+    limits: SelectorLimitOptions,
 ) -> None:
     """Read subscriptions, index them and publish a snapshot.
 
@@ -83,10 +95,9 @@ def build(
             f"pandas.read_csv({subscriptions!r}).to_json('subs.jsonl', orient='records', lines=True)",
             param_hint="SUBS.jsonl",
         )
-    limits = Limits(selector_length, selector_nesting, selector_items)
     started = time.perf_counter()
     with naming_lines(subscriptions), opened(subscriptions) as lines, progress("building") as advance:
-        snapshot = build_from_lines(lines, revision, advance, limits=limits)
+        snapshot = build_from_lines(lines, revision, advance, limits=Limits(**asdict(limits)))
     built = time.perf_counter()
     with progress("publishing"):
         published = publish(snapshot, folder)
@@ -110,26 +121,26 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     from selectroute.index.describe import statistics
     from selectroute.index.snapshot import Snapshot
 
-    found = statistics(Snapshot.open(folder, revision))
+    facts = statistics(Snapshot.open(folder, revision))
     if output is not Output.table:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(facts)))
         return
     print(
-        f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
-        f"{counted(found.entries, 'entry', 'entries')} "
-        f"({found.subscriptions_per_entry:,.1f} subscriptions each), "
-        f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
-        f"({found.bytes_per_subscription:.1f} each)"
+        f"revision {facts.revision}: {counted(facts.subscriptions, 'subscription')}, "
+        f"{counted(facts.entries, 'entry', 'entries')} "
+        f"({facts.subscriptions_per_entry:,.1f} subscriptions each), "
+        f"{counted(facts.programs, 'program')}, {facts.bytes:,} bytes "
+        f"({facts.bytes_per_subscription:.1f} each)"
     )
-    print(f"reads {', '.join(found.reads) or 'no column'}")
+    print(f"reads {', '.join(facts.reads) or 'no column'}")
     table = Table("access key", box=None)
     for name in ("keys", "entries", "under the fullest key"):
         table.add_column(name, justify="right")
-    for row in found.tuples:
+    for row in facts.tuples:
         name = ", ".join(row.attributes) or "(scan list)"
         table.add_row(name, f"{row.keys:,}", f"{row.entries:,}", f"{row.largest:,}")
     plain().print(table)
-    for sentence in _scanned(found.scanned):
+    for sentence in _scanned(facts.scanned):
         print(sentence)
 
 

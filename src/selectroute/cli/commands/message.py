@@ -13,9 +13,9 @@ import typer
 
 from selectroute.cli.commands.subscription import as_json_text, as_text
 from selectroute.cli.connect import RegistryOption, SnapshotsOption, matching
-from selectroute.cli.exit_codes import FAILURE
+from selectroute.cli.exits import FAILURE
 from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
-from selectroute.cli.output import Output, OutputOption, json_with
+from selectroute.cli.output import SHOWN, Output, OutputOption, json_with
 from selectroute.selector import Message
 from selectroute.selector.sentences import counted, printable
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
 
 _ROW: Final = "  {:<26}  {:<24}  {}"
-_SHOWN: Final = 2_000
 _TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false"}
 
 
@@ -62,43 +61,43 @@ def match(
     Exit code 1 if no subscription gets any of the messages.
     """
     matched = False
-    with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
-        for one in given:
-            found = source.match(one.message, limit, near)
-            matched = matched or found.total > 0
+    with matching(registry, snapshots) as source, answering(messages, skip_bad, output) as (inputs, add):
+        for entry in inputs:
+            matches = source.match(entry.message, limit, near)
+            matched = matched or matches.total > 0
             if output is Output.table:
-                add(_text(source, one.message, one.line, found, explain))
+                add(_text(source, entry.message, entry.line, matches, explain))
             else:
-                add(_json(source, one.message, one.line, found, explain))
+                add(_json(source, entry.message, entry.line, matches, explain))
     if not matched:
         raise typer.Exit(FAILURE)
 
 
 def _text(
-    source: Matcher, message: Message, line: int | None, found: MatchedSubscriptions, explain: bool
+    source: Matcher, message: Message, line: int | None, matches: MatchedSubscriptions, explain: bool
 ) -> str:
     which = "the message" if line is None else f"line {line:,}"
-    noun = "subscription" if found.total == 1 else "subscriptions"
-    lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
-    for id in found.ids:
-        one = source.get(id)
+    noun = "subscription" if matches.total == 1 else "subscriptions"
+    lines = [f"{matches.total or 'no'} {noun} get{'s' if matches.total == 1 else ''} {which}"]
+    for id in matches.ids:
+        subscription = source.get(id)
         if explain:
-            why = as_text(one, message, source.explain(id, message), line)
+            why = as_text(subscription, message, source.explain(id, message), line)
             lines += [f"  {part}" for part in why.splitlines()]
             continue
-        lines += _row(id, one.topic, one.selector)
-    if found.total > len(found.ids):
-        lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
-    lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
-    if found.near is not None:
-        lines += _near(found.near, bool(found.near_complete))
+        lines += _row(id, subscription.topic, subscription.selector)
+    if matches.total > len(matches.ids):
+        lines.append(f"  and {matches.total - len(matches.ids):,} more; --limit names more of them")
+    lines += [f"  {id}: no extended selection provider could judge its selector" for id in matches.refused]
+    if matches.near is not None:
+        lines += _near(matches.near, bool(matches.near_complete))
     return "\n".join(lines)
 
 
 def _row(id: str, topic: str | None, selector: str) -> list[str]:
     """Return a subscription in one line; if that is too long for a terminal, with the selector below."""
-    shown = "every topic" if topic is None else printable(topic, _SHOWN)
-    text = printable(selector, _SHOWN) or "every message"
+    shown = "every topic" if topic is None else printable(topic, SHOWN)
+    text = printable(selector, SHOWN) or "every message"
     line = _ROW.format(id, shown, text)
     width = shutil.get_terminal_size().columns
     if len(line) <= width or not sys.stdout.isatty():
@@ -107,30 +106,30 @@ def _row(id: str, topic: str | None, selector: str) -> list[str]:
     return [f"  {id}  {shown}", *beneath]
 
 
-def _near(found: Sequence[NearMiss], complete: bool) -> list[str]:
+def _near(misses: Sequence[NearMiss], complete: bool) -> list[str]:
     """Return each subscription, followed by the conditions that fail."""
-    if not found:
+    if not misses:
         judged = "" if complete else ", among those that were judged"
         return [f"no others would get it if one condition were otherwise{judged}"]
-    lines = [f"{counted(len(found), 'other')} would get it if one condition were otherwise"]
-    for one in found:
-        lines += _row(one.id, one.topic, one.selector)
-        if len(one.conditions) > 1:
+    lines = [f"{counted(len(misses), 'other')} would get it if one condition were otherwise"]
+    for miss in misses:
+        lines += _row(miss.id, miss.topic, miss.selector)
+        if len(miss.conditions) > 1:
             lines.append("    any of these would do:")
-        for condition in one.conditions:
+        for condition in miss.conditions:
             truth = _TRUTHS.get(condition.truth, condition.truth.upper())
-            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition.saw)
-            lines.append(f"    {printable(condition.text, _SHOWN)} is {truth}{saw}")
+            saw = "".join(f"; {printable(value, SHOWN)}" for value in condition.saw)
+            lines.append(f"    {printable(condition.text, SHOWN)} is {truth}{saw}")
     if not complete:
         lines.append("  there may be more; --limit lists more of them")
     return lines
 
 
 def _json(
-    source: Matcher, message: Message, line: int | None, found: MatchedSubscriptions, explain: bool
+    source: Matcher, message: Message, line: int | None, matches: MatchedSubscriptions, explain: bool
 ) -> str:
-    data = ({} if line is None else {"line": line}) | found.to_json()
+    data = ({} if line is None else {"line": line}) | matches.to_json()
     if not explain:
         return json.dumps(data)
-    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in found.ids)
+    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in matches.ids)
     return json_with(data, "explanations", f"[{trees}]")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -13,18 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from selectroute.cli.connect import opened_queues
-from selectroute.cli.exit_codes import FAILURE
+from selectroute.cli.exits import FAILURE
 from selectroute.cli.options import takes_options
-from selectroute.cli.output import Output, OutputOption, print_result, records
-from selectroute.cli.queue_text import (
-    as_data,
-    description_data,
-    paragraph,
-    print_messages,
-    stayed_sentences,
-    value_text,
-    write_body,
-)
+from selectroute.cli.output import Output, OutputOption, print_result, print_table, records
 from selectroute.job_options import option
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import SelectRouteError, nearest
@@ -38,6 +30,8 @@ if TYPE_CHECKING:
     from selectroute.client.queues import RemoteQueues
     from selectroute.queues.lookup import MatchOptions
     from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.queue import Stayed
+    from selectroute.queues.settings import QueueDescription
     from selectroute.queues.sql.queue import SqlQueues
     from selectroute.selector.values import Value
 
@@ -171,18 +165,18 @@ _INFERRED: Final = {
 """Types of properties that are given without one, by what JSON takes for a value of the type."""
 
 
-def properties_of(given: list[str] | None) -> dict[str, Value]:
+def properties_of(texts: list[str] | None) -> dict[str, Value]:
     """Parse properties given as NAME[:TYPE]=VALUE."""
     from selectroute.queues.rest.lookup import RestError
     from selectroute.queues.rest.properties import TYPES, value_of
 
-    found: dict[str, Value] = {}
-    for one in given or ():
-        named, sign, text = one.partition("=")
+    properties: dict[str, Value] = {}
+    for property_text in texts or ():
+        named, sign, text = property_text.partition("=")
         name, colon, kind = named.partition(":")
         if not colon:
             kind = next((kind for kind, read in _INFERRED.items() if read.fullmatch(text)), "string")
-        if not sign or not name or name in found:
+        if not sign or not name or name in properties:
             raise typer.BadParameter(
                 "a property must be NAME[:TYPE]=VALUE, each name once", param_hint="--property"
             )
@@ -201,10 +195,10 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
                 param_hint="--property",
             )
         try:
-            found[name] = value_of(text, kind)
+            properties[name] = value_of(text, kind)
         except RestError as error:
             raise typer.BadParameter(f"{name}: {error.sentence}", param_hint="--property") from None
-    return found
+    return properties
 
 
 # ---- messages
@@ -254,13 +248,13 @@ def list_(
                 typer.echo("no queues", err=True)
             return
         begin = None if after is None else token_of_text(after, "after")
-        found = queues.open(queue).listed(limit, after=begin, **lookup.options())
+        messages = queues.open(queue).listed(limit, after=begin, **lookup.options())
         if output is Output.table:
-            print_messages(found)
-            if not found:
+            print_messages(messages)
+            if not messages:
                 typer.echo("no messages", err=True)
             return
-        for message in found:
+        for message in messages:
             add_record(json.dumps(as_data(message, body=False)))
 
 
@@ -426,11 +420,11 @@ def _bulk(
             for name in (queue, to):
                 if name is not None:
                     queues.describe(name)
-            found = source.count(**options)
-            least = "" if found.exact else "at least "
-            verb = "match" if found.count != 1 else "matches"
-            text = f"{least}{counted(found.count, 'message')} {verb}"
-            print_result(output, text, {"matched": found.count, "exact": found.exact})
+            matching = source.count(**options)
+            least = "" if matching.exact else "at least "
+            verb = "match" if matching.count != 1 else "matches"
+            text = f"{least}{counted(matching.count, 'message')} {verb}"
+            print_result(output, text, {"matched": matching.count, "exact": matching.exact})
             return
         if to is None:
             done = source.purge(expected=bulk.expected, **options)
@@ -457,16 +451,16 @@ def _show(message: QueuedMessage, output: Output) -> None:
         print(json.dumps(as_data(message, body=True)), flush=True)
 
 
-def _body(given: str) -> bytes:
+def _body(argument: str) -> bytes:
     """Return the bytes of the body argument; for ``-`` of standard input."""
-    if given != "-":
-        return os.fsencode(given)
+    if argument != "-":
+        return os.fsencode(argument)
     if sys.stdin is None:
         raise SelectRouteError("standard input is closed")
-    found: Any = sys.stdin.buffer.read(MAX_BODY + 1)
-    if len(found) > MAX_BODY:
+    data: Any = sys.stdin.buffer.read(MAX_BODY + 1)
+    if len(data) > MAX_BODY:
         raise SelectRouteError(f"standard input has more than {MAX_BODY:,} bytes")
-    return bytes(found)
+    return bytes(data)
 
 
 # ---- administration of queues
@@ -554,3 +548,96 @@ def depth(queue: NameArgument, output: OutputOption = Output.table, *, store: Qu
     with store.opened() as queues:
         description = queues.describe(queue)
         print_result(output, str(description.depth), description_data(description))
+
+
+# ---- queues and messages as text and data
+
+_HEADING: Final = ("message id", "correlation id", "priority", "put (UTC)", "properties")
+
+_SHOWN: Final = 200
+
+
+def paragraph(queue: QueueDescription) -> str:
+    """Return the properties of a queue, one per line."""
+    return "\n".join(
+        (
+            f"{queue.name}: {counted(queue.depth, 'message')}",
+            f"  order         {queue.order}",
+            f"  priority      {queue.default_priority}, of messages without one",
+            f"  persistent    {'yes' if queue.default_persistence else 'no'}, of messages that do not say",
+            f"  depth         {'any' if queue.max_depth is None else f'{queue.max_depth:,}'}",
+            f"  bytes         {queue.max_message_length:,} in a body",
+            f"  dialect       {queue.dialect}",
+        )
+    )
+
+
+def description_data(queue: QueueDescription) -> dict[str, Any]:
+    """Return the description of a queue as plain data."""
+    from selectroute.registry.model import plain
+
+    return {"name": queue.name, **plain(queue)}
+
+
+def stayed_sentences(stayed: Stayed) -> Iterator[str]:
+    """Yield a sentence for each reason for which messages stayed on their queue."""
+    reasons = (
+        (stayed.full, "the other queue is full"),
+        (stayed.too_long, "the other queue does not take bodies of this length"),
+        (stayed.in_use, "others got them in the meantime, or were getting them"),
+    )
+    for number, reason in reasons:
+        if number:
+            yield f"{counted(number, 'message')} stayed: {reason}"
+
+
+def print_messages(messages: Sequence[QueuedMessage]) -> None:
+    """Print messages as a table, or as lines if the terminal is too narrow."""
+    if messages:
+        print_table(_HEADING, [*map(_cells, messages)], uncut=("message id", "priority", "put (UTC)"))
+
+
+def _cells(message: QueuedMessage) -> tuple[str, ...]:
+    """Return the texts of a message in a table, in the order of its heading."""
+    from selectroute.selector.fields import NO_ID, id_to_text
+
+    descriptor, properties = message.descriptor, dict(message.properties)
+    text = properties.pop("JMSCorrelationID", None)
+    if not isinstance(text, str):
+        text = "" if descriptor.correl_id == NO_ID else (id_to_text(descriptor.correl_id) or "")
+    shown = ", ".join(f"{name}={value_text(value)}" for name, value in properties.items())
+    put = f"{descriptor.put_time:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return (
+        id_to_text(descriptor.msg_id) or "",
+        printable(text),
+        str(descriptor.priority),
+        put,
+        printable(shown, _SHOWN),
+    )
+
+
+def as_data(message: QueuedMessage, *, body: bool) -> dict[str, Any]:
+    """Return a message as plain data, with `body` also its body: a text if it is UTF-8."""
+    from selectroute.queues.rest.lookup import item_of
+
+    data = item_of(message)
+    if not body:
+        return data
+    try:
+        return {**data, "body": message.body.decode()}
+    except UnicodeDecodeError:
+        return {**data, "body": {"type": "bytes", "value": message.body.hex()}}
+
+
+def write_body(body: bytes) -> None:
+    """Write a body to standard output unchanged; on a terminal, with a final line feed."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body)
+    if sys.stdout.isatty() and body and not body.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a property as a text."""
+    return str(getattr(value, "value", value))

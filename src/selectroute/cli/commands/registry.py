@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import nullcontext
 from typing import Annotated, Final
@@ -10,8 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
-from selectroute.cli.output import Output, OutputOption, progress
-from selectroute.cli.stopping import stopping
+from selectroute.cli.exits import stopping
+from selectroute.cli.output import SHOWN, Output, OutputOption, print_result, progress
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted, printable
 
@@ -62,11 +61,8 @@ def publish(
             with progress("publishing"):
                 revision = publisher.catch_up()
             count, target = len(publisher.snapshot), str(publisher.folder)
-            if output is Output.table:
-                print(f"revision {revision}: {counted(count, 'active subscription')} in {target}", flush=True)
-            else:
-                data = {"revision": revision, "subscriptions": count, "folder": target}
-                print(json.dumps(data), flush=True)
+            text = f"revision {revision}: {counted(count, 'active subscription')} in {target}"
+            print_result(output, text, {"revision": revision, "subscriptions": count, "folder": target})
             if stop is not None:
                 source = make_url(opened.url).render_as_string(hide_password=True)
                 print(
@@ -88,13 +84,11 @@ def verify(output: OutputOption = Output.table, registry: RegistryOption = None)
     history.
     """
     with opened_database(registry, "verify") as opened, progress("verifying") as advance:
-        found = opened.verify(lambda done, _: advance(done))
-    if output is Output.table:
-        counts = f"{counted(found.changes, 'change')}, {counted(found.subscriptions, 'subscription')}"
-        print(f"revision {found.revision}: {counts}, sound\ndigest {found.digest}")
-    else:
-        data = {"revision": found.revision, "changes": found.changes, "subscriptions": found.subscriptions}
-        print(json.dumps({**data, "digest": found.digest}))
+        verified = opened.verify(lambda done, _: advance(done))
+    counts = f"{counted(verified.changes, 'change')}, {counted(verified.subscriptions, 'subscription')}"
+    text = f"revision {verified.revision}: {counts}, sound\ndigest {verified.digest}"
+    names = ("revision", "changes", "subscriptions", "digest")
+    print_result(output, text, {name: getattr(verified, name) for name in names})
 
 
 @app.command()
@@ -105,12 +99,11 @@ def info(output: OutputOption = Output.table, registry: RegistryOption = None) -
     """
     with connected(registry) as connection:
         data = connection.info()
-    if output is not Output.table:
-        print(json.dumps(data))
-        return
+    lines = []
     for name, value in data.items():
         shown = f"{value:,}" if name == "subscriptions" else "none set" if value is None else value
-        print(f"{name:<14}{printable(str(shown), 2_000)}")
+        lines.append(f"{name:<14}{printable(str(shown), SHOWN)}")
+    print_result(output, "\n".join(lines), data)
 
 
 def _report(error: SelectRouteError) -> None:

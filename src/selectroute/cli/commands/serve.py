@@ -144,25 +144,25 @@ def serve(
         os._exit(0)
 
 
-def _jobs(given: list[str]) -> dict[str, JobOutput]:
-    """Return the output folders of the jobs in ``NAME=OUTPUT``. A job that follows a service starts after it:
-    a folder that is not there yet is told, and no error. Raises BadParameter, JobError.
+def _jobs(texts: list[str]) -> dict[str, JobOutput]:
+    """Return the output folders of the jobs in ``NAME=OUTPUT``. A missing folder is only reported, because a
+    job may start after the service. Raises BadParameter, JobError.
     """
-    if not given:
+    if not texts:
         return {}
     from selectroute.spark.job_administration import JobFolder
 
-    found: dict[str, JobOutput] = {}
-    for one in given:
-        name, equals, output = one.partition("=")
+    jobs: dict[str, JobOutput] = {}
+    for job_text in texts:
+        name, equals, output = job_text.partition("=")
         if not equals or not output or not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
             raise typer.BadParameter(
-                f"write NAME=OUTPUT, with a name of letters, digits, . _ and -, not {one!r}",
+                f"write NAME=OUTPUT, with a name of letters, digits, . _ and -, not {job_text!r}",
                 param_hint="--job",
             )
-        if name in found:
+        if name in jobs:
             raise typer.BadParameter(f"there are two jobs of the name {name!r}", param_hint="--job")
-        found[name] = folder = JobFolder(output)
+        jobs[name] = folder = JobFolder(output)
         if not folder.has_run():
             print(f"selectroute: the job {name} has not run yet: {output} is empty", file=sys.stderr)
-    return found
+    return jobs

@@ -8,16 +8,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from selectroute.cli.commands.stream_run import RunOptions
 from selectroute.cli.commands.subscription import as_json_text, as_text
-from selectroute.cli.exit_codes import FAILURE, NOT_FOUND
+from selectroute.cli.exits import FAILURE, NOT_FOUND
 from selectroute.cli.options import flag_of, takes_options
-from selectroute.cli.output import Output, OutputOption, json_with, print_result, progress, records
-from selectroute.job_options import option, options_of
+from selectroute.cli.output import SHOWN, Output, OutputOption, json_with, print_result, progress, records
+from selectroute.job_options import REQUIRED, option, options_of
 from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class KafkaOptions:
 
 
 def has_partitions(record: Mapping[str, Any]) -> bool:
-    """Return whether the messages of a job, by its record, are in partitions: those of Kafka and of a
-    DataFrame, not of files.
+    """Return whether the messages of a job have partitions, by its record: messages of Kafka and of a
+    DataFrame have, messages of files do not.
     """
     from selectroute.spark.sources.checkpoint import FRAME
     from selectroute.spark.sources.kafka.config import PREFIX
@@ -69,19 +69,13 @@ def has_partitions(record: Mapping[str, Any]) -> bool:
     return str(record["input"]).startswith((PREFIX, FRAME))
 
 
+_TOP: Final = "Also show the N subscriptions with the most deliveries; reads all deliveries."
+
+
 @app.command()
 def status(
     output: JobFolder,
-    top: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=10_000,
-            metavar="N",
-            help="Also show the N subscriptions with the most deliveries; reads all deliveries.",
-            show_default=False,
-        ),
-    ] = 0,
+    top: Annotated[int, typer.Option(min=0, max=10_000, metavar="N", help=_TOP, show_default=False)] = 0,
     as_: OutputOption = Output.table,
 ) -> None:
     """Show the progress of a job: newest batch and revision, total counts, whether it is running.
@@ -90,33 +84,32 @@ def status(
     """
     from selectroute.spark.audit.status import status as status_of
 
-    found = status_of(output)
+    state = status_of(output)
     most = None
     if top:
         from selectroute.spark.audit.outcomes import busiest
 
         with progress("counting deliveries"):
             most = busiest(output, top)
-    data = asdict(found)
+    data = asdict(state)
+    newest = f"batch {state.batch}, revision {state.revision}, {state.committed}"
     rows = {
-        "job": f"{'running' if found.running else 'not running'}, query {found.query or 'not begun'}",
-        "input": found.input,
-        "batches": f"{found.batches:,} committed, {_side(found)}",
-        "newest": "none yet"
-        if found.batch is None
-        else f"batch {found.batch}, revision {found.revision}, {found.committed}",
-        "published": "nothing" if found.published is None else f"revision {found.published}",
-        "planned": ", ".join(f"batch {batch}" for batch in found.planned) or "nothing more",
-        "messages": _accounted(found.counts),
-        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
+        "job": f"{'running' if state.running else 'not running'}, query {state.query or 'not begun'}",
+        "input": state.input,
+        "batches": f"{state.batches:,} committed, {_side(state)}",
+        "newest": newest if state.batch is not None else "none yet",
+        "published": "nothing" if state.published is None else f"revision {state.published}",
+        "planned": ", ".join(f"batch {batch}" for batch in state.planned) or "nothing more",
+        "messages": _accounted(state.counts),
+        "deliveries": f"{state.counts.deliveries:,}, {state.counts.refused:,} refused",
     }
-    if found.waiting:
-        when = "after the running batch" if found.running else "at the next start"
-        rows["waiting"] = f"{counted(len(found.waiting), 'requested replay')}, to be made {when}"
-    if found.changed:
-        more = len(found.changed) - 3
-        named = ", ".join(map(printable, found.changed[:3])) + (f" and {more:,} more" if more > 0 else "")
-        files = counted(len(found.changed), "input file")
+    if state.waiting:
+        when = "after the running batch" if state.running else "at the next start"
+        rows["waiting"] = f"{counted(len(state.waiting), 'requested replay')}, to be made {when}"
+    if state.changed:
+        more = len(state.changed) - 3
+        named = ", ".join(map(printable, state.changed[:3])) + (f" and {more:,} more" if more > 0 else "")
+        files = counted(len(state.changed), "input file")
         rows["changed"] = f"{files} changed after being read, and will not be read again: {named}"
     if most is not None:
         data["top"] = [{"subscription": id, "deliveries": n} for id, n in most.counts]
@@ -128,20 +121,25 @@ def status(
     print_result(as_, _lines(rows), data)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Options of an audit.
+
+    Attributes:
+        digests: Read every published file and check its SHA-256.
+        recount: Read the inputs that still exist again and count.
+        file_format: Format of the inputs: parquet, json or auto, as in the job.
+    """
+
+    digests: bool = option(True, flag="digests/--no-digests")
+    recount: bool = option(False)
+    file_format: str = option("auto", flag="format")
+
+
 @app.command()
 @takes_options
 def audit(
-    output: JobFolder,
-    *,
-    digests: Annotated[bool, typer.Option(help="Read every published file and check its SHA-256.")] = True,
-    recount: Annotated[
-        bool, typer.Option("--recount", help="Read the inputs that still exist again and count.")
-    ] = False,
-    file_format: Annotated[
-        str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
-    ] = "auto",
-    kafka: KafkaOptions,
-    as_: OutputOption = Output.table,
+    output: JobFolder, options: AuditOptions, kafka: KafkaOptions, as_: OutputOption = Output.table
 ) -> None:
     """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each
     input of Spark is in exactly one batch; each published file is unchanged. With --kafka-servers also that
@@ -153,29 +151,27 @@ def audit(
 
     cluster = kafka.cluster()
     with progress("auditing batches") as advance:
-        found = audit_of(
-            output, digests=digests, recount=recount, file_format=file_format, kafka=cluster, advance=advance
-        )
-    inputs = f"{found.inputs:,}"
-    if recount:
-        inputs += f", batches recounted: {found.recounted:,}"
-    if found.skipped:
-        inputs += f", skipped: {found.skipped:,} that were gone at first sight"
+        audited = audit_of(output, **asdict(options), kafka=cluster, advance=advance)
+    inputs = f"{audited.inputs:,}"
+    if options.recount:
+        inputs += f", batches recounted: {audited.recounted:,}"
+    if audited.skipped:
+        inputs += f", skipped: {audited.skipped:,} that were gone at first sight"
     rows = {
-        "batches": f"{found.batches:,}, {_side(found)}",
+        "batches": f"{audited.batches:,}, {_side(audited)}",
         "inputs": inputs,
-        "messages": _accounted(found.counts),
-        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
-        "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",
-        "moved away": counted(len(found.absent), "folder"),
-        "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
+        "messages": _accounted(audited.counts),
+        "deliveries": f"{audited.counts.deliveries:,}, {audited.counts.refused:,} refused",
+        "files": f"{audited.files:,} as written, {counted(audited.bytes, 'byte')}",
+        "moved away": counted(len(audited.absent), "folder"),
+        "to come": ", ".join(f"batch {batch}" for batch in audited.pending) or "nothing is half done",
     }
     lines = [_lines(rows)]
-    for finding in found.findings:
+    for finding in audited.findings:
         where = "" if finding.batch is None else f"batch {finding.batch}: "
         lines.append(_lines({"WRONG": f"{where}{finding.sentence}"}))
-    print_result(as_, "\n".join(lines), asdict(found))
-    if found.findings:
+    print_result(as_, "\n".join(lines), asdict(audited))
+    if audited.findings:
         raise typer.Exit(1)
 
 
@@ -184,8 +180,8 @@ def _lines(rows: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
 
 
-def _side(found: Status | Audit) -> str:
-    return f"{counted(found.backfills, 'backfill')}, {counted(found.replays, 'replay')}"
+def _side(state: Status | Audit) -> str:
+    return f"{counted(state.backfills, 'backfill')}, {counted(state.replays, 'replay')}"
 
 
 def _accounted(counts: Counts) -> str:
@@ -196,8 +192,6 @@ def _accounted(counts: Counts) -> str:
 
 
 # ---- what became of messages
-
-_SHOWN = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,9 +246,9 @@ def deliveries(
     no deliveries.
     """
     records_of = _records_of(output, kafka)
-    found = newest.outcomes(output, "deliveries", records_of.fetch, subscription)
+    outcomes = newest.outcomes(output, "deliveries", records_of.fetch, subscription)
     to = "" if subscription is None else f" to {printable(subscription)}"
-    _print(found, as_, f"no deliveries{to}", records_of, named=subscription is None)
+    _print(outcomes, as_, f"no deliveries{to}", records_of, named=subscription is None)
 
 
 @takes_options
@@ -269,25 +263,34 @@ def unrouted(
     A job lists them unless it runs with --unrouted drop. Exit code 1 if there are none.
     """
     records_of = _records_of(output, kafka)
-    found = newest.outcomes(output, "unrouted", records_of.fetch)
-    _print(found, as_, "no unrouted messages", records_of, named=False)
+    outcomes = newest.outcomes(output, "unrouted", records_of.fetch)
+    _print(outcomes, as_, "no unrouted messages", records_of, named=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """Options of an explanation.
+
+    Attributes:
+        subscription: The subscription's id.
+        source: File or Kafka topic of the message.
+        offset: Line, row or record of the message, from 0.
+        partition: Partition of the message.
+        file_format: Format of the files, as in the job's options.
+    """
+
+    subscription: str = option(REQUIRED, metavar="ID")
+    source: str = option(REQUIRED, metavar="NAME")
+    offset: int = option(REQUIRED, range=(0, inf))
+    partition: int = option(0, range=(0, inf))
+    file_format: str = option("auto", flag="format")
 
 
 @takes_options
 def explain(
     output: JobFolder,
+    options: ExplainOptions,
     *,
-    subscription: Annotated[str, typer.Option("--subscription", metavar="ID", help="The subscription's id.")],
-    source: Annotated[
-        str, typer.Option("--source", metavar="NAME", help="File or Kafka topic of the message.")
-    ],
-    offset: Annotated[
-        int, typer.Option("--offset", min=0, help="Line, row or record of the message, from 0.")
-    ],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Partition of the message.")] = 0,
-    file_format: Annotated[
-        str, typer.Option("--format", help="Format of the files, as in the job's options.")
-    ] = "auto",
     bind: Annotated[list[str] | None, flag_of(options_of(RunOptions)["bind"])] = None,
     kafka: KafkaOptions,
     as_: OutputOption = Output.table,
@@ -308,45 +311,46 @@ def explain(
     from selectroute.spark.audit.why import why
 
     records_of = _records_of(output, kafka)
-    place = Place(source, partition if partition or records_of.partitions else None, offset)
+    partition = options.partition if options.partition or records_of.partitions else None
+    place = Place(options.source, partition, options.offset)
     binding = Binding() if records_of.partitions else Binding.of(bind or [])
-    found = why(output, subscription, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
-    print(_why_text(found, subscription, place) if as_ is Output.table else _why_json(found))
-    if found.unread is None and found.verdict is None:
+    id, file_format = options.subscription, options.file_format
+    reasons = why(output, id, place, file_format=file_format, binding=binding, fetch=records_of.fetch)
+    print(_why_text(reasons, id, place) if as_ is Output.table else _why_json(reasons))
+    if reasons.unread is None and reasons.verdict is None:
         raise typer.Exit(NOT_FOUND)
 
 
-def _why_text(found: Why, id: str, place: Place) -> str:
-    where = printable(str(place), _SHOWN)
-    lines = [f"batch {found.batch} read {where}, and judged it by revision {found.revision}"]
-    lines += [f"{printable(id)} got it in batch {one.batch}" for one in found.deliveries]
-    for letter in found.letters:
+def _why_text(reasons: Why, id: str, place: Place) -> str:
+    where = printable(str(place), SHOWN)
+    lines = [f"batch {reasons.batch} read {where}, and judged it by revision {reasons.revision}"]
+    lines += [f"{printable(id)} got it in batch {delivery.batch}" for delivery in reasons.deliveries]
+    for letter in reasons.letters:
         whose = "the delivery" if letter.subscription is not None else "the message"
-        said = f"{letter.reason}: {printable(letter.message, _SHOWN)}"
+        said = f"{letter.reason}: {printable(letter.message, SHOWN)}"
         lines.append(f"{whose} is a dead letter of batch {letter.batch}: {said}")
         if letter.replay is not None:
             again = f"the replay in batch {letter.replay} judged it again, by revision"
-            lines.append(f"{again} {found.replays[letter.replay]}: {_became(found, letter.replay, id)}")
-    if not found.deliveries and not found.letters:
+            lines.append(f"{again} {reasons.replays[letter.replay]}: {_became(reasons, letter.replay, id)}")
+    if not reasons.deliveries and not reasons.letters:
         lines.append(f"{printable(id)} did not get it")
-    if found.unread is not None:
-        lines.append(f"it is not a message: {printable(found.unread, _SHOWN)}")
-    elif found.subscription is None or found.verdict is None or found.message is None:
-        lines.append(f"revision {found.revision} has no subscription {printable(id)}")
+    if reasons.unread is not None:
+        lines.append(f"it is not a message: {printable(reasons.unread, SHOWN)}")
+    elif reasons.subscription is None or reasons.verdict is None or reasons.message is None:
+        lines.append(f"revision {reasons.revision} has no subscription {printable(id)}")
     else:
-        if found.newest:
-            lines.append(
-                f"revision {found.revision} is no longer kept; by the newest, {found.verdict['revision']}:"
-            )
-        lines.append(as_text(found.subscription, found.message, found.verdict, None))
+        if reasons.newest:
+            newest = reasons.verdict["revision"]
+            lines.append(f"revision {reasons.revision} is no longer kept; by the newest, {newest}:")
+        lines.append(as_text(reasons.subscription, reasons.message, reasons.verdict, None))
     return "\n".join(lines)
 
 
-def _became(found: Why, replay: int, id: str) -> str:
-    """Return what came of a message in a replay, as a clause."""
-    if any(one.batch == replay for one in found.deliveries):
+def _became(reasons: Why, replay: int, id: str) -> str:
+    """Return the result of a message in a replay, as a clause."""
+    if any(delivery.batch == replay for delivery in reasons.deliveries):
         return f"{printable(id)} got it"
-    if any(one.batch == replay for one in found.letters):
+    if any(letter.batch == replay for letter in reasons.letters):
         return "it is a dead letter again"
     return f"{printable(id)} did not get it"
 
@@ -354,24 +358,24 @@ def _became(found: Why, replay: int, id: str) -> str:
 _OF_LETTER = ("batch", "stage", "reason", "message", "subscription", "replay")
 
 
-def _why_json(found: Why) -> str:
+def _why_json(reasons: Why) -> str:
     data: dict[str, Any] = {
-        "batch": found.batch,
-        "revision": found.revision,
-        "deliveries": [one.batch for one in found.deliveries],
-        "dead_letters": [{name: getattr(letter, name) for name in _OF_LETTER} for letter in found.letters],
-        "replays": [{"batch": batch, "revision": revision} for batch, revision in found.replays.items()],
-        "unread": found.unread,
-        "newest": found.newest,
+        "batch": reasons.batch,
+        "revision": reasons.revision,
+        "deliveries": [delivery.batch for delivery in reasons.deliveries],
+        "dead_letters": [{name: getattr(letter, name) for name in _OF_LETTER} for letter in reasons.letters],
+        "replays": [{"batch": batch, "revision": revision} for batch, revision in reasons.replays.items()],
+        "unread": reasons.unread,
+        "newest": reasons.newest,
     }
-    if found.verdict is None:
+    if reasons.verdict is None:
         return json.dumps(data | {"verdict": None})
-    return json_with(data, "verdict", as_json_text({}, found.verdict))
+    return json_with(data, "verdict", as_json_text({}, reasons.verdict))
 
 
 class _Records(NamedTuple):
-    """Messages of a job: whether they are in partitions, and how records of Kafka are fetched, if at all.
-    ``hint`` ends the sentence on a message that was not fetched.
+    """Messages of a job: whether they have partitions, and what fetches records of Kafka, if anything.
+    ``hint`` ends the sentence about a message that was not fetched.
     """
 
     partitions: bool
@@ -396,32 +400,34 @@ def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     return _Records(has_partitions(record), None, hint)
 
 
-def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
+def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
     """Print outcomes, with their subscriptions if ``named``."""
     from selectroute.spark.audit.outcomes import Place
 
     with records(as_, several=True) as add:
-        for one in found:
+        for outcome in outcomes:
             if as_ is not Output.table:
-                add(json.dumps(asdict(one)))
+                add(json.dumps(asdict(outcome)))
                 continue
-            id = "" if one.message_id is None else f", {printable(one.message_id)}"
-            to = f" to {printable(one.subscription)}" if named and one.subscription is not None else ""
-            place = Place(one.source, one.partition if records_of.partitions else None, one.offset)
-            add(f"batch {one.batch}, revision {one.revision}, {printable(str(place), _SHOWN)}{id}{to}")
-            if one.headers:
-                add(f"  {printable('  '.join(map(_header, one.headers)), _SHOWN)}")
-            add(f"  {printable(_shown(one, records_of.hint), _SHOWN)}")
-    if not found:
+            id = "" if outcome.message_id is None else f", {printable(outcome.message_id)}"
+            to = outcome.subscription if named else None
+            whose = id if to is None else f"{id} to {printable(to)}"
+            partition = outcome.partition if records_of.partitions else None
+            where = printable(str(Place(outcome.source, partition, outcome.offset)), SHOWN)
+            add(f"batch {outcome.batch}, revision {outcome.revision}, {where}{whose}")
+            if outcome.headers:
+                add(f"  {printable('  '.join(map(_header, outcome.headers)), SHOWN)}")
+            add(f"  {printable(_shown(outcome, records_of.hint), SHOWN)}")
+    if not outcomes:
         if as_ is Output.table:
             typer.echo(none, err=True)
         raise typer.Exit(FAILURE)
 
 
-def _shown(one: Outcome, hint: str) -> str:
-    if one.missing is not None:
-        return f"no message: {one.missing}{hint}"
-    return "no value" if one.message is None else one.message
+def _shown(outcome: Outcome, hint: str) -> str:
+    if outcome.missing is not None:
+        return f"no message: {outcome.missing}{hint}"
+    return "no value" if outcome.message is None else outcome.message
 
 
 def _header(header: tuple[str, str | None]) -> str:

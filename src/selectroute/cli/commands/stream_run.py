@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from selectroute.cli.connect import is_service
-from selectroute.cli.exit_codes import FAILURE, USAGE, exit_code
+from selectroute.cli.exits import FAILURE, USAGE, exit_code, stopping
 from selectroute.cli.options import takes_options
-from selectroute.cli.stopping import stopping
 from selectroute.extras import importing
 from selectroute.job_options import (
     INPUT,
@@ -40,7 +39,7 @@ from selectroute.selector.sentences import counted
 from selectroute.service.stopping import Stop
 
 if TYPE_CHECKING:
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.session import Session
 
@@ -114,7 +113,7 @@ class _Places:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(JobOptions, _Places):
-    """Options of `run` and `rerun`: those of a job, after where it reads and writes."""
+    """Options of `run` and `rerun`: input, output and running, then the options of a job."""
 
     def check(self) -> None:
         """Raise BadParameter for conflicting options."""
@@ -129,12 +128,12 @@ class RunOptions(JobOptions, _Places):
                 "give exactly one input: --input, or --kafka-topics or --kafka-pattern", param_hint="--input"
             )
         if not reads_kafka:
-            for given, name in (
+            for value, name in (
                 (self.kafka_binding, "--kafka-binding"),
                 (self.topic_separator, "--topic-separator"),
                 (self.schema_registry, "--schema-registry"),
             ):
-                if given:
+                if value:
                     raise typer.BadParameter(f"{name} is for records of --kafka-topics", param_hint=name)
         if self.schema_registry_config and not self.schema_registry:
             raise typer.BadParameter(
@@ -413,9 +412,9 @@ def _rerun(options: RunOptions, log: _JobLog, stop: Stop, batches: str, into: st
             into=into,
         )
         spark = options.session(stop)
-        for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
-            why = f": {one.why}" if one.why else ""
-            text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"
-            log.event("rerun", text, **asdict(one))
-            held = held and one.held
+        for result in route_again(spark, job, into, should_stop=stop.asked, **bounds):
+            why = f": {result.why}" if result.why else ""
+            text = f"batch {result.batch}  revision {result.revision}  {result.verdict}{why}"
+            log.event("rerun", text, **asdict(result))
+            held = held and result.held
     return 0 if held and not stop.asked() else FAILURE

@@ -8,13 +8,13 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from selectroute.cli.commands.selector import dialect_name
+from selectroute.cli.commands.selector import FirstLines, warn_of_selector, warn_of_selectors
 from selectroute.cli.connect import (
     RegistryOption,
     SnapshotsOption,
@@ -23,28 +23,31 @@ from selectroute.cli.connect import (
     opened_database,
     registry_settings,
 )
-from selectroute.cli.inputs import (
-    MessagesArgument,
-    SkipOption,
-    answering,
-    naming_lines,
-    opened,
-    up_to_first,
+from selectroute.cli.inputs import MessagesArgument, SkipOption, answering, naming_lines, opened, up_to_first
+from selectroute.cli.options import takes_options
+from selectroute.cli.output import (
+    SHOWN,
+    Advance,
+    Output,
+    OutputOption,
+    print_result,
+    print_table,
+    progress,
+    records,
 )
-from selectroute.cli.output import Advance, Output, OutputOption, progress, records
-from selectroute.cli.selector_warnings import FirstLines, warn_of_selector, warn_of_selectors
-from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
 from selectroute.index.specification import Destination, SubscriptionSpec, SubscriptionStatus
+from selectroute.job_options import option
 from selectroute.registry.model import From, Order, Subscription
 from selectroute.selector import Message, Selector, SelectRouteError
-from selectroute.selector.dialect import EXTENDED
+from selectroute.selector.dialect import EXTENDED, UnknownDialectError
+from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.limits import MAX_LINE, UNLIMITED
 from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.client.any_registry import SubscriptionRegistry
+    from selectroute.client import SubscriptionRegistry
     from selectroute.index.match_report import SnapshotRow
-    from selectroute.registry.model import EffectiveFrom
+    from selectroute.registry.model import EffectiveFrom, Subscription
 
 _COMPLETED: Final = 1_000
 """Subscriptions read to complete an id: a key press must not read a million."""
@@ -52,7 +55,10 @@ _COMPLETED: Final = 1_000
 
 def known_dialect(name: str | None) -> str | None:
     """Return the name of a dialect. Raises BadParameter if it is unknown."""
-    return None if name is None else dialect_name(name)
+    try:
+        return None if name is None else dialect_named(name).name
+    except UnknownDialectError as error:
+        raise typer.BadParameter(str(error), param_hint="'--dialect'") from error
 
 
 def dialects_for(incomplete: str) -> list[str]:
@@ -68,54 +74,22 @@ def ids_for(incomplete: str) -> list[str]:
     """
     try:
         with opened_database(None, "completion") as registry:
-            found = [one.id for one in registry.list(limit=_COMPLETED).items]
+            ids = [subscription.id for subscription in registry.list(limit=_COMPLETED).items]
     except Exception:  # completion must not show errors
         return []
-    return [id for id in found if id.startswith(incomplete)]
+    return [id for id in ids if id.startswith(incomplete)]
 
 
 IdArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="ID", help="The subscription's id.", autocompletion=ids_for),
+    str | None, typer.Argument(metavar="ID", help="The subscription's id.", autocompletion=ids_for)
 ]
 ByNameOption = Annotated[
     str | None, typer.Option("--by-name", metavar="NAME", help="The subscription with this name.")
 ]
+_UNCHANGED: Final = "as it is"
 SELECTOR_HELP: Final = (
     "The selector; - reads it from standard input. Write -- before one that begins with a dash."
 )
-TopicOption = Annotated[
-    str | None,
-    typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
-]
-
-
-def _dialect_option(help: str, show_default: str | bool, metavar: str | None = None) -> Any:
-    return typer.Option(
-        help=help,
-        show_default=show_default,
-        metavar=metavar,
-        callback=known_dialect,
-        autocompletion=dialects_for,
-    )
-
-
-DialectOption = Annotated[
-    str | None, _dialect_option("The selector's dialect; see `selector dialects`.", "jms")
-]
-ExtendedOption = Annotated[
-    bool, typer.Option("--extended", help="Use an extended selection provider for the selector (ibm-mq).")
-]
-NameOption = Annotated[str | None, typer.Option(metavar="NAME", help="A unique name.", show_default="the id")]
-LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.")
-]
-_DESTINATION: Final = (
-    "none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message."
-)
-DestinationOption = Annotated[
-    str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="none")
-]
 IfRevisionOption = Annotated[
     int | None,
     typer.Option(
@@ -156,31 +130,122 @@ def selector_text(selector: str) -> str:
     return text.rstrip("\r\n")
 
 
-def labels_of(given: list[str] | None) -> dict[str, str]:
+def labels_of(texts: Sequence[str]) -> dict[str, str]:
     """Parse labels given as KEY=VALUE."""
-    pairs = [one.partition("=") for one in given or ()]
+    pairs = [label.partition("=") for label in texts]
     if not all(key and sign for key, sign, _ in pairs):
         raise typer.BadParameter("a label must be KEY=VALUE", param_hint="--label")
     return {key: text for key, _, text in pairs}
 
 
-def destination_of(given: str | None) -> Destination:
+def destination_of(text: str | None) -> Destination:
     """Parse a destination: none, queue:NAME or kafka:TOPIC; the registry refuses others."""
-    if given is None:
+    if text is None:
         return Destination()
-    kind, sign, name = given.partition(":")
+    kind, sign, name = text.partition(":")
     if not sign and kind != "none":
-        shown = printable(given, 48)
+        shown = printable(text, 48)
         what = f"write queue:{shown}, kafka:{shown} or none: the queue or topic for the deliveries"
         raise typer.BadParameter(what, param_hint="--destination")
     return Destination.from_json({"kind": kind, "name": name if sign else None})
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """Options that are fields of a new subscription.
+
+    Attributes:
+        topic: Topics such as a/+/c or a/#.
+        dialect: The selector's dialect; see `selector dialects`.
+        extended: Use an extended selection provider for the selector (ibm-mq).
+        name: A unique name.
+        labels: A label; repeatable.
+        destination: none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message.
+        id: An id.
+    """
+
+    topic: str | None = option(None, metavar="FILTER", shown_default="every topic")
+    dialect: str | None = option(None, shown_default="jms", complete=dialects_for)
+    extended: bool = option(False)
+    name: str | None = option(None, metavar="NAME", shown_default="the id")
+    labels: tuple[str, ...] = option((), metavar="KEY=VALUE", flag="label")
+    destination: str | None = option(None, metavar="KIND", shown_default="none")
+    id: str | None = option(None, metavar="ID", shown_default="generated")
+
+    def spec(self, selector: str, default_dialect: str) -> SubscriptionSpec:
+        """Return the specification. Raises BadParameter for an option that cannot be parsed."""
+        return SubscriptionSpec(
+            selector_text(selector),
+            self.topic,
+            known_dialect(self.dialect) or default_dialect,
+            EXTENDED if self.extended else None,
+            self.name,
+            destination_of(self.destination),
+            labels_of(self.labels),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchOptions:
+    """Options that change fields of a subscription.
+
+    Attributes:
+        topic: Other topics; '' for every topic.
+        dialect: Another dialect.
+        name: Another name.
+        labels: A new label, or a new value; KEY= removes it.
+        destination: none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message.
+    """
+
+    topic: str | None = option(None, metavar="FILTER", shown_default=_UNCHANGED)
+    dialect: str | None = option(None, shown_default=_UNCHANGED, complete=dialects_for)
+    name: str | None = option(None, shown_default=_UNCHANGED)
+    labels: tuple[str, ...] = option((), metavar="KEY=VALUE", flag="label")
+    destination: str | None = option(None, metavar="KIND", shown_default=_UNCHANGED)
+
+    def patch(self, selector: str | None) -> dict[str, Any]:
+        """Return the changes as a merge patch. Raises BadParameter for an option that cannot be parsed."""
+        fields = {"selector": selector, "dialect": known_dialect(self.dialect), "name": self.name}
+        patch: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
+        if self.topic is not None:
+            patch["topic"] = self.topic or None
+        if self.labels:
+            patch["labels"] = {key: text or None for key, text in labels_of(self.labels).items()}
+        if self.destination is not None:
+            target = destination_of(self.destination)
+            patch["destination"] = {"kind": target.kind, "name": target.name}
+        return patch
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions:
+    """Options that filter subscriptions.
+
+    Attributes:
+        topic: With this topic filter.
+        status: With this status.
+        dialect: With this dialect.
+        name: With this name.
+        label: With this label.
+    """
+
+    topic: str | None = option(None, metavar="FILTER")
+    status: SubscriptionStatus | None = option(None)  # noqa: RUF009  # it returns a field
+    dialect: str | None = option(None, metavar="DIALECT", complete=dialects_for)
+    name: str | None = option(None, metavar="NAME")
+    label: str | None = option(None, metavar="KEY=VALUE")
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters as `Registry.list` takes them. Raises BadParameter for an invalid one."""
+        if self.label is not None:
+            labels_of([self.label])
+        return {**asdict(self), "dialect": known_dialect(self.dialect)}
+
+
 # ---- one subscription, and lists
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Subscriptions of a registry. Each change takes effect with one batch.",
+    no_args_is_help=True, help="Subscriptions of a registry. Each change takes effect with one batch."
 )
 
 _PAGE: Final = 1_000
@@ -188,19 +253,13 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @app.command()
+@takes_options
 def add(
     selector: Annotated[
         str, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="every message")
     ] = "",
-    topic: TopicOption = None,
-    dialect: DialectOption = None,
-    extended: ExtendedOption = False,
-    name: NameOption = None,
-    label: LabelOption = None,
-    destination: DestinationOption = None,
-    id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="An id.", show_default="generated")
-    ] = None,
+    *,
+    fields: SpecOptions,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
@@ -214,17 +273,9 @@ def add(
     Exit code 4 if the id or the name is taken, 5 if the selector is invalid.
     """
     _, settings = registry_settings(registry)
+    spec = fields.spec(selector, settings.dialect)  # before a database is created for an invalid option
     with connected(registry, create=True) as connection:
-        spec = SubscriptionSpec(
-            selector_text(selector),
-            topic,
-            settings.dialect if dialect is None else dialect,
-            EXTENDED if extended else None,
-            name,
-            destination_of(destination),
-            labels_of(label),
-        )
-        registered = connection.register(spec, id=id)
+        registered = connection.register(spec, id=fields.id)
         warn_of_selector(as_data(registered, None))
         _changed(connection, registered, wait, output)
 
@@ -246,8 +297,8 @@ def get(
     Exit code 3 if there is no such subscription.
     """
     with connected(registry) as connection:
-        one = connection.get(chosen(connection, id, by_name))
-        _changed(connection, one, 0.0 if wait is None else wait, output, must=wait is not None)
+        subscription = connection.get(chosen(connection, id, by_name))
+        _changed(connection, subscription, 0.0 if wait is None else wait, output, must=wait is not None)
 
 
 @app.command()
@@ -277,18 +328,15 @@ def history(
         return
     for change in changes:
         after = change.subscription
-        shown = "" if after is None else f"  {printable(after.selector, 2_000) or 'every message'}"
+        shown = "" if after is None else f"  {printable(after.selector, SHOWN) or 'every message'}"
         who = printable(change.actor)
         print(f"{change.revision:>8}  {change.time:%Y-%m-%d %H:%M:%S}  {change.op:<7}  {who}{shown}")
 
 
 @app.command("list")
+@takes_options
 def list_(
-    topic: Annotated[str | None, typer.Option(metavar="FILTER", help="With this topic filter.")] = None,
-    status: Annotated[SubscriptionStatus | None, typer.Option(help="With this status.")] = None,
-    dialect: Annotated[str | None, _dialect_option("With this dialect.", False, "DIALECT")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="With this name.")] = None,
-    label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,
+    wanted: FilterOptions,
     order: Annotated[Order, typer.Option(help="By id, by name, or the newest change first.")] = "id",
     limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 50,
     all_: Annotated[bool, typer.Option("--all", help="Print all subscriptions.")] = False,
@@ -304,17 +352,15 @@ def list_(
 
     If there are more, standard error shows the --cursor to continue with.
     """
-    if label is not None:
-        labels_of([label])
-    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    filters = wanted.filters()
     with connected(registry) as connection, records(output, several=True) as add_record:
         listed = 0
         while all_ or listed < limit:
             size = _PAGE if all_ else min(limit - listed, _PAGE)
             page = connection.list(limit=size, cursor=cursor, order=order, **filters)
             if output is not Output.table:
-                for one in page.items:
-                    add_record(as_line(one))
+                for subscription in page.items:
+                    add_record(json.dumps(subscription.to_json()))
             elif page.items:
                 print_rows(page.items, with_heading=not listed)
             listed += len(page.items)
@@ -327,25 +373,15 @@ def list_(
 
 
 @app.command()
+@takes_options
 def replace(
     id: IdArgument = None,
     selector: Annotated[
-        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="as it is")
+        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default=_UNCHANGED)
     ] = None,
     by_name: ByNameOption = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(metavar="FILTER", help="Other topics; '' for every topic.", show_default="as it is"),
-    ] = None,
-    dialect: Annotated[str | None, _dialect_option("Another dialect.", "as it is")] = None,
-    name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="A new label, or a new value; KEY= removes it."),
-    ] = None,
-    destination: Annotated[
-        str | None, typer.Option(metavar="KIND", help=_DESTINATION, show_default="as it is")
-    ] = None,
+    *,
+    fields: PatchOptions,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
@@ -361,23 +397,14 @@ def replace(
     """
     if by_name is not None and id is not None and selector is None:
         id, selector = None, id
-    text = None if selector is None else selector_text(selector)
-    given = {"selector": text, "dialect": dialect, "name": name}
-    patch: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    if topic is not None:
-        patch["topic"] = topic or None
-    if label:
-        patch["labels"] = {key: text or None for key, text in labels_of(label).items()}
-    if destination is not None:
-        target = destination_of(destination)
-        patch["destination"] = {"kind": target.kind, "name": target.name}
+    patch = fields.patch(None if selector is None else selector_text(selector))
     if not patch:
         raise typer.BadParameter("give a field to change: a selector, --topic, --label, …")
     with connected(registry) as connection:
-        one = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
+        subscription = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
         if "selector" in patch or "dialect" in patch:
-            warn_of_selector(as_data(one, None))
-        _changed(connection, one, wait, output)
+            warn_of_selector(as_data(subscription, None))
+        _changed(connection, subscription, wait, output)
 
 
 @app.command()
@@ -393,8 +420,8 @@ def remove(
     selectroute subscription remove heavy --if-revision 18
     """
     with connected(registry) as connection:
-        one = connection.remove(chosen(connection, id, by_name), expected=if_revision)
-        print(paragraph(one, None, past=True) if output is Output.table else as_line(one))
+        subscription = connection.remove(chosen(connection, id, by_name), expected=if_revision)
+        print_result(output, paragraph(subscription, None, past=True), subscription.to_json())
 
 
 @app.command()
@@ -411,8 +438,8 @@ def pause(
     selectroute subscription pause heavy
     """
     with connected(registry) as connection:
-        one = connection.pause(chosen(connection, id, by_name), expected=if_revision)
-        _changed(connection, one, wait, output)
+        subscription = connection.pause(chosen(connection, id, by_name), expected=if_revision)
+        _changed(connection, subscription, wait, output)
 
 
 @app.command()
@@ -432,27 +459,30 @@ def resume(
     selectroute subscription resume heavy --from last-processed
     """
     with connected(registry) as connection:
-        found = connection.resume(chosen(connection, id, by_name), from_=from_, expected=if_revision)
+        resumed = connection.resume(chosen(connection, id, by_name), from_=from_, expected=if_revision)
         more: dict[str, Any] = {}
         if from_ == "last-processed":
-            more["backfill"] = [asdict(one) for one in found.backfill]
-        _changed(connection, found.subscription, wait, output, **more)
+            more["backfill"] = [asdict(query) for query in resumed.backfill]
+        _changed(connection, resumed.subscription, wait, output, **more)
         if output is Output.table and from_ == "last-processed":
-            for one in found.backfill:
-                can = "delivers what it missed" if one.can_replay else f"cannot: {one.reason}"
-                print(f"  backfill      query {one.query} {can}")
-            if not found.backfill:
+            for query in resumed.backfill:
+                can = "delivers what it missed" if query.can_replay else f"cannot: {query.reason}"
+                print(f"  backfill      query {query.query} {can}")
+            if not resumed.backfill:
                 print("  backfill      no query has reported to this registry yet")
 
 
-def effective(connection: SubscriptionRegistry, one: Subscription, seconds: float) -> Sequence[EffectiveFrom]:
+def effective(
+    connection: SubscriptionRegistry, subscription: Subscription, seconds: float
+) -> Sequence[EffectiveFrom]:
     """Return for each query the first batch that used this version of a subscription. If there is none, wait
     at most `seconds` for one.
     """
     until = time.monotonic() + seconds
     while True:
-        now, batches = connection.effective_of(one.id, wait_seconds=max(until - time.monotonic(), 0.0))
-        if now.revision != one.revision:
+        left = max(until - time.monotonic(), 0.0)
+        now, batches = connection.effective_of(subscription.id, wait_seconds=left)
+        if now.revision != subscription.revision:
             return []  # changed since: the batches used the later revision
         left = until - time.monotonic()
         if batches or left <= 0:
@@ -462,7 +492,7 @@ def effective(connection: SubscriptionRegistry, one: Subscription, seconds: floa
 
 def _changed(
     connection: SubscriptionRegistry,
-    one: Subscription,
+    subscription: Subscription,
     wait: float | None,
     output: Output,
     *,
@@ -470,13 +500,13 @@ def _changed(
     **more: Any,
 ) -> None:
     """Print a subscription; with `wait`, once a batch has used it, or after this timeout in seconds."""
-    batches = None if wait is None else effective(connection, one, wait)
-    if output is Output.table:
-        print(paragraph(one, batches))
-    else:
-        print(json.dumps({**as_data(one, batches), **more}))
+    batches = None if wait is None else effective(connection, subscription, wait)
+    print_result(output, paragraph(subscription, batches), {**as_data(subscription, batches), **more})
     if must and batches == []:
-        print(f"selectroute: no batch that used revision {one.revision} was reported yet", file=sys.stderr)
+        print(
+            f"selectroute: no batch that used revision {subscription.revision} was reported yet",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -522,21 +552,16 @@ def import_(
                 f"{name} has no subscriptions: nothing is changed; --allow-empty accepts this"
             )
         with connected(registry, create=True) as connection, progress("importing") as advance:
-            given = FirstLines(chain(first, lines))
-            done = connection.import_(
-                _then(given, advance), mode=mode, progress=lambda rows, _: advance(rows)
-            )
-    warn_of_selectors(given.rows(), done.rows)
-    if output is Output.table:
-        print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
-    else:
-        print(json.dumps({"rows": done.rows, "revision": done.revision}))
+            kept = FirstLines(chain(first, lines))
+            done = connection.import_(_then(kept, advance), mode=mode, progress=lambda rows, _: advance(rows))
+    warn_of_selectors(kept.rows(), done.rows)
+    text = f"revision {done.revision}: {counted(done.rows, 'subscription')}"
+    print_result(output, text, {"rows": done.rows, "revision": done.revision})
 
 
 def export(
     revision: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**63 - 1, help="State as of a revision.", show_default="now"),
+        int | None, typer.Option(min=0, max=2**63 - 1, help="State as of a revision.", show_default="now")
     ] = None,
     registry: RegistryOption = None,
 ) -> None:
@@ -588,13 +613,13 @@ def explain(
     This explains the newest version of the subscription. Past deliveries used the revision of their batch:
     see `selectroute stream explain`.
     """
-    with explaining(registry, snapshots) as source, answering(messages, skip_bad, output) as (found, add):
-        one = source.get(id)
-        for given in found:
-            data = source.explain(id, given.message)
-            line = {} if given.line is None else {"line": given.line}
+    with explaining(registry, snapshots) as source, answering(messages, skip_bad, output) as (inputs, add):
+        subscription = source.get(id)
+        for entry in inputs:
+            data = source.explain(id, entry.message)
+            line = {} if entry.line is None else {"line": entry.line}
             add(
-                as_text(one, given.message, data, given.line)
+                as_text(subscription, entry.message, data, entry.line)
                 if output is Output.table
                 else as_json_text(line, data)
             )
@@ -609,19 +634,81 @@ def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
     return f'{head[:-1]}, "selector": {tree.to_json()}}}'
 
 
-def as_text(one: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None) -> str:
+def as_text(
+    subscription: Subscription | SnapshotRow, message: Message, data: dict[str, Any], line: int | None
+) -> str:
     """Return an explanation for people: the verdict, its steps, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
-    head = f"{one.id} {verdict} {which}, at revision {data['revision']}"
-    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], 2_000)}"]
+    head = f"{subscription.id} {verdict} {which}, at revision {data['revision']}"
+    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], SHOWN)}"]
     topic = data.get("topic")
     if topic:
         fits = "matches" if topic["matches"] else "does not match"
         shown = "no topic" if message.topic is None else printable(message.topic)
         lines.append(f"  topic filter {printable(topic['filter'])} {fits} {shown}")
-    lines += [f"  {printable(step['text'], 2_000)}" for step in data.get("access", ())]
-    if one.seltype != EXTENDED:
-        tree = Selector(one.selector, one.dialect, limits=UNLIMITED).explain(message)
+    lines += [f"  {printable(step['text'], SHOWN)}" for step in data.get("access", ())]
+    if subscription.seltype != EXTENDED:
+        tree = Selector(subscription.selector, subscription.dialect, limits=UNLIMITED).explain(message)
         lines += [f"  {part}" for part in str(tree).splitlines()]
     return "\n".join(lines)
+
+
+# ---- subscriptions as text and data
+
+_ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
+"""Line of a list outside a terminal: id, status, revision, topic filter, selector."""
+
+_HEADING: Final = ("id", "status", "revision", "topic", "selector")
+
+
+def as_data(subscription: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
+    """Return the fields of a subscription, and if given the batches from which on it is effective."""
+    data = subscription.to_json()
+    if batches is not None:
+        data["effective_from"] = [asdict(batch) for batch in batches]
+    return data
+
+
+def paragraph(subscription: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
+    """Return the fields of a subscription, one per line."""
+    state = "removed" if past else f"{subscription.status.value}, revision {subscription.revision}"
+    named = "" if subscription.name == subscription.id else f" ({printable(subscription.name)})"
+    destination = ":".join(filter(None, (subscription.destination.kind, subscription.destination.name)))
+    topic = "every topic" if subscription.topic is None else printable(subscription.topic, SHOWN)
+    lines = [
+        f"{subscription.id}{named}: {state}",
+        f"  topic         {topic}",
+        f"  selector      {printable(subscription.selector, SHOWN) or 'every message'}",
+        f"  dialect       {subscription.dialect}{', EXTENDED' if subscription.seltype == 'EXTENDED' else ''}",
+        f"  destination   {destination}",
+    ]
+    labels = subscription.labels.items()
+    lines += [f"  label         {printable(name)}={printable(text)}" for name, text in labels]
+    lines += [
+        f"  created       {subscription.created:%Y-%m-%d %H:%M:%S} UTC",
+        f"  modified      {subscription.modified:%Y-%m-%d %H:%M:%S} UTC",
+    ]
+    if batches is not None:
+        texts = [f"batch {batch.batch} of query {printable(batch.query)}" for batch in batches]
+        lines += [f"  effective from {batch}" for batch in texts] or ["  effective from no batch yet"]
+    return "\n".join(lines)
+
+
+def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
+    """Print subscriptions: on a terminal as a table of its width, to a file or pipe one per line."""
+    rows = [
+        (
+            subscription.id,
+            subscription.status.value,
+            str(subscription.revision),
+            "" if subscription.topic is None else printable(subscription.topic, SHOWN),
+            printable(subscription.selector, SHOWN),
+        )
+        for subscription in page
+    ]
+    if sys.stdout is not None and sys.stdout.isatty():
+        print_table(_HEADING, rows, uncut=("id", "status", "revision"))
+        return
+    for row in [_HEADING, *rows] if with_heading else rows:
+        print(_ROW.format(*row).rstrip())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.options import takes_options
 from selectroute.cli.output import Output, OutputOption, print_table, records
+from selectroute.job_options import option
 from selectroute.registry.model import plain
 from selectroute.registry.role import Role
 from selectroute.selector.sentences import printable
@@ -21,7 +24,25 @@ app = typer.Typer(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PermissionOptions:
+    """Options that limit what a token permits.
+
+    Attributes:
+        topics: Only subscriptions whose topic filters are within this one; repeatable.
+        queues: Only these queues as destinations and to put and get, such as CARS.*; repeatable.
+        kafka: Only these Kafka topics as destinations, such as cars.*; repeatable.
+    """
+
+    topics: tuple[str, ...] = option((), metavar="FILTER", flag="topic", shown_default="all subscriptions")
+    queues: tuple[str, ...] = option(
+        (), metavar="PATTERN", flag="queue", shown_default="all; with --topic or --kafka none"
+    )
+    kafka: tuple[str, ...] = option((), metavar="PATTERN", shown_default="all; with --topic or --queue none")
+
+
 @app.command()
+@takes_options
 def create(
     role: Annotated[
         Role,
@@ -29,30 +50,7 @@ def create(
             help="reader: read; writer: also change, put and get; admin: also manage tokens and queues."
         ),
     ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILTER",
-            help="Only subscriptions whose topic filters are within this one; repeatable.",
-            show_default="all subscriptions",
-        ),
-    ] = None,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only these queues as destinations and to put and get, such as CARS.*; repeatable.",
-            show_default="all; with --topic or --kafka none",
-        ),
-    ] = None,
-    kafka: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only these Kafka topics as destinations, such as cars.*; repeatable.",
-            show_default="all; with --topic or --queue none",
-        ),
-    ] = None,
+    permission: PermissionOptions,
     name: Annotated[str | None, typer.Option(help="Its purpose.", show_default="its id")] = None,
     registry: RegistryOption = None,
     output: OutputOption = Output.table,
@@ -73,9 +71,7 @@ def create(
     """
     with connected(registry, create=True) as opened:
         is_first = not opened.tokens.had_any()
-        token, secret = opened.tokens.add(
-            role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
-        )
+        token, secret = opened.tokens.add(role.value, **asdict(permission), name=name)
     if is_first:
         typer.echo(_first(role), err=True)
     if output is not Output.table:
@@ -118,14 +114,14 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
     rows = []
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
-        patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
+        patterns = [*map("queue:{}".format, token.queues), *map("kafka:{}".format, token.kafka)]
         destinations = "\n".join(patterns) or ("none" if token.topics else "all")
         name = "" if token.name == token.id else printable(token.name)
         rows.append(
             (token.id, name, token.role.value, printable(topics), destinations, f"{token.created:%F}")
         )
     names = ("id", "name", "role", "topics", "delivers to", "created")
-    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role", "created"))
+    print_table(names, rows, uncut=("id", "role", "created"))
 
 
 @app.command()

@@ -40,8 +40,8 @@ def _warm_spark() -> None:
     from selectroute.spark.partitions.steps import Lists, merge
 
     MessageKeys(AttributeLanes(MessageBatch(pa.record_batch({"name": ["value"]})))).of(("name",))
-    one, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
-    merge(2, [Lists(one, np.arange(2), ordinals, ordinals)], marked=True)
+    counts, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
+    merge(2, [Lists(counts, np.arange(2), ordinals, ordinals)], marked=True)
 
 
 def _warm_kafka() -> None:

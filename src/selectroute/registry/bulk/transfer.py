@@ -21,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.compile.build import paused_collector
 from selectroute.index.errors import MAX_REPORTED, InvalidSpecError, LineProblem
+from selectroute.index.specification import SubscriptionStatus
 from selectroute.registry.authorization import EVERYTHING, Permission
 from selectroute.registry.bulk.checking import ACTIVE, CheckedLines, Line, Staged
 from selectroute.registry.bulk.helpers import checked_blocks

@@ -3,7 +3,7 @@
 ::
 
     browser ──▶ console.py: cookie, origin, headers ──▶ subscriptions.py, …: the screens
-                                                             │ api.py: calls with the caller's own token
+                                                             │ page.py: calls with the caller's own token
                                                              └──▶ the API, in the same process
 
 The pages can do what the API can, and no more: roles, topics and limits are checked there. Without the extra

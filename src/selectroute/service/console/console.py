@@ -23,11 +23,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 from selectroute.service.app import Application
-from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
-from selectroute.service.console.api import ApiError
+from selectroute.service.console import dead_letters, queues, streams, subscriptions
 from selectroute.service.console.page import (
     ROOT,
     STATIC,
+    ApiError,
     PageError,
     api_of,
     cookie_of,
@@ -65,7 +65,7 @@ class WithConsole:
     """Application of a service with its console; a browser that asks for ``/`` is sent there.
 
     Args:
-        app: the service's application; its ``state`` is also that of this one.
+        app: the service's application, whose ``state`` is shared.
         queue_manager: the name of the service's queue manager.
     """
 
@@ -98,8 +98,7 @@ class WithConsole:
 
 
 def _routes() -> list[BaseRoute]:
-    rooms = (streams, subscriptions, bulk, who_gets, queues, dead_letters)
-    screens = [screen for room in rooms for screen in room.ROUTES]
+    screens = (*streams.ROUTES, *subscriptions.ROUTES, *queues.ROUTES, *dead_letters.ROUTES)
     return [
         Route("/", _front),
         Route("/sign-in", sign_in),
@@ -149,7 +148,7 @@ def check_origin(headers: Headers) -> None:
         )
 
 
-# ---- who is there
+# ---- sign-in
 
 
 async def _front(request: Request) -> Response:
@@ -164,8 +163,8 @@ async def sign_in(request: Request) -> Response:
 
 async def sign_in_done(request: Request) -> Response:
     """Take the token, if the service knows it."""
-    given = await form(request)
-    token, after = given.get("token", "").strip(), _next(given.get("next"))
+    fields = await form(request)
+    token, after = fields.get("token", "").strip(), _next(fields.get("next"))
     api = api_of(request)
     try:
         if not is_token(token):
@@ -175,15 +174,10 @@ async def sign_in_done(request: Request) -> Response:
         status = HTTPStatus(error.status)
         return rendered(request, "sign_in.html", {"next": after, "error": str(error)}, status)
     response = RedirectResponse(after, HTTPStatus.SEE_OTHER)
-    # A proxy that speaks TLS to the browser says so. One who lies harms only the own cookie.
+    # A proxy that speaks TLS to the browser says so. A client that lies harms only its own cookie.
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     response.set_cookie(
-        cookie_of(request),
-        token,
-        path=ROOT,
-        secure=scheme.lower() == "https",
-        httponly=True,
-        samesite="lax",
+        cookie_of(request), token, path=ROOT, secure=scheme.lower() == "https", httponly=True, samesite="lax"
     )
     return response
 

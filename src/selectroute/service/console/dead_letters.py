@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from selectroute.job_output import ReplayedBatch
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import ApiError
-from selectroute.service.console.page import PageError, api_of, form, page, redirect
+from selectroute.service.console.page import ApiError, PageError, api_of, form, page, redirect
 
 _ON_A_PAGE: Final = 25
 _HEX_BYTES: Final = 256
@@ -35,43 +34,43 @@ FILTERS: Final = (*_TEXTS, *_NUMBERS)
 
 async def jobs(request: Request) -> Response:
     """Show the jobs with their dead letters by reason and batch."""
-    found = await api_of(request).get("/v1/jobs")
-    return await page(request, "jobs.html", {"jobs": found["items"]})
+    answer = await api_of(request).get("/v1/jobs")
+    return await page(request, "jobs.html", {"jobs": answer["items"]})
 
 
 async def audited(request: Request) -> Response:
     """Audit a job, and show what the audit says."""
     job = request.path_params["job"]
-    found = await api_of(request).post(f"{_of(job)}/audits")
-    return await page(request, "audit.html", {"job": job, "found": found})
+    totals = await api_of(request).post(f"{_of(job)}/audits")
+    return await page(request, "audit.html", {"job": job, "found": totals})
 
 
 async def listed(request: Request) -> Response:
     """Show the dead letters of a job that the filters in the URL find: those that are left, or all."""
-    job, given = request.path_params["job"], request.query_params
-    asked = _asked(given)
+    job, query = request.path_params["job"], request.query_params
+    asked = _asked(query)
     for name in _NUMBERS:
-        _number(name, given.get(name), HTTPStatus.BAD_REQUEST)
-    is_all = bool(given.get("all"))
+        _number(name, query.get(name), HTTPStatus.BAD_REQUEST)
+    is_all = bool(query.get("all"))
     params: dict[str, Any] = {**asked, "left": "" if is_all else "true", "limit": _ON_A_PAGE}
-    params["cursor"] = given.get("cursor")
-    found = await api_of(request).get(f"{_of(job)}/dead-letters", params)
+    params["cursor"] = query.get("cursor")
+    answer = await api_of(request).get(f"{_of(job)}/dead-letters", params)
     data = {
         "job": job,
         "asked": asked,
         "all": is_all,
         "filtered": any(asked.values()),
-        "continued": bool(given.get("cursor")),
-        "next_cursor": found["next_cursor"],
-        "letters": [_shown(one) for one in found["items"]],
+        "continued": bool(query.get("cursor")),
+        "next_cursor": answer["next_cursor"],
+        "letters": [_shown(letter) for letter in answer["items"]],
     }
     return await page(request, "dead_letters.html", data)
 
 
 async def raw_bytes(request: Request) -> Response:
     """Return the bytes of a dead letter, as a file to keep."""
-    job, given = request.path_params["job"], request.query_params
-    params = {name: given.get(name) for name in (*FILTERS, "part")}
+    job, query = request.path_params["job"], request.query_params
+    params = {name: query.get(name) for name in (*FILTERS, "part")}
     answer = await api_of(request).call("GET", f"{_of(job)}/dead-letters:bytes", params=params)
     headers = {name: answer.headers[name] for name in ("Content-Type", "Content-Disposition")}
     return Response(answer.body, headers=headers)
@@ -86,17 +85,17 @@ async def _preview(
     request: Request, asked: Mapping[str, str], error: str | None = None, status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
     job = request.path_params["job"]
-    found = await api_of(request).post(f"{_of(job)}/dead-letters:preview", _filter(asked))
-    found["examples"] = [_shown(one) for one in found["examples"]]
-    data = {"job": job, "asked": asked, "filtered": any(asked.values()), "found": found, "error": error}
+    previewed = await api_of(request).post(f"{_of(job)}/dead-letters:preview", _filter(asked))
+    previewed["examples"] = [_shown(letter) for letter in previewed["examples"]]
+    data = {"job": job, "asked": asked, "filtered": any(asked.values()), "found": previewed, "error": error}
     return await page(request, "replay_preview.html", data, status)
 
 
 async def replay(request: Request) -> Response:
     """Have the previewed dead letters replayed; if their number has changed, show the preview again."""
-    job, given = request.path_params["job"], await form(request)
-    asked = _asked(given)
-    expected = given.get("expected", "")
+    job, sent = request.path_params["job"], await form(request)
+    asked = _asked(sent)
+    expected = sent.get("expected", "")
     if not expected.isdecimal() or len(expected) > _MOST_DIGITS:
         raise PageError(
             HTTPStatus.UNPROCESSABLE_ENTITY, "the form does not say how many dead letters it means"
@@ -113,8 +112,8 @@ async def replay(request: Request) -> Response:
 
 async def replayed(request: Request) -> Response:
     """Show how far a replay is, and what came of it."""
-    found = await _replay_of(request)
-    data = {"job": request.path_params["job"], "replay": found, **_progress(found)}
+    state = await _replay_of(request)
+    data = {"job": request.path_params["job"], "replay": state, **_progress(state)}
     return await page(request, "replay.html", data)
 
 
@@ -142,7 +141,7 @@ def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
     elif not batches:
         sentence = "It is done: no dead letters were left."
     else:
-        sums = {name: sum(one[name] for one in batches) for name in _COUNTS}
+        sums = {name: sum(batch[name] for batch in batches) for name in _COUNTS}
         sentence = (
             f"It is done. {of_all} taken: {counted(sums['messages'], 'message')}, of which "
             f"{sums['routed']:,} routed, {sums['unrouted']:,} unrouted and {sums['dead_lettered']:,} failed "
@@ -154,22 +153,22 @@ def _progress(replay: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "sentence": sentence,
         "follow": not replay["done"],
-        "rows": [[f"{one[name]:,}" for name in ("batch", *_COUNTS)] for one in batches],
-        "missing": [why for one in batches for why in one["missing"]],
+        "rows": [[f"{batch[name]:,}" for name in ("batch", *_COUNTS)] for batch in batches],
+        "missing": [why for batch in batches for why in batch["missing"]],
     }
 
 
-def _asked(given: Mapping[str, str] | QueryParams) -> dict[str, str]:
-    return {name: given.get(name, "") or "" for name in FILTERS}
+def _asked(values: Mapping[str, str] | QueryParams) -> dict[str, str]:
+    return {name: values.get(name, "") or "" for name in FILTERS}
 
 
 def _filter(asked: Mapping[str, str]) -> dict[str, Any]:
     """Return the filter of the API. Raises `PageError` for a text in the place of a number."""
-    found: dict[str, Any] = {_TEXTS[name]: [asked[name]] for name in _TEXTS if asked[name]}
+    wanted: dict[str, Any] = {_TEXTS[name]: [asked[name]] for name in _TEXTS if asked[name]}
     for name, field in _NUMBERS.items():
         if asked[name]:
-            found[field] = [_number(name, asked[name], HTTPStatus.UNPROCESSABLE_ENTITY)]
-    return found
+            wanted[field] = [_number(name, asked[name], HTTPStatus.UNPROCESSABLE_ENTITY)]
+    return wanted
 
 
 def _number(name: str, text: str | None, status: HTTPStatus) -> int:
@@ -187,7 +186,7 @@ def _shown(letter: Mapping[str, Any]) -> dict[str, Any]:
     """
     raw = _bytes(letter, "raw")
     names = ("batch", "stage", "reason", "source", "partition", "offset", "subscription")
-    headers = [{**one, "hex": _bytes(one, "value").hex(" ")} for one in letter["headers"] or ()]
+    headers = [{**header, "hex": _bytes(header, "value").hex(" ")} for header in letter["headers"] or ()]
     return {
         **letter,
         "hex": raw[:_HEX_BYTES].hex(" "),

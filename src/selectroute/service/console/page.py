@@ -1,27 +1,123 @@
-"""Parts of every screen of the console: its template, the caller's API, and the form that a browser sent."""
+"""Parts of every screen of the console: its template, calls of the API with the caller's token, and forms."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 import anyio
+import httpx
 import jinja2
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import Api
 from selectroute.service.http.call import SMALL_BODY
+from selectroute.service.http.callers import OpenBodies
 from selectroute.service.http.problems import ProblemError
-from selectroute.service.http.rates import OpenBodies
+
+
+class ApiError(SelectRouteError):
+    """Problem document (RFC 9457) with which the API refused a call.
+
+    Args:
+        status: the status code.
+        problem: the document.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(str(problem.get("detail") or problem.get("title") or f"the API answered {status}"))
+        self.status = status
+        self.problem = problem
+
+    @property
+    def kind(self) -> str:
+        """Last part of the problem's type, such as ``stale-revision``."""
+        return str(self.problem.get("type", "")).rpartition(":")[2]
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """Faults of the request, each with its ``pointer`` and ``reason``."""
+        return [*(self.problem.get("errors") or ())]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """Answer of the API: its data, None if it has no JSON, and its headers and body."""
+
+    data: Any
+    headers: httpx.Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """API of a service, as one caller may use it.
+
+    Args:
+        app: the service's application.
+        host: the Host header that the browser sent.
+        client: the browser's address and port.
+        token: the caller's secret; None without one.
+    """
+
+    app: ASGIApp
+    host: str
+    client: tuple[str, int]
+    token: str | None = field(default=None, repr=False)
+
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return the data of a GET. Raises `ApiError`."""
+        return (await self.call("GET", path, params=params)).data
+
+    async def post(self, path: str, body: Any = None) -> Any:
+        """Return the data of a POST. Raises `ApiError`."""
+        return (await self.call("POST", path, body=body)).data
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ApiAnswer:
+        """Return the answer to a call. ``body`` is sent as JSON, ``content`` as it is.
+
+        Raises:
+            ApiError: the API refused the call.
+        """
+        sent = {"Host": self.host, **(headers or {})}
+        if self.token is not None:
+            sent["Authorization"] = f"Bearer {self.token}"
+        if body is not None:
+            content = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        query = {name: value for name, value in (params or {}).items() if value not in (None, "")}
+        request = httpx.Request(method, f"http://service{path}", params=query, content=content, headers=sent)
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=self.client)
+        response = await transport.handle_async_request(request)
+        data = await response.aread()
+        is_json = response.headers.get("content-type", "").partition(";")[0].endswith("json")
+        parsed = json.loads(data) if is_json and data else None
+        if isinstance(parsed, dict) and response.status_code >= 400 and "error" in parsed:
+            parsed = parsed["error"][0]["problem"]  # in IBM's form
+        if response.status_code >= 400:
+            raise ApiError(response.status_code, parsed if isinstance(parsed, dict) else {})
+        return ApiAnswer(parsed, response.headers, data)
+
 
 ROOT: Final = "/console"
 
@@ -100,8 +196,8 @@ def rendered(
     request: Request, template: str, data: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
     """Return a template as a response."""
-    given = {"caller": None, "root": ROOT, "path": request.url.path, **data}
-    return HTMLResponse(_TEMPLATES.get_template(template).render(given), status)
+    context = {"caller": None, "root": ROOT, "path": request.url.path, **data}
+    return HTMLResponse(_TEMPLATES.get_template(template).render(context), status)
 
 
 def redirect(path: str, *, part: str = "", **params: Any) -> Response:
@@ -112,8 +208,7 @@ def redirect(path: str, *, part: str = "", **params: Any) -> Response:
 
 
 async def form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
-    """Return the fields of a form of at most so many bytes that a browser sent, each once, with line ends as
-    ``\\n``.
+    """Return the fields of a form of at most ``most`` bytes, each once, with line ends as ``\\n``.
 
     Raises:
         PageError: the body is not a form, is too large, comes too slowly, or there are too many.
@@ -152,10 +247,6 @@ def _moment(text: str) -> str:
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _number(value: int) -> str:
-    return f"{value:,}"
-
-
 def rate(value: float) -> str:
     """Return a number a second as a person reads it: ``1,234``, ``1.2``, ``0.0012``."""
     if value < 0.001:
@@ -170,16 +261,11 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _compact(data: Any) -> str:
-    """Return data as JSON in one line."""
-    return json.dumps(data, ensure_ascii=False)
-
-
 _TEMPLATES.filters |= {
     "moment": _moment,
-    "number": _number,
+    "number": "{:,}".format,
     "rate": rate,
     "value": _value,
     "counted": counted,
-    "compact": _compact,
+    "compact": partial(json.dumps, ensure_ascii=False),
 }

@@ -1,6 +1,6 @@
 """Screens of queues: all of them, one with its messages by ids or selector, one message, and changes of them.
 
-Before each change a step says how many messages it is about. A message that is got is shown whole.
+Before each change a step shows how many messages it affects. A message that is got is shown whole.
 """
 
 from __future__ import annotations
@@ -21,8 +21,18 @@ from selectroute.queues.message.message import time_of
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
 from selectroute.registry.role import Role
 from selectroute.selector.sentences import counted
-from selectroute.service.console.api import Answer, Api, ApiError
-from selectroute.service.console.page import MOST_BYTES, PageError, api_of, form, page, redirect, rendered
+from selectroute.service.console.page import (
+    MOST_BYTES,
+    Api,
+    ApiAnswer,
+    ApiError,
+    PageError,
+    api_of,
+    form,
+    page,
+    redirect,
+    rendered,
+)
 from selectroute.service.http.middleware import MESSAGING
 
 _LOOKUP: Final = {
@@ -72,36 +82,36 @@ _UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)
 async def listed(request: Request) -> Response:
     """Show all queues: how many messages each has, since when, and how many gets wait."""
     api = api_of(request)
-    names = [one["name"] for one in (await api.get("/v1/queues"))["items"]]
-    found = []
+    names = [queue["name"] for queue in (await api.get("/v1/queues"))["items"]]
+    queues = []
     for name in names:
         try:
-            found.append(await _described(api, name))
+            queues.append(await _described(api, name))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:  # not deleted meanwhile
                 raise
-    return await page(request, "queues.html", {"queues": found})
+    return await page(request, "queues.html", {"queues": queues})
 
 
 async def shown(request: Request) -> Response:
     """Show a queue, and a page of its messages that the ids or the selector in the URL find."""
-    api, given = api_of(request), request.query_params
+    api, query = api_of(request), request.query_params
     queue = await _described(api, request.path_params["name"])
     data: dict[str, Any] = {"queue": queue, "messages": [], "following": None, "error": None}
     status = HTTPStatus.OK
     # One message more tells whether there is another page.
-    params = {**_wanted(given), "after": given.get("after"), "limit": _ON_A_PAGE + 1}
+    params = {**_wanted(query), "after": query.get("after"), "limit": _ON_A_PAGE + 1}
     try:
-        found = await api.get(f"{_messaging(request)}/messagelist", params)
+        answer = await api.get(f"{_messaging(request)}/messagelist", params)
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
         data["error"], status = str(error), HTTPStatus(error.status)
     else:
-        messages = data["messages"] = _rows(found["messages"][:_ON_A_PAGE])
-        has_more = len(found["messages"]) > _ON_A_PAGE
-        data["following"] = messages[-1]["msgToken"] if has_more else found["next"]
-    return await page(request, "queue.html", data | _searched(given) | {"done": given.get("done")}, status)
+        messages = data["messages"] = _rows(answer["messages"][:_ON_A_PAGE])
+        has_more = len(answer["messages"]) > _ON_A_PAGE
+        data["following"] = messages[-1]["msgToken"] if has_more else answer["next"]
+    return await page(request, "queue.html", data | _searched(query) | {"done": query.get("done")}, status)
 
 
 # ---- one message
@@ -118,58 +128,56 @@ async def asked_to_get(request: Request) -> Response:
     """Show one message, and ask whether to take it from its queue: it, of how many that match."""
     data = await _browsed(request, _MOST_TEXT)
     path = f"{_of(request.path_params['name'])}:count"
-    found = await api_of(request).get(path, data["lookup"])
-    return await page(request, "message.html", data | {"step": "ask", "counted": found})
+    matching = await api_of(request).get(path, data["lookup"])
+    return await page(request, "message.html", data | {"step": "ask", "counted": matching})
 
 
 async def _browsed(request: Request, most: int) -> dict[str, Any]:
-    """Return a message on its queue as its page shows it, with at most so many characters of each text."""
+    """Return a message on its queue as its page shows it, with at most ``most`` characters of each text."""
     params = {"msgToken": _token(request.query_params)}
-    found = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
+    answer = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
     properties = await _properties(request, params)
-    if not _is_message(found) or properties is None:
+    if not _is_message(answer) or properties is None:
         raise PageError(HTTPStatus.NOT_FOUND, _GONE)
     data = {"name": request.path_params["name"], "token": params["msgToken"], "most": _MOST_SHOWN}
-    return data | _parts(found, properties, most) | _searched(request.query_params)
+    return data | _parts(answer, properties, most) | _searched(request.query_params)
 
 
 async def body(request: Request) -> Response:
     """Return the body of a message as a file, byte by byte. The message stays on its queue."""
     params = {"msgToken": _token(request.query_params)}
-    found = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
-    if not _is_message(found):
+    answer = await api_of(request).call("GET", f"{_messaging(request)}/message", params=params)
+    if not _is_message(answer):
         raise PageError(HTTPStatus.NOT_FOUND, _GONE)
-    return _file(request, found)
+    return _file(request, answer)
 
 
 async def got(request: Request) -> Response:
     """Take one message from its queue, and show all of it: it is nowhere else afterwards."""
-    api, name, given = api_of(request), request.path_params["name"], await form(request)
+    api, name, fields = api_of(request), request.path_params["name"], await form(request)
     await api.call("GET", "/v1/caller")  # who is not signed in is asked for a token before anything else
-    params = {"msgToken": _token(given)}
+    params = {"msgToken": _token(fields)}
     properties = await _properties(request, params)  # a get leaves out those that fit into no header
     if properties is None:
         raise PageError(HTTPStatus.NOT_FOUND, _GONE)
-    found = await api.call("DELETE", f"{_messaging(request)}/message", params=params)
-    if not _is_message(found):
+    answer = await api.call("DELETE", f"{_messaging(request)}/message", params=params)
+    if not _is_message(answer):
         raise PageError(HTTPStatus.NOT_FOUND, _GONE)
-    if len(found.body) > _MOST_SHOWN:
-        return _file(request, found)
-    data = _parts(found, properties, None) | _searched(given)
+    if len(answer.body) > _MOST_SHOWN:
+        return _file(request, answer)
+    data = _parts(answer, properties, None) | _searched(fields)
     return await page(request, "message.html", data | {"name": name, "step": "got"})
 
 
-def _token(given: Mapping[str, str]) -> str:
-    """Return the token of the message that a page is about. Raises `PageError` without one, which would be
-    that of any message.
-    """
-    if not given.get("token"):
+def _token(values: Mapping[str, str]) -> str:
+    """Return the token of a page's message. Raises `PageError` without one, which would match any message."""
+    if not values.get("token"):
         raise PageError(HTTPStatus.NOT_FOUND, "This address names no message: choose one of a queue.")
-    return given["token"]
+    return values["token"]
 
 
-def _is_message(found: Answer) -> bool:
-    return "ibm-mq-md-msgtoken" in found.headers
+def _is_message(answer: ApiAnswer) -> bool:
+    return "ibm-mq-md-msgtoken" in answer.headers
 
 
 async def _properties(request: Request, params: Mapping[str, str]) -> dict[str, Any] | None:
@@ -179,7 +187,7 @@ async def _properties(request: Request, params: Mapping[str, str]) -> dict[str, 
     return messages[0]["properties"] if messages else None
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """Text of a message, or its beginning, and how many characters the whole text has."""
 
     text: str
@@ -191,33 +199,33 @@ class Part(NamedTuple):
         return len(self.text) < self.characters
 
 
-def _part(text: str, most: int | None) -> Part:
-    return Part(text[:most], len(text))
+def _part(text: str, most: int | None) -> TextPart:
+    return TextPart(text[:most], len(text))
 
 
-def _parts(found: Answer, properties: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """Return the parts of a message, at most so many characters of each; None for all of it."""
+def _parts(answer: ApiAnswer, properties: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """Return the parts of a message, at most ``most`` characters of each; None for all."""
     try:
-        text = found.body.decode()
+        text = answer.body.decode()
     except UnicodeDecodeError:
         text = None
     is_plain = text is not None and not _INVISIBLE.search(text)
-    prefix = "ibm-mq-md-"
+    prefix, headers = "ibm-mq-md-", answer.headers.items()
     shown = None if text is None else _part(text, most)
-    digits = None if is_plain else _part(found.body.hex(" "), most)
+    digits = None if is_plain else _part(answer.body.hex(" "), most)
     rows = [(name, *_typed(value, most)) for name, value in properties.items()]
     each = [shown, digits, *(part for _, _, part in rows)]
     return {
         "text": shown,
         "digits": digits,
         "properties": rows,
-        "fields": {key[len(prefix) :]: one for key, one in found.headers.items() if key.startswith(prefix)},
-        "bytes": len(found.body),
+        "fields": {key[len(prefix) :]: value for key, value in headers if key.startswith(prefix)},
+        "bytes": len(answer.body),
         "is_cut": any(part is not None and part.is_cut for part in each),
     }
 
 
-def _typed(value: Any, most: int | None) -> tuple[str, Part]:
+def _typed(value: Any, most: int | None) -> tuple[str, TextPart]:
     """Return the type of a property, and its value as text."""
     kinds = {bool: "boolean", str: "string", int: "long", float: "double"}
     kind = kinds[type(value)] if type(value) in kinds else value["type"]
@@ -225,12 +233,12 @@ def _typed(value: Any, most: int | None) -> tuple[str, Part]:
     return kind, _part(plain if isinstance(plain, str) else json.dumps(plain), most)
 
 
-def _file(request: Request, found: Answer) -> Response:
+def _file(request: Request, answer: ApiAnswer) -> Response:
     """Return the body of a message as a download, with a name of safe characters."""
-    parts = (request.path_params["name"], found.headers["ibm-mq-md-messageid"].removeprefix("ID:"))
+    parts = (request.path_params["name"], answer.headers["ibm-mq-md-messageid"].removeprefix("ID:"))
     name = "-".join(_UNSAFE.sub("-", part).strip("-") or "queue" for part in parts)
     headers = {"Content-Disposition": f'attachment; filename="{name}.bin"'}
-    return Response(found.body, headers=headers, media_type="application/octet-stream")
+    return Response(answer.body, headers=headers, media_type="application/octet-stream")
 
 
 # ---- putting one
@@ -251,8 +259,8 @@ async def put(request: Request) -> Response:
         await api.call("GET", _of(name))
     except ApiError as error:
         stranger = error
-    given = await form(request, _MOST_PUT if may_put and stranger is None else MOST_BYTES)
-    fields = {field: given.get(field, "") for field in (*_PUT, "body")}
+    values = await form(request, _MOST_PUT if may_put and stranger is None else MOST_BYTES)
+    fields = {field: values.get(field, "") for field in (*_PUT, "body")}
     headers = {header: fields[field] for field, header in _PUT.items() if fields[field].strip()}
     try:
         if stranger is not None:
@@ -277,7 +285,7 @@ async def put(request: Request) -> Response:
 async def _put_page(
     request: Request, fields: Mapping[str, str], error: ApiError | PageError | None = None
 ) -> Response:
-    """Show the form for a message; to whom the queue is not shown, without its numbers."""
+    """Show the form for a message; without the queue's numbers if the caller may not see the queue."""
     name, queue = request.path_params["name"], None
     status = HTTPStatus.OK if error is None else HTTPStatus(error.status)
     try:
@@ -293,7 +301,7 @@ async def _put_page(
     except ApiError:
         if error is None:
             raise
-        return rendered(request, "queue_put.html", data, status)  # to whom it is not known who asks
+        return rendered(request, "queue_put.html", data, status)  # the caller is unknown
 
 
 # ---- many messages
@@ -303,8 +311,8 @@ async def asked_to(action: str, request: Request) -> Response:
     """Ask whether the messages that the lookup in the URL finds are to be removed, or moved, with their
     number.
     """
-    given = request.query_params
-    return await _bulk(request, action, _wanted(given), given.get("to", ""))
+    query = request.query_params
+    return await _bulk(request, action, _wanted(query), query.get("to", ""))
 
 
 async def _bulk(
@@ -315,14 +323,14 @@ async def _bulk(
     error: str | None = None,
     status: HTTPStatus = HTTPStatus.OK,
 ) -> Response:
-    """Show how many messages an action is about, and the first of them."""
+    """Show how many messages an action would affect, and the first of them."""
     api, name = api_of(request), request.path_params["name"]
-    found = await api.get(f"{_of(name)}:count", lookup)
+    matching = await api.get(f"{_of(name)}:count", lookup)
     path = f"{_messaging(request)}/messagelist"
     sample = (await api.get(path, {**lookup, "limit": _SAMPLE}))["messages"]
-    names = [one["name"] for one in (await api.get("/v1/queues"))["items"]]
-    data = {"name": name, "action": action, "to": to, "counted": found, "sample": _rows(sample)}
-    data |= {"others": [one for one in names if one != name], "error": error, "result": None}
+    names = [queue["name"] for queue in (await api.get("/v1/queues"))["items"]]
+    data = {"name": name, "action": action, "to": to, "counted": matching, "sample": _rows(sample)}
+    data |= {"others": [other for other in names if other != name], "error": error, "result": None}
     return await page(request, "queue_bulk.html", data | _searched(lookup), status)
 
 
@@ -330,24 +338,24 @@ async def done(action: str, request: Request) -> Response:
     """Purge or move, and show what came of it; where another number matches than the page before has shown,
     ask again.
     """
-    api, name, given = api_of(request), request.path_params["name"], await form(request)
-    lookup, to = _wanted(given), given.get("to", "")
+    api, name, fields = api_of(request), request.path_params["name"], await form(request)
+    lookup, to = _wanted(fields), fields.get("to", "")
     await api.call("GET", "/v1/caller")  # who is not signed in is asked for a token before anything else
     asked: dict[str, Any] = {field: value for field, value in lookup.items() if value}
     asked |= {field: _number(asked[field]) for field in _NUMBERS if field in asked}
     if action == "move":
         asked["to"] = to
-    if given.get("position"):
-        asked["position"] = given["position"]
+    if fields.get("position"):
+        asked["position"] = fields["position"]
     else:
-        asked["expected"] = _number(given.get("expected", ""))
+        asked["expected"] = _number(fields.get("expected", ""))
     try:
         result = await api.post(f"{_of(name)}:{action}", asked)
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
         return await _bulk(request, action, lookup, to, str(error), HTTPStatus(error.status))
-    before = _number(given.get("done", "0"))
+    before = _number(fields.get("done", "0"))
     data = {"name": name, "action": action, "to": to, "result": result, "error": None}
     data["done"] = before + result["done"]
     return await page(request, "queue_bulk.html", data | _searched(lookup))
@@ -356,15 +364,13 @@ async def done(action: str, request: Request) -> Response:
 # ---- parts of several screens
 
 
-def _wanted(given: Mapping[str, str]) -> dict[str, str]:
-    return {field: given.get(field, "") for field in _LOOKUP}
+def _wanted(values: Mapping[str, str]) -> dict[str, str]:
+    return {field: values.get(field, "") for field in _LOOKUP}
 
 
-def _searched(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the conditions that a page is about, and the position in the list of those that they find; both
-    also as parameters of a URL.
-    """
-    lookup, after = _wanted(given), given.get("after", "")
+def _searched(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the conditions of a page and the position in its list, both also as parameters of a URL."""
+    lookup, after = _wanted(values), values.get("after", "")
     asked = {field: value for field, value in lookup.items() if value}
     state = asked | ({"after": after} if after else {})
     return {"lookup": lookup, "labels": _LOOKUP, "after": after, "asked": asked, "state": state}
@@ -372,8 +378,8 @@ def _searched(given: Mapping[str, str]) -> dict[str, Any]:
 
 async def _described(api: Api, name: str) -> dict[str, Any]:
     """Return a queue as the API describes it, with the age of its oldest message."""
-    found: dict[str, Any] = await api.get(_of(name))
-    return found | {"age": None if found["oldest"] is None else _age(found["oldest"])}
+    described: dict[str, Any] = await api.get(_of(name))
+    return described | {"age": None if described["oldest"] is None else _age(described["oldest"])}
 
 
 def _age(moment: str) -> str:
@@ -386,14 +392,14 @@ def _age(moment: str) -> str:
 def _rows(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of a list, with the time of the put, and their properties as texts."""
     return [
-        one
+        item
         | {
-            "put": time_of(one["timestamp"]).isoformat(),
+            "put": time_of(item["timestamp"]).isoformat(),
             "properties": [
-                (name, *_typed(value, _MOST_IN_A_ROW)) for name, value in one["properties"].items()
+                (name, *_typed(value, _MOST_IN_A_ROW)) for name, value in item["properties"].items()
             ],
         }
-        for one in messages
+        for item in messages
     ]
 
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectroute.service.console.api import Api, ApiError
-from selectroute.service.console.page import api_of, page, redirect
+from selectroute.service.console.page import Api, ApiError, api_of, page, redirect
 
 _ON_A_PAGE: Final = 100
 
@@ -27,7 +26,7 @@ _WIDTH, _HEIGHT = 1_000, 160
 
 
 class Bar(NamedTuple):
-    """Bar of a chart, in its units, the number of what it stands for, and what it says."""
+    """Bar of a chart in the chart's units, the number of its part, and its text."""
 
     x: float
     y: float
@@ -49,7 +48,7 @@ async def overview(request: Request) -> Response:
         return await page(request, "overview.html", {"health": None, "why": str(error), "streams": []})
     streams = (await api.get("/v1/streams"))["items"]
     data = {"health": health, "why": None, "streams": streams}
-    data["names"] = {one["query"]: one["name"] for one in streams}
+    data["names"] = {stream["query"]: stream["name"] for stream in streams}
     return await page(request, "overview.html", data)
 
 
@@ -58,7 +57,7 @@ async def newest(request: Request) -> Response:
     streams = await _streams(api_of(request))
     if not streams:
         return redirect("/overview")
-    return redirect(f"/streams/{quote(max(streams, key=lambda one: one['heard'])['query'], safe='')}")
+    return redirect(f"/streams/{quote(max(streams, key=lambda stream: stream['heard'])['query'], safe='')}")
 
 
 async def shown(request: Request) -> Response:
@@ -68,23 +67,23 @@ async def shown(request: Request) -> Response:
     api, query = api_of(request), request.path_params["query"]
     streams = await _streams(api)
     params = {"limit": _ON_A_PAGE, "cursor": request.query_params.get("cursor")}
-    found = await api.get(f"{_of(query)}/reports", params)
-    batches = found["batches"]
-    found_steps = dict.fromkeys(step for one in batches for step in one["seconds"])
+    answer = await api.get(f"{_of(query)}/reports", params)
+    batches = answer["batches"]
+    found_steps = dict.fromkeys(step for batch in batches for step in batch["seconds"])
     steps = sorted(found_steps, key=lambda step: _STEPS.index(step) if step in _STEPS else len(_STEPS))
-    stream = next((one for one in streams if one["query"] == query), None)
+    stream = next((listed for listed in streams if listed["query"] == query), None)
     data = {
         "query": query,
         "name": query if stream is None else stream["name"],
         "stream": stream,
-        "others": [one for one in streams if one["query"] != query],
+        "others": [other for other in streams if other["query"] != query],
         "removes": stream is not None and request.query_params.get("do") == "remove",
         "batches": batches,
-        "next_cursor": found["next_cursor"],
+        "next_cursor": answer["next_cursor"],
         "steps": steps,
         "size": (_WIDTH, _HEIGHT),
-        "messages": bars(batches, lambda one: {0: one["messages"]}, "{:,.0f} messages"),
-        "deliveries": bars(batches, lambda one: {0: one["deliveries"]}, "{:,.0f} deliveries"),
+        "messages": bars(batches, lambda batch: {0: batch["messages"]}, "{:,.0f} messages"),
+        "deliveries": bars(batches, lambda batch: {0: batch["deliveries"]}, "{:,.0f} deliveries"),
         "seconds": bars(batches, partial(_seconds_of, steps), "{:.3f} seconds", steps),
         "busiest": busiest(batches),
     }
@@ -106,28 +105,27 @@ def _seconds_of(steps: list[str], batch: dict[str, Any]) -> dict[int, float]:
 async def _streams(api: Api) -> list[dict[str, Any]]:
     """Return the streams; none for a caller who may not see streams."""
     try:
-        found: list[dict[str, Any]] = (await api.get("/v1/streams"))["items"]
+        return [*(await api.get("/v1/streams"))["items"]]
     except ApiError as error:
         if error.kind != "forbidden":
             raise
         return []
-    return found
 
 
 async def names(api: Api) -> dict[str, str]:
     """Return the names of streams by their queries; none for a caller who may not see streams."""
-    return {one["query"]: one["name"] for one in await _streams(api)}
+    return {stream["query"]: stream["name"] for stream in await _streams(api)}
 
 
 def busiest(batches: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return the subscriptions with most deliveries in these batches, as far as each names its busiest.
+    """Return the subscriptions with most deliveries in these batches; a batch names only its busiest.
 
     >>> busiest([{"busiest": {"a": 1, "b": 5}}, {"busiest": {"a": 7}}, {}])
     [('a', 8), ('b', 5)]
     """
     total: Counter[str] = Counter()
-    for one in batches:
-        total.update(one.get("busiest", {}))
+    for batch in batches:
+        total.update(batch.get("busiest", {}))
     return total.most_common(_BUSIEST)
 
 
@@ -145,11 +143,11 @@ def bars(
     >>> [(bar.y, bar.height, bar.part, bar.text) for bar in found]
     [(120.0, 40.0, 0, 'batch 1: pin 1 s'), (0.0, 120.0, 1, 'batch 1: match 3 s')]
     """
-    found = [values(one) for one in reversed(batches)]
-    most = max((sum(one.values()) for one in found), default=0.0) or 1.0
-    width = _WIDTH / max(len(found), 20)
+    totals = [values(batch) for batch in reversed(batches)]
+    most = max((sum(total.values()) for total in totals), default=0.0) or 1.0
+    width = _WIDTH / max(len(totals), 20)
     made = []
-    for number, (batch, of_batch) in enumerate(zip(reversed(batches), found, strict=True)):
+    for number, (batch, of_batch) in enumerate(zip(reversed(batches), totals, strict=True)):
         below = 0.0
         for part, value in sorted(of_batch.items()):
             below += value

@@ -31,12 +31,12 @@ from selectroute.selector.errors import did_you_mean, shown
 from selectroute.selector.strict_json import JsonError, parse_json
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import check_json, header_text, request_headers
+from selectroute.service.http.headers import Header, check_json, header_text, request_headers
 from selectroute.service.http.problems import (
     MQRC_SUB_NAME_ERROR,
     NO_SUBSCRIPTION,
-    Fault,
     ProblemError,
+    RequestFault,
     as_json,
     escaped,
     members_of,
@@ -51,10 +51,6 @@ MOST_FAULTS: Final = 100
 """Faults of a body that are reported at most."""
 
 JSON: Final = "application/json"
-
-
-class Header:
-    """Mark of a parameter that is a header."""
 
 
 class BodyType(NamedTuple):
@@ -85,9 +81,7 @@ def _has_items(value: Any) -> bool:
 
 
 def _by_items(value: Any) -> bytes:
-    if _has_items(value):
-        return b"[" + b",".join(map(as_json, value)) + b"]"
-    return as_json(value)
+    return b"[" + b",".join(map(as_json, value)) + b"]" if _has_items(value) else as_json(value)
 
 
 class Call:
@@ -99,8 +93,8 @@ class Call:
         role: the role that a caller needs, at least.
         function: answers the call; a coroutine, or a function that is run in a thread.
         summary: for the OpenAPI document, which has no call without one.
-        problems: its rows of `PROBLEMS` beside those of every call and of every body, each perhaps with
-            what it means for this call.
+        problems: its rows of `PROBLEMS` in addition to the rows of every call and body, each perhaps with
+            a title of its own.
         status: the status code of success.
         responses: further responses in OpenAPI's form, or only their descriptions, by status codes.
         example: of its body, or one for each of the media types in ``content``.
@@ -135,10 +129,6 @@ class Call:
         """Parameters of the function, read when they are first needed."""
         return Parameters(self.function, re.findall(r"{(\w+)", self.path))
 
-    def prepare(self) -> None:
-        """Read the parameters of the function."""
-        self.takes  # noqa: B018  # kept by the property
-
     async def answer(self, request: Request, steps: Mapping[str, str], service: Service) -> Response:
         """Answer a request, whose path has these ``steps``. The role is checked before the body is read: a
         caller without it need not send the body. Raises a problem.
@@ -160,7 +150,7 @@ class Call:
             faults += more
         if faults:
             raise invalid(faults, self.method)
-        for name, what in self.takes.given.items():
+        for name, what in self.takes.injected.items():
             arguments[name] = service if what is Service else caller if what is Caller else request
         if not self._takes_thread:
             return self._response(await self.function(**arguments))
@@ -172,7 +162,7 @@ class Call:
 
 
 class Parameters:
-    """Parameters of a function; those of path, query and headers are validated together, as one model.
+    """Parameters of a function. Path, query and headers are validated together, as one model.
 
     Args:
         function: the function.
@@ -180,18 +170,19 @@ class Parameters:
     """
 
     def __init__(self, function: Callable[..., Any], steps: Sequence[str]) -> None:
-        self.given: dict[str, type] = {}
+        self.injected: dict[str, type] = {}
         """Parameters of these types: `Service`, `Caller`, `Request`."""
         self.body: Body | None = None
         self._models: dict[str, type[BaseModel]] = {}
         own: dict[str, Any] = {}
         for name, (hint, default) in _signature(function).items():
             if hint in (Service, Caller, Request):
-                self.given[name] = hint
+                self.injected[name] = hint
             elif name == "body":
                 self.body = Body(hint, default)
             elif isinstance(hint, type) and issubclass(hint, BaseModel):
-                own |= {one: (field.annotation, field) for one, field in hint.model_fields.items()}
+                fields = hint.model_fields.items()
+                own |= {member: (field.annotation, field) for member, field in fields}
                 self._models[name] = hint
             else:
                 own[name] = hint, default
@@ -225,10 +216,11 @@ class Parameters:
             values = self.model.model_validate(sent).__dict__
         except ValidationError as error:
             return {}, [
-                {**one, "loc": (self.places[str(one["loc"][0])], *one["loc"])} for one in error.errors()
+                {**fault, "loc": (self.places[str(fault["loc"][0])], *fault["loc"])}
+                for fault in error.errors()
             ]
         for name, model in self._models.items():  # its fields are validated
-            values[name] = model.model_construct(**{one: values.pop(one) for one in model.model_fields})
+            values[name] = model.model_construct(**{key: values.pop(key) for key in model.model_fields})
         return values, []
 
     def _check_known(self, name: str) -> None:
@@ -237,7 +229,7 @@ class Parameters:
         """
         if self.places.get(name) == "query":
             return
-        known = [one for one, at in self.places.items() if at == "query"]
+        known = [parameter for parameter, at in self.places.items() if at == "query"]
         advice = did_you_mean(name, known, "the parameters are") if known else "this path takes none"
         raise ProblemError("invalid-request", f"no parameter {shown(name)}: {advice}", place=shown(name))
 
@@ -272,8 +264,8 @@ def _signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Return the types and defaults of a function's parameters; the default is ``...`` if there is none."""
     hints = get_type_hints(function, include_extras=True)
     return {
-        name: (hints[name], ... if one.default is one.empty else one.default)
-        for name, one in inspect.signature(function).parameters.items()
+        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
     }
 
 
@@ -286,7 +278,7 @@ def _parsed(body: bytes) -> Any:
         return parse_json(body)
     except JsonError as error:
         offset, line, column = error.place or (None, None, None)
-        fault = Fault(pointer="", reason=error.reason, offset=offset, line=line, column=column)
+        fault = RequestFault(pointer="", reason=error.reason, offset=offset, line=line, column=column)
         raise ProblemError("invalid-request", f"the body is {error}", faults=[fault]) from None
 
 
@@ -294,8 +286,8 @@ def invalid(errors: Sequence[Any], method: str) -> ProblemError:
     """Return the problem of a request with pydantic's errors: for an invalid id not found, except for a PUT,
     which would create it: its answer says what is invalid.
     """
-    faults = [_fault(one) for one in errors[:MOST_FAULTS]]
-    of_path = {one["loc"][1] for one in errors if one["loc"][0] == "path"}
+    faults = [_fault(error) for error in errors[:MOST_FAULTS]]
+    of_path = {error["loc"][1] for error in errors if error["loc"][0] == "path"}
     if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     if "version" in of_path:
@@ -306,15 +298,13 @@ def invalid(errors: Sequence[Any], method: str) -> ProblemError:
         name = min(of_path)
         kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
         reason = f"{name} must be 1 to 128 letters, digits and . _ -"
-        return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
-    kind = "invalid-body" if any(one["loc"][0] == "body" for one in errors) else "invalid-request"
+        return ProblemError(kind, reason, faults=[RequestFault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
+    kind = "invalid-body" if any(error["loc"][0] == "body" for error in errors) else "invalid-request"
     first = faults[0]
     return ProblemError(kind, f"{first.pointer or 'the body'}: {first.reason}", faults=faults)
 
 
-def _fault(error: Any) -> Fault:
+def _fault(error: Any) -> RequestFault:
     where, *steps = error["loc"]
-    if where != "body":
-        return Fault(pointer=str(steps[0]), reason=error["msg"])
-    pointer = "".join("/" + escaped(str(step)[:100]) for step in steps)
-    return Fault(pointer=pointer, reason=error["msg"])
+    in_body = "".join("/" + escaped(str(step)[:100]) for step in steps)
+    return RequestFault(pointer=in_body if where == "body" else str(steps[0]), reason=error["msg"])

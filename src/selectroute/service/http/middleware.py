@@ -19,11 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from selectroute.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
-from selectroute.service.http.callers import ANYBODY, Caller, sent_by_browsers
+from selectroute.service.http.callers import ANYBODY, Caller, Rates, sent_by_browsers
 from selectroute.service.http.headers import Headers, header_text, request_headers
 from selectroute.service.http.problems import IBM, INTERNAL, ProblemError, logged_problem
 from selectroute.service.http.protocol import WHOLE
-from selectroute.service.http.rates import Rates
 from selectroute.service.logs import log, logs_requests
 
 IMPORT: Final = "/v1/subscriptions:import"

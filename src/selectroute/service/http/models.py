@@ -26,7 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from selectroute.registry.model import Backfill, EffectiveFrom, Subscription
 from selectroute.selector.dialect import Seltype
 from selectroute.selector.errors import did_you_mean
-from selectroute.service.http.problems import Fault
+from selectroute.service.http.problems import RequestFault
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -60,7 +60,7 @@ def _few(value: Any) -> Any:
 
 
 def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
-    """Return the error, with a suggestion if it is about an unknown member."""
+    """Return the error, with a suggestion for an unknown member."""
     sentence = fault["msg"]
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         advice = did_you_mean(fault["loc"][0], known, "the fields are")
@@ -85,7 +85,7 @@ class Strict(BaseModel):
         except ValidationError as error:
             known = [field.alias or name for name, field in cls.model_fields.items()]
             raise ValidationError.from_exception_data(
-                error.title, [_suggested(one, known) for one in error.errors(include_url=False)]
+                error.title, [_suggested(fault, known) for fault in error.errors(include_url=False)]
             ) from None
 
 
@@ -198,7 +198,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 def _moment(text: str) -> str:
-    """Return a time. Raises ValueError for one that the calendar does not have, or long past."""
+    """Return a time. Raises ValueError for a date that does not exist or is before 1970."""
     if datetime.fromisoformat(text).year < _FIRST_YEAR:
         raise ValueError(f"must not be before {_FIRST_YEAR}")
     return text
@@ -359,7 +359,7 @@ class CheckAnswer(BaseModel):
     """Facts about a valid selector, or the error of an invalid one."""
 
     valid: bool
-    error: Fault | None = None
+    error: RequestFault | None = None
     dialect: str
     canonical: str | None = None
     identifiers: list[str] | None = None

@@ -15,14 +15,7 @@ from starlette.responses import Response
 
 from selectroute.registry.role import Role
 from selectroute.service.http.call import JSON, Call
-from selectroute.service.http.problems import (
-    IBM,
-    IBM_MEDIA_TYPE,
-    MEDIA_TYPE,
-    PROBLEMS,
-    MqErrors,
-    Problem,
-)
+from selectroute.service.http.problems import IBM, IBM_MEDIA_TYPE, MEDIA_TYPE, PROBLEMS, MqErrors, Problem
 
 ROLE: Final = "x-role"
 """Member of an operation that names the required role."""
@@ -72,11 +65,7 @@ def document(calls: Mapping[str, Sequence[Call]]) -> dict[str, Any]:
         paths.setdefault(call.shown_path, {})[call.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "selectroute",
-            "description": _ABOUT,
-            "version": "1",
-        },
+        "info": {"title": "selectroute", "description": _ABOUT, "version": "1"},
         "paths": paths,
         "components": {
             "schemas": components,
@@ -94,10 +83,10 @@ class _SchemaGenerator(GenerateJsonSchema):
     """
 
     def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
-        found = super().dataclass_schema(schema)
+        described = super().dataclass_schema(schema)
         if self.mode == "serialization" and not hasattr(schema["cls"], "to_json"):
-            found["required"] = [*found["properties"]]
-        return found
+            described["required"] = [*described["properties"]]
+        return described
 
 
 def _answer_of(call: Call) -> Any:
@@ -108,7 +97,7 @@ def _answer_of(call: Call) -> Any:
 
 def _operation(call: Call, parameters: Mapping[str, Any], schemas: _Schemas) -> dict[str, Any]:
     name = re.sub(r"\W", "_", f"{call.function.__name__}{call.shown_path}")
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": call.summary,
         "description": inspect.getdoc(call.function),
         "operationId": f"{name}_{call.method.lower()}",
@@ -119,10 +108,10 @@ def _operation(call: Call, parameters: Mapping[str, Any], schemas: _Schemas) -> 
     body = call.takes.body
     if body is not None:
         content = {body.media_type: {"schema": schemas[body, "validation"], "example": call.example}}
-        found["requestBody"] = {"required": body.is_required, "content": content}
+        operation["requestBody"] = {"required": body.is_required, "content": content}
     elif call.content:
-        found["requestBody"] = {"content": call.content}
-    return found
+        operation["requestBody"] = {"content": call.content}
+    return operation
 
 
 def _parameters(call: Call, model: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -138,7 +127,7 @@ def _parameters(call: Call, model: Mapping[str, Any]) -> Iterator[dict[str, Any]
 
 def _responses(call: Call, schemas: _Schemas) -> dict[int, dict[str, Any]]:
     """Return the responses of a call, by their status codes."""
-    found: dict[int, dict[str, Any]] = {}
+    responses: dict[int, dict[str, Any]] = {}
     kinds: list[str | tuple[str, str]] = [*_ALWAYS, *call.problems]
     if call.role is not Role.reader or call.method != "GET":
         kinds.append("forbidden")  # without tokens, a cross-site request is refused if it is not a GET
@@ -146,13 +135,13 @@ def _responses(call: Call, schemas: _Schemas) -> dict[int, dict[str, Any]]:
         kinds += _OF_BODIES
     errors, media_type = (MqErrors, IBM_MEDIA_TYPE) if call.path.startswith(IBM) else (Problem, MEDIA_TYPE)
     problem = {media_type: {"schema": schemas[errors.__name__, "serialization"]}}
-    for one in dict.fromkeys(kinds):
-        kind, title = (one, PROBLEMS[one].title) if isinstance(one, str) else one
+    for entry in dict.fromkeys(kinds):
+        kind, title = entry if isinstance(entry, tuple) else (entry, PROBLEMS[entry].title)
         status = PROBLEMS[kind].status
-        before = found[status]["description"] + "; " if status in found else ""
-        found[status] = {"description": before + title, "content": problem}
+        before = responses[status]["description"] + "; " if status in responses else ""
+        responses[status] = {"description": before + title, "content": problem}
     for status, answer in {call.status: "The call succeeded.", **call.responses}.items():
-        found[status] = {"description": answer} if isinstance(answer, str) else answer
+        responses[status] = {"description": answer} if isinstance(answer, str) else answer
         if isinstance(answer, str) and status not in _EMPTY and (call, "serialization") in schemas:
-            found[status]["content"] = {JSON: {"schema": schemas[call, "serialization"]}}
-    return found
+            responses[status]["content"] = {JSON: {"schema": schemas[call, "serialization"]}}
+    return responses

@@ -48,14 +48,14 @@ IBM: Final = "/ibmmq/"
 """Beginning of the paths of IBM MQ's REST API, whose errors have IBM's form."""
 
 _BY_DEFAULT: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-"""What `_data` writes, and not the encoder."""
+"""Types that `_data` converts instead of the encoder."""
 
 MQRC_NO_SUBSCRIPTION = 2428
 MQRC_SUB_ALREADY_EXISTS = 2432
 MQRC_SUB_NAME_ERROR = 2440
 
 
-class Row(NamedTuple):
+class ProblemType(NamedTuple):
     """Type of problem: its status code, its title, its MQ reason code, if any, and the id of IBM's error."""
 
     status: int
@@ -64,47 +64,49 @@ class Row(NamedTuple):
     ibm_id: str = "MQWB0303E"
 
 
-PROBLEMS: Mapping[str, Row] = MappingProxyType(
+PROBLEMS: Mapping[str, ProblemType] = MappingProxyType(
     {
-        "invalid-request": Row(400, "The request cannot be read"),
-        "unauthorised": Row(401, "A token is needed", None, "MQWB0104E"),
-        "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED, "MQWB0103E"),
-        "not-found": Row(404, "Not found"),
-        "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME, "MQWB0300E"),
-        "queue-manager-not-found": Row(
+        "invalid-request": ProblemType(400, "The request cannot be read"),
+        "unauthorised": ProblemType(401, "A token is needed", None, "MQWB0104E"),
+        "forbidden": ProblemType(403, "The token does not permit this", MQRC_NOT_AUTHORIZED, "MQWB0103E"),
+        "not-found": ProblemType(404, "Not found"),
+        "queue-not-found": ProblemType(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME, "MQWB0300E"),
+        "queue-manager-not-found": ProblemType(
             404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR, "MQWB0009E"
         ),
-        "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
-        "job-not-found": Row(404, "There is no such job"),
-        "method-not-allowed": Row(405, "The path does not support this method"),
-        "timed-out": Row(408, "The request was not received in time"),
-        "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
-        "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
-        "queue-taken": Row(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
-        "queue-not-empty": Row(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
-        "count-changed": Row(409, "Another number of messages matches than was expected"),
-        "queue-full": Row(409, "The queue is full", MQRC_Q_FULL),
-        "letters-changed": Row(409, "The number of dead letters has changed"),
-        "stale-revision": Row(412, "The subscription was changed in the meantime"),
-        "too-large": Row(413, "The request is too large"),
-        "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
-        "unsupported-media-type": Row(415, "The body has an unsupported media type", None, "MQWB0306E"),
-        "misdirected": Row(421, "This service answers only its own machine"),
-        "invalid-selector": Row(422, "The selector is invalid"),
-        "too-costly": Row(422, "The selectors are too costly"),
-        "invalid-topic-filter": Row(422, "The topic filter is invalid"),
-        "invalid-subscription": Row(422, "The subscription is invalid"),
-        "invalid-queue": Row(422, "The queue is invalid"),
-        "invalid-message": Row(422, "The message is invalid"),
-        "invalid-body": Row(422, "The request has an invalid part"),
-        "idempotency-conflict": Row(422, "The Idempotency-Key belongs to another request"),
-        "precondition-required": Row(428, "If-Match is needed"),
-        "too-many-requests": Row(429, "Too many requests"),
-        "header-too-large": Row(431, "The header fields are too large"),
-        "internal": Row(500, "Internal error of the service", None, "MQWB0000E"),
-        "damaged": Row(500, "The store is damaged", None, "MQWB0000E"),
-        "read-only": Row(503, "The database cannot be written"),
-        "unavailable": Row(503, "The service is not ready"),
+        "subscription-not-found": ProblemType(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
+        "job-not-found": ProblemType(404, "There is no such job"),
+        "method-not-allowed": ProblemType(405, "The path does not support this method"),
+        "timed-out": ProblemType(408, "The request was not received in time"),
+        "name-taken": ProblemType(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
+        "id-taken": ProblemType(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
+        "queue-taken": ProblemType(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
+        "queue-not-empty": ProblemType(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
+        "count-changed": ProblemType(409, "Another number of messages matches than was expected"),
+        "queue-full": ProblemType(409, "The queue is full", MQRC_Q_FULL),
+        "letters-changed": ProblemType(409, "The number of dead letters has changed"),
+        "stale-revision": ProblemType(412, "The subscription was changed in the meantime"),
+        "too-large": ProblemType(413, "The request is too large"),
+        "message-too-large": ProblemType(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
+        "unsupported-media-type": ProblemType(
+            415, "The body has an unsupported media type", None, "MQWB0306E"
+        ),
+        "misdirected": ProblemType(421, "This service answers only its own machine"),
+        "invalid-selector": ProblemType(422, "The selector is invalid"),
+        "too-costly": ProblemType(422, "The selectors are too costly"),
+        "invalid-topic-filter": ProblemType(422, "The topic filter is invalid"),
+        "invalid-subscription": ProblemType(422, "The subscription is invalid"),
+        "invalid-queue": ProblemType(422, "The queue is invalid"),
+        "invalid-message": ProblemType(422, "The message is invalid"),
+        "invalid-body": ProblemType(422, "The request has an invalid part"),
+        "idempotency-conflict": ProblemType(422, "The Idempotency-Key belongs to another request"),
+        "precondition-required": ProblemType(428, "If-Match is needed"),
+        "too-many-requests": ProblemType(429, "Too many requests"),
+        "header-too-large": ProblemType(431, "The header fields are too large"),
+        "internal": ProblemType(500, "Internal error of the service", None, "MQWB0000E"),
+        "damaged": ProblemType(500, "The store is damaged", None, "MQWB0000E"),
+        "read-only": ProblemType(503, "The database cannot be written"),
+        "unavailable": ProblemType(503, "The service is not ready"),
     }
 )
 """All types of problems, by the last part of the type."""
@@ -120,7 +122,7 @@ _AGAIN_SECONDS = 1
 """Retry-After while too many requests wait."""
 
 
-class Fault(BaseModel):
+class RequestFault(BaseModel):
     """Fault in a request: its position (`pointer` into the body, RFC 6901; offset and length in characters,
     line and column from 1, within the text), the expected input, and the MQ reason code.
     """
@@ -146,7 +148,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str
-    errors: list[Fault] = []
+    errors: list[RequestFault] = []
     mqrc: int | None = None
     expected: int | None = None
     """Revision in If-Match, for stale-revision; number of messages that were seen, for count-changed."""
@@ -185,7 +187,7 @@ class ProblemError(SelectRouteError):
         detail: str,
         *,
         place: str | None = None,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[RequestFault] = (),
         headers: Mapping[str, str] | None = None,
         **extensions: int | None,
     ) -> None:
@@ -193,7 +195,7 @@ class ProblemError(SelectRouteError):
         self.kind = kind
         self.detail = detail
         self.status = PROBLEMS[kind].status
-        self.faults = [Fault(pointer=place, reason=detail)] if place is not None else list(faults)
+        self.faults = [RequestFault(pointer=place, reason=detail)] if place is not None else list(faults)
         self.headers = dict(headers or {})
         self.extensions = extensions
 
@@ -203,8 +205,8 @@ class ProblemError(SelectRouteError):
     def within(self, pointer: str) -> ProblemError:
         """Return the problem with its pointers prefixed by `pointer`, a part of the body."""
         if pointer:
-            whole = self.faults or [Fault(pointer="", reason=self.detail)]
-            self.faults = [one.model_copy(update={"pointer": pointer + one.pointer}) for one in whole]
+            whole = self.faults or [RequestFault(pointer="", reason=self.detail)]
+            self.faults = [fault.model_copy(update={"pointer": pointer + fault.pointer}) for fault in whole]
         return self
 
     def response(self, request_id: str, path: str = "") -> Response:
@@ -267,16 +269,16 @@ def as_json(data: Any) -> bytes:
         return json.dumps(data, default=_data, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _data(one: Any) -> Any:
+def _data(value: Any) -> Any:
     """Return a dataclass, or a time, as plain data."""
-    if isinstance(one, datetime):
-        return time_text(one)
-    return one.to_json() if hasattr(one, "to_json") else members_of(one)
+    if isinstance(value, datetime):
+        return time_text(value)
+    return value.to_json() if hasattr(value, "to_json") else members_of(value)
 
 
-def members_of(one: Any) -> dict[str, Any]:
+def members_of(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by their names."""
-    return {field.name: getattr(one, field.name) for field in fields(one)}
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def logged_problem(error: SelectRouteError, request_id: str) -> ProblemError:
@@ -298,7 +300,7 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError("invalid-selector", detail, faults=[fault], mqrc=error.reason)
         case InvalidSpecError():
             mqrc = MQRC_SUB_NAME_ERROR if error.pointer in ("/name", "/id") else None
-            fault = Fault(pointer=within + error.pointer, reason=error.sentence, mqrc=mqrc)
+            fault = RequestFault(pointer=within + error.pointer, reason=error.sentence, mqrc=mqrc)
             return ProblemError("invalid-subscription", str(error), faults=[fault])
         case MessageError():
             pointer = within + message_pointer(error.place)
@@ -308,15 +310,15 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
         case registry.OperationError():
             return problem_of(error.cause, f"/operations/{error.index}")
         case registry.ImportLineError():
-            problem, *others = (problem_of(one.cause, f"/{one.line - 1}") for one in error.problems)
+            problem, *others = (problem_of(line.cause, f"/{line.line - 1}") for line in error.problems)
             more = f"; and {counted(len(others), 'line')} more, see errors" if others else ""
             problem.detail = f"line {error.line:,}: {problem.detail}{more}"
             problem.faults += [fault for other in others for fault in other.faults]
             return problem
         case registry.StaleRevisionError():
             place = within or None
-            expected, found = error.expected, error.found
-            return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
+            expected, present = error.expected, error.found
+            return ProblemError("stale-revision", str(error), place=place, expected=expected, found=present)
         case registry.BusyError() | ReplacedError():  # without the location of the database
             return ProblemError("unavailable", str(error), place=within or None)
         case queues.MQError():
@@ -332,7 +334,7 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
                 "too-costly", str(error), place=f"{within}/selector" if within else "selector"
             )
         case RestError():
-            fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
+            fault = RequestFault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
             return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)
         case _:
             rows = (row for type_, row in _KINDS.items() if isinstance(error, type_))
@@ -387,13 +389,13 @@ _MQ_KINDS: Final[Mapping[int, str]] = {
     queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
     queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
 }
-"""Problem types of reason codes, in addition to those that a type has; all others are an invalid request."""
+"""Problem types by reason code: the codes of `PROBLEMS` and more; any other is an invalid request."""
 
 
-def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:
+def selector_fault(error: InvalidSelectorError, within: str = "") -> RequestFault:
     """Return the fault of a selector: error, position and suggestion."""
     data = error.to_dict()
-    return Fault(
+    return RequestFault(
         pointer=f"{within}/selector",
         reason=error.sentence,
         kind=error.kind,

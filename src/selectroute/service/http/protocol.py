@@ -18,7 +18,7 @@ _OFFER: Final = b"\r\nUpgrade: h2c\r\n"
 """Offer of HTTP/2 as Java's HttpClient and curl make it; a server may ignore it (RFC 9110, 7.8)."""
 
 MOST_HEAD: Final = 16_384
-"""Bytes of an incomplete head after which a connection is refused, beside those of the last read."""
+"""Bytes of an incomplete head, without the last read, after which a connection is refused."""
 
 WHOLE: Final = "selectroute.whole"
 """Key in the scope of a request whose body has arrived completely: to receive it takes no time."""
@@ -139,7 +139,7 @@ class Protocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or not cycle.response_started:
             answer = problem.response(str(uuid.uuid4()))
             head = [(b"connection", b"close"), (b"cache-control", b"no-store"), *answer.raw_headers]
-            lines = b"".join(b"%s: %s\r\n" % one for one in head)
+            lines = b"".join(b"%s: %s\r\n" % header for header in head)
             first = b"HTTP/1.1 %d %b\r\n" % (problem.status, _PHRASES[problem.status])
             self.transport.write(first + lines)
             self.transport.write(b"\r\n" + bytes(answer.body))

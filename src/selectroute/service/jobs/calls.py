@@ -178,7 +178,7 @@ RAW_CHARACTERS: Final = 10_000
 """Characters of a dead letter that are shown, or bytes if they are not UTF-8."""
 
 KEY_CHARACTERS: Final = 1_000
-"""The same of a key and of the value of a header."""
+"""Characters of a key, and of the value of a header, that are shown."""
 
 HEADERS: Final = 100
 """Headers of a dead letter that are shown."""
@@ -187,7 +187,7 @@ EXAMPLES: Final = 10
 """Dead letters of a preview that are judged by the newest revision."""
 
 IDS: Final = 20
-"""Subscriptions of such a letter that are named."""
+"""Subscriptions of a judged letter that are named."""
 
 _BATCHES: Final = 1_000
 """Lines of counts by batch and reason of one job."""
@@ -219,8 +219,9 @@ def _summary(name: str, job: JobOutput) -> JobSummary:
         left, waiting = [*job.all_left()], [*job.waiting()]
     except (SelectRouteError, OSError) as error:  # the other jobs are shown all the same
         problem = _unreadable(error)
-    by_batch = [LettersOfBatch(one.stage, one.reason, one.letters, one.batch) for one in left[:_BATCHES]]
-    number, more = sum(one.letters for one in left), len(left) > _BATCHES
+    shown = left[:_BATCHES]
+    by_batch = [LettersOfBatch(count.stage, count.reason, count.letters, count.batch) for count in shown]
+    number, more = sum(count.letters for count in left), len(left) > _BATCHES
     return JobSummary(name, number, by_batch, more, waiting, problem)
 
 
@@ -242,16 +243,16 @@ async def dead_letters(
 
     def read() -> LetterPage:
         try:
-            found = folder.letters(wanted.model_dump(), limit + 1, left_only=left, after=cursor)
+            placed = folder.letters(wanted.model_dump(), limit + 1, left_only=left, after=cursor)
         except ValueError:
             if cursor is None:
                 raise
             raise ProblemError(
                 "invalid-request", "the cursor is not one of this list: begin without it", place="cursor"
             ) from None
-        more = len(found) > limit
-        items = [ShownLetter(**_shown(letter)) for _, letter in found[:limit]]
-        return LetterPage(items, more, found[limit - 1][0] if more else None)
+        more = len(placed) > limit
+        items = [ShownLetter(**_shown(letter)) for _, letter in placed[:limit]]
+        return LetterPage(items, more, placed[limit - 1][0] if more else None)
 
     return await _off(service.reading_jobs, read)
 
@@ -275,13 +276,13 @@ async def raw_bytes(
     Needs a token for all topics.
     """
     folder = _job(service, by, job)
-    given = {"batches": batch, "sources": source, "partitions": partition, "offsets": offset}
-    given |= {"stages": stage, "reasons": reason, "subscriptions": subscription}
-    wanted = {name: [value] for name, value in given.items() if value is not None}
-    found = await _off(service.reading_jobs, folder.letters, wanted, 1)
-    if not found:
+    filters = {"batches": batch, "sources": source, "partitions": partition, "offsets": offset}
+    filters |= {"stages": stage, "reasons": reason, "subscriptions": subscription}
+    wanted = {name: [value] for name, value in filters.items() if value is not None}
+    placed = await _off(service.reading_jobs, folder.letters, wanted, 1)
+    if not placed:
         raise ProblemError("not-found", "the job has no such dead letter")
-    (_, letter), *_ = found
+    (_, letter), *_ = placed
     data = letter.raw if part == "value" else letter.key
     if data is None:
         why = "the dead letter has no key" if part == "key" else "its bytes are still in the source"
@@ -298,27 +299,27 @@ async def preview(service: Service, by: Caller, job: Job, body: FilterBody) -> P
     JSON, or a Kafka record of a job that recorded its binding. Needs a token for all topics.
     """
     folder = _job(service, by, job)
-    found, letters, binding = await _off(service.reading_jobs, _previewed, folder, body.model_dump())
+    shown, letters, binding = await _off(service.reading_jobs, _previewed, folder, body.model_dump())
     examples = await to_thread.run_sync(
-        lambda: [_judged(service, one, binding) for one in letters], limiter=service.explaining
+        lambda: [_judged(service, letter, binding) for letter in letters], limiter=service.explaining
     )
-    return replace(found, examples=examples)
+    return replace(shown, examples=examples)
 
 
 def _previewed(
     folder: JobOutput, wanted: Mapping[str, Any]
 ) -> tuple[Preview, list[DeadLetter], KafkaBinding | str]:
-    """Return the preview without its examples, these, and the binding of those that are records."""
+    """Return the preview without examples, the example letters, and the binding of Kafka records."""
     reasons: Counter[tuple[str, str]] = Counter()
     asked = 0
-    for one in folder.left(wanted):
-        asked += one.asked
-        if one.letters > one.asked:
-            reasons[one.stage, one.reason] += one.letters - one.asked
+    for count in folder.left(wanted):
+        asked += count.asked
+        if count.letters > count.asked:
+            reasons[count.stage, count.reason] += count.letters - count.asked
     rows = [LettersOfReason(stage, reason, number) for (stage, reason), number in reasons.most_common()]
-    found = folder.letters(wanted, EXAMPLES, left_only=True, unasked_only=True) if rows else []
-    letters = [letter for _, letter in found]
-    binding = _binding(folder) if any(one.headers is not None for one in letters) else ""
+    placed = folder.letters(wanted, EXAMPLES, left_only=True, unasked_only=True) if rows else []
+    letters = [letter for _, letter in placed]
+    binding = _binding(folder) if any(letter.headers is not None for letter in letters) else ""
     return Preview(reasons.total(), asked, rows, []), letters, binding
 
 
@@ -351,7 +352,7 @@ async def replayed(
 
 
 async def _off(limiter: CapacityLimiter, function: Callable[..., Result], *args: Any) -> Result:
-    """Return the result of a function that reads a job's folder, in a thread beside those of other calls.
+    """Run a function that reads a job's folder in a thread of a separate limit, and return its result.
     Raises a problem, 503, for a folder that can't be read.
     """
     try:
@@ -371,8 +372,8 @@ async def audit(service: Service, by: Caller, job: Job) -> AuditTotals:
     batch; each input in exactly one batch; each published file there with its size and rows. At most 1,000
     findings are returned. Needs a token for all topics.
     """
-    found = await _off(service.auditing, _job(service, by, job).audit)
-    return replace(found, findings=found.findings[:_FINDINGS], more=len(found.findings) > _FINDINGS)
+    totals = await _off(service.auditing, _job(service, by, job).audit)
+    return replace(totals, findings=totals.findings[:_FINDINGS], more=len(totals.findings) > _FINDINGS)
 
 
 def _job(service: Service, by: Caller, name: str) -> JobOutput:
@@ -397,7 +398,7 @@ def _shown(letter: DeadLetter) -> dict[str, Any]:
         "key": key,
         "key_base64": key_base64,
         "key_bytes": _size(letter.key),
-        "headers": None if headers is None else [_shown_header(*one) for one in headers[:HEADERS]],
+        "headers": None if headers is None else [_shown_header(*header) for header in headers[:HEADERS]],
         "header_count": None if headers is None else len(headers),
     }
 
@@ -421,14 +422,14 @@ def _size(data: bytes | None) -> int | None:
 
 
 def _binding(folder: JobOutput) -> KafkaBinding | str:
-    """Return the binding of the Kafka records of a job, or why there is none."""
+    """Return the binding of the Kafka records of a job, or the reason why there is none."""
     try:
-        found = KafkaBinding.recorded(folder.binding())
+        binding = KafkaBinding.recorded(folder.binding())
     except KafkaBindingError as error:
         return f"it is a Kafka record, and {error}"
-    if any(one.source.kind == "timestamp" for one in found.bound.values()):
+    if any(field_binding.source.kind == "timestamp" for field_binding in binding.bound.values()):
         return "the job binds the time of a record, which is not kept with a dead letter"
-    return found
+    return binding
 
 
 def _judged(service: Service, letter: DeadLetter, binding: KafkaBinding | str) -> JudgedLetter:
@@ -443,7 +444,7 @@ def _judged(service: Service, letter: DeadLetter, binding: KafkaBinding | str) -
 
 
 def _message(letter: DeadLetter, binding: KafkaBinding | str, name_length: int) -> Message | str:
-    """Return the message of a dead letter, or why it cannot be told."""
+    """Return the message of a dead letter, or the reason why it is unknown."""
     if letter.subscription is not None:
         return "its message was read: only this delivery was refused"
     if letter.raw is None and letter.headers is None:

@@ -1,8 +1,7 @@
-"""Dead letters left of the jobs beside a service, and whether a driver runs them, looked up now and then.
+"""Cached state of the jobs of a service: dead letters that are left, and whether a driver runs the job.
 
-Counting reads the files of a job, and whether a lease is renewed takes seconds. So each job is looked at in
-a thread of its own, when it is asked for and the last look is some seconds old. Who asks waits for a moment,
-and gets what is known.
+Counting reads the files of a job, and checking a lease takes seconds. So each job is read in a thread of its
+own, on demand, if its state is some seconds old. A caller waits for a moment, then gets the last known state.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.logs import log
 
 FRESH_SECONDS: Final = 10.0
-"""Time for which a look is good."""
+"""Time for which a state is fresh."""
 
 _SHARE: Final = 10
-"""A look that takes long is good for so many times as long."""
+"""A state that took long to read is fresh for this multiple of the time."""
 
 
 class JobState(NamedTuple):
-    """Job at the last look: its dead letters that no replay took, and whether a driver holds its folder; None
-    for what is not known. ``problem`` tells why its folder can't be read.
+    """Last known state of a job: the dead letters that no replay took, and whether a driver holds its folder,
+    both None if unknown. ``problem`` is the reason why its folder can't be read.
     """
 
     left: int | None = None
@@ -34,23 +33,23 @@ class JobState(NamedTuple):
 
 
 class JobWatch:
-    """Watch on the jobs of one service. May be called in any thread."""
+    """States of the jobs of one service. Thread-safe."""
 
     def __init__(self, jobs: Mapping[str, JobOutput], clock: Callable[[], float] = time.monotonic) -> None:
         self._looks = {name: _Look(job, clock) for name, job in jobs.items()}
 
     def states(self, wait_seconds: float = 1.0) -> dict[str, JobState]:
-        """Return what is known of each job, after a wait for looks that are on their way."""
-        threads = [one.begin() for one in self._looks.values()]
+        """Return the last known state of each job, after a wait for threads that are reading."""
+        threads = [look.begin() for look in self._looks.values()]
         deadline = time.monotonic() + wait_seconds
         for thread in threads:
             if thread is not None:
                 thread.join(max(deadline - time.monotonic(), 0.0))
-        return {name: one.state for name, one in self._looks.items()}
+        return {name: look.state for name, look in self._looks.items()}
 
 
 class _Look:
-    """Look at one job, by one thread at a time."""
+    """State of one job, read by one thread at a time."""
 
     def __init__(self, job: JobOutput, clock: Callable[[], float]) -> None:
         self._job = job
@@ -61,7 +60,7 @@ class _Look:
         self.state = JobState()
 
     def begin(self) -> threading.Thread | None:
-        """Return the thread that looks, which may be on its way; None if the last look is good."""
+        """Return the thread that reads the state, started if needed; None if the state is fresh."""
         with self._guard:
             if self._thread is None and self._clock() >= self._due:
                 self._thread = threading.Thread(target=self._run, name="selectroute-job", daemon=True)
@@ -83,7 +82,7 @@ class _Look:
     def _look(self) -> None:
         try:
             has_run = self._job.has_run()
-            left = sum(one.letters for one in self._job.all_left()) if has_run else 0
+            left = sum(count.letters for count in self._job.all_left()) if has_run else 0
         except (SelectRouteError, OSError) as error:
             self.state = JobState(problem=str(error))
             return

@@ -37,11 +37,12 @@ from selectroute.service.http.problems import ProblemError
 from selectroute.service.queues.messages import (
     V3,
     Manager,
+    Name,
+    QueueBody,
     check_manager,
     request_fields,
     writing,
 )
-from selectroute.service.queues.models import Name, QueueBody
 from selectroute.service.subscriptions.messages import newest_snapshot
 
 MOST_PUTS: Final = 1_000
@@ -82,9 +83,9 @@ async def publish(
 def _published(service: Service, topic: str, body: bytes, fields: dict[str, Any]) -> bytes:
     """Put a message on the queues of the subscriptions that match it; return its id."""
     msg_id: bytes = fields.get("msg_id") or new_id_prefix() + secrets.token_bytes(8)
-    given = {**fields, "msg_id": msg_id}
-    own = dict(given.pop("properties", None) or {})
-    put = validate_put(_ANY_QUEUE, body, **given, properties=own)
+    fields_with_id = {**fields, "msg_id": msg_id}
+    own = dict(fields_with_id.pop("properties", None) or {})
+    put = validate_put(_ANY_QUEUE, body, **fields_with_id, properties=own)
     seen = message_of(arrived(put, 1, False, b"", int(time.time() * 1000)), b"").selector_message
     message = Message(seen.headers, seen.properties, topic, body)
     snapshot = newest_snapshot(service)
@@ -113,13 +114,13 @@ def _published(service: Service, topic: str, body: bytes, fields: dict[str, Any]
         except MQError as error:
             detail = f"the subscription {subscription!r} delivers to the queue {name!r}, which does not exist"
             raise ProblemError("queue-not-found", detail) from error
-        puts.append((queue, validate_put(queue.settings, body, **given, properties=properties)))
+        puts.append((queue, validate_put(queue.settings, body, **fields_with_id, properties=properties)))
     service.queues.put_all(puts)
     return msg_id
 
 
 def _queues(subscriptions: Any, ordinals: Any) -> list[tuple[str, str]]:
-    """Return those of these subscriptions that are delivered to a queue, with its name."""
+    """Return the ids and queues of the subscriptions at these ordinals whose destination is a queue."""
     chosen = subscriptions.select(["id", "destination"]).take(ordinals)
     chosen = chosen.filter(pc.fill_null(pc.starts_with(chosen["destination"], f"{QUEUE}:"), False))
     ids, texts = (chosen[name].to_pylist() for name in ("id", "destination"))

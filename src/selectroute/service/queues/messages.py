@@ -18,7 +18,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from anyio import CancelScope
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +34,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.lookup import MatchOptions, ScanBudget
 from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.message.put_validation import MAX_NUMBER
 from selectroute.queues.queue import BulkPosition, BulkResult, MessageCount
 from selectroute.queues.rest.headers import (
     CORRELATION_ID,
@@ -54,29 +55,118 @@ from selectroute.queues.rest.headers import (
     hex_headers,
     put_fields,
 )
-from selectroute.queues.rest.lookup import RestError, hex_item_of, item_of, token_of_text
+from selectroute.queues.rest.lookup import LookupParams, RestError, hex_item_of, item_of, token_of_text
 from selectroute.queues.rest.properties import PROPERTIES, header_of
+from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.queues.unit import UnitOfWork
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.context import Service
+from selectroute.selector.limits import Limits
+from selectroute.service.context import Service, still_known, while_connected
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import still_known, while_connected
 from selectroute.service.http.headers import check_not_encoded, check_utf8, request_headers
+from selectroute.service.http.models import Dialect, Strict
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.queues.models import (
-    ID_HELP,
-    TEXT_HELP,
-    LookupBody,
-    MessageListAnswer,
-    MoveBody,
-    Name,
-    PurgeBody,
-    Text,
+
+Name = Annotated[str, Field(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
+
+
+class QueueBody(Strict):
+    """Settings of a queue; a missing one is IBM MQ's default."""
+
+    order: Literal["priority", "fifo"] = "priority"
+    default_priority: Annotated[StrictInt, Field(ge=0, le=9)] = 4
+    default_persistence: StrictBool = False
+    max_depth: Annotated[StrictInt, Field(ge=0, lt=2**53)] | None = None
+    max_message_length: Annotated[StrictInt, Field(ge=0, lt=2**31)] = MAX_MESSAGE_LENGTH
+    dialect: Dialect = "ibm-jms"
+
+    def settings(self) -> QueueSettings:
+        """Return the settings as a `QueueSettings`."""
+        return QueueSettings(**self.model_dump())
+
+
+class ListedMessageAnswer(BaseModel):
+    """Message without its body."""
+
+    messageId: str
+    correlationId: str | None
+    groupId: str | None
+    msgSeqNumber: int
+    offset: int
+    lastInGroup: bool
+    priority: int
+    persistence: Literal["persistent", "nonPersistent"]
+    expiry: int | Literal["unlimited"]
+    """Remaining time in milliseconds."""
+    timestamp: int
+    """Time of the put, in milliseconds since 1970 (UTC)."""
+    backoutCount: int
+    expiration: int
+    """Time of expiry, in milliseconds since 1970 (UTC); 0 for never."""
+    msgToken: str
+    properties: dict[str, Any]
+
+
+class MessageListAnswer(BaseModel):
+    """First matching messages, in the order of delivery."""
+
+    messages: list[ListedMessageAnswer]
+    next: str | None
+    """Token to send as `after` for the messages that follow; null at the end."""
+
+
+# ---- lookups, and what is done to many messages
+
+ID_HELP: Final = "ID: followed by 48 hexadecimal digits."
+TEXT_HELP: Final = (
+    "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text, of "
+    "which the first 24 bytes of UTF-8 are the id."
 )
+
+Text = Annotated[str, Field(max_length=2_000)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class LookupBody(Strict):
+    """Conditions on messages, as of a get: all that are given must agree; without any, every message does."""
+
+    model_config = ConfigDict(strict=True)  # a body; parameters of a query, which are texts, are converted
+
+    messageId: Annotated[Text | None, Field(description=ID_HELP)] = None
+    correlationId: Annotated[Text | None, Field(description=TEXT_HELP)] = None
+    groupId: Annotated[Text | None, Field(description=TEXT_HELP)] = None
+    msgSeqNumber: Annotated[int | None, Field(ge=1, le=MAX_NUMBER, description="The place in the group.")] = (
+        None
+    )
+    offset: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="The offset of a segment.")] = None
+    msgToken: Annotated[Text | None, Field(description="32 hexadecimal digits.")] = None
+    selector: Annotated[str | None, Field(description="A selector that the message must match.")] = None
+    dialect: Annotated[Dialect | None, Field(description="The selector's; the queue's by default.")] = None
+
+    def options(self, dialect: str, limits: Limits) -> MatchOptions:
+        """Return the match options, see `LookupParams.options`."""
+        params = LookupParams(*(getattr(self, name) for name in LookupParams._fields))
+        return params.options(dialect, limits)
+
+
+class PurgeBody(LookupBody):
+    """Messages to be removed."""
+
+    expected: _Count | None = None
+    """Number of matching messages that the caller has seen: with another one nothing is done."""
+    position: Annotated[str, Field(pattern="^[0-9]{1,18}-(-1|[0-9]{1,18})$")] | None = None
+    """As of the answer before, to go on with the same messages: those that arrived later are not touched."""
+
+
+class MoveBody(PurgeBody):
+    """Messages to be moved, and the queue to which."""
+
+    to: Annotated[str, Field(max_length=1_000)]
+
 
 _MOMENT: Final = 0.05
 """Seconds that a lookup with a selector may take at once."""
@@ -208,12 +298,7 @@ Wait = Annotated[
 _T = TypeVar("_T")
 
 
-async def put(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-) -> Response:
+async def put(request: Request, service: Service, by: Caller, path: QueuePath) -> Response:
     """Put a message: its body is the request's body, unchanged; other fields are headers ibm-mq-….
 
     The service sets its JMSXUserID to the name of the caller's token. The header ibm-mq-rest-csrf-token,
@@ -223,38 +308,25 @@ async def put(
     fields = request_fields(request, by, service.limits)
     body = await request.body()
 
-    def put_now() -> Descriptor:
-        return service.queues.open(path.queue).put(body, **fields)
-
-    descriptor = await writing(service, put_now)
+    descriptor = await writing(service, lambda: service.queues.open(path.queue).put(body, **fields))
     headers = _versioned(descriptor_headers(descriptor), descriptor, path.version)
     return Response(status_code=201, headers=headers)
 
 
 async def browse(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-    lookup: LookupBody,
-    wait: Wait = 0,
+    request: Request, service: Service, by: Caller, path: QueuePath, lookup: LookupBody, wait: Wait = 0
 ) -> Response:
     """Return the first matching message and leave it on the queue."""
     _check(service, by, path)
     opened, options = await run_in_threadpool(opened_for, service, path.queue, lookup)
-    found = await _found(request, service, by, wait, opened, options, None)
-    return (
-        Response(status_code=204) if found is None else message_response(found, service.limits, path.version)
-    )
+    message = await _first_message(request, service, by, wait, opened, options, None)
+    if message is None:
+        return Response(status_code=204)
+    return message_response(message, service.limits, path.version)
 
 
 async def get(
-    request: Request,
-    service: Service,
-    by: Caller,
-    path: QueuePath,
-    lookup: LookupBody,
-    wait: Wait = 0,
+    request: Request, service: Service, by: Caller, path: QueuePath, lookup: LookupBody, wait: Wait = 0
 ) -> Response:
     """Return the first matching message and remove it from the queue."""
     _check(service, by, path)
@@ -263,9 +335,9 @@ async def get(
     answer = Response(status_code=204)
     is_taken = False
     try:
-        found = await _found(request, service, by, wait, opened, options, unit)
-        if found is not None:
-            answer = message_response(found, service.limits, path.version)
+        message = await _first_message(request, service, by, wait, opened, options, unit)
+        if message is not None:
+            answer = message_response(message, service.limits, path.version)
         with CancelScope(shield=True):
             await writing(service, unit.commit)
         is_taken = True
@@ -329,7 +401,7 @@ def _check(service: Service, by: Caller, path: QueuePath) -> None:
 
 
 def check_manager(service: Service, manager: str) -> None:
-    """Raise MQError 2058 for another queue manager than that of the service."""
+    """Raise MQError 2058 for a queue manager that is not the service's."""
     if manager != service.queue_manager:
         raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is a queue manager with another name")
 
@@ -349,14 +421,14 @@ def request_fields(request: Request, by: Caller, limits: ServiceLimits) -> dict[
     """Return the arguments of a put in the headers, with the caller's name. Raises RestError and problems."""
     check_not_encoded(request_headers(request.scope))
     check_utf8(request_headers(request.scope))
-    given = {}
+    texts = {}
     for name in SETTABLE:
         values = request.headers.getlist(name)
         if len(values) > 1:
             raise RestError(name, "send only one of these headers")
         if values:
-            given[name] = decoded(values[0], name)
-    fields = put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
+            texts[name] = decoded(values[0], name)
+    fields = put_fields(texts, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
     properties = fields.get("properties", {})
     for name in _USER_NAMES:
         if name in properties:
@@ -373,7 +445,7 @@ async def writing(service: Service, function: Callable[[], _T]) -> _T:
         return await run_in_threadpool(function)
 
 
-async def _found(
+async def _first_message(
     request: Request,
     service: Service,
     by: Caller,
@@ -389,7 +461,7 @@ async def _found(
     """
     if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
-    budget, found = ScanBudget(), None
+    budget, message = ScanBudget(), None
     if unit is None:
         in_thread, look = run_in_threadpool, partial(queue.browse, **options)
     else:
@@ -398,16 +470,16 @@ async def _found(
         in_thread = partial(selected, service, by, budget)
     async with while_connected(request, budget.cancel), queue_exists(service, queue.name):
         try:
-            found = await in_thread(look)
+            message = await in_thread(look)
         except MQError as error:
             if error.reason != MQRC_NO_MSG_AVAILABLE:
                 raise
         if wait:
-            if found is None and (seconds := min(wait / 1000, service.limits.wait_seconds)):
+            if message is None and (seconds := min(wait / 1000, service.limits.wait_seconds)):
                 new_call = partial(queue.call, browses=unit is None, syncpoint=unit, **options)
-                found = await service.queue_waiting.message(new_call, seconds, in_thread)
+                message = await service.queue_waiting.message(new_call, seconds, in_thread)
             await still_known(request, service)
-    return found
+    return message
 
 
 def _back_out(backout: Callable[[], None]) -> None:

@@ -61,10 +61,10 @@ class QueueWaiting:
         try:
             while not self._stopping:
                 event.clear()
-                found = await in_thread(call.look)
+                message = await in_thread(call.look)
                 left = deadline - time.monotonic()
-                if found is not None or left <= 0 or self._stopping:
-                    return found
+                if message is not None or left <= 0 or self._stopping:
+                    return message
                 try:
                     await asyncio.wait_for(event.wait(), left)
                 except TimeoutError:

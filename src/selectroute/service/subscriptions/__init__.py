@@ -7,7 +7,5 @@
     streams: reports of batches, activity of subscriptions          samples: recent messages
     publishing: from a commit to the batch that uses it
 
-``conditional`` judges If-Match, the Idempotency-Key and what a caller may see. ``cursors`` encrypts cursors
-of callers who may not see everything. ``service.calls`` lists the functions of these modules, the
-service's context owns what outlives a call.
+``service.calls`` lists the functions of these modules, the service's context owns what outlives a call.
 """

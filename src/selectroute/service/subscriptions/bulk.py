@@ -29,21 +29,12 @@ from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.headers import check_not_encoded, media_type_of, request_headers
-from selectroute.service.http.models import (
-    BatchAnswer,
-    BatchBody,
-    Cursor,
-    Dialect,
-    Limit,
-    OperationBody,
-)
-from selectroute.service.http.preconditions import IdempotencyKey
+from selectroute.service.http.headers import IdempotencyKey, check_not_encoded, media_type_of, request_headers
+from selectroute.service.http.models import BatchAnswer, BatchBody, Cursor, Dialect, Limit, OperationBody
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
-from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.messages import newest_snapshot
 from selectroute.service.subscriptions.search import Search, SearchField
-from selectroute.service.subscriptions.subscriptions import PATH, with_warnings
+from selectroute.service.subscriptions.subscriptions import PATH, idempotency, with_warnings
 
 _BLOCK = 1 << 16
 
@@ -149,21 +140,21 @@ def page(
     A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit, wanted = min(limit, service.limits.page), filters.wanted()
-    cursor = _given(service, by, cursor)
-    found: list[Subscription] = []
+    cursor = _decrypted(service, by, cursor)
+    visible: list[Subscription] = []
     for _ in range(_LOOKS):
-        part = service.registry.list(limit=limit - len(found), cursor=cursor, order=order, **wanted)
-        found += [one for one in part.items if by.sees(one.topic)]
+        part = service.registry.list(limit=limit - len(visible), cursor=cursor, order=order, **wanted)
+        visible += [subscription for subscription in part.items if by.sees(subscription.topic)]
         cursor = part.next_cursor
-        if cursor is None or len(found) == limit:
+        if cursor is None or len(visible) == limit:
             break
     headers = {}
-    cursor = _told(service, by, cursor)
+    cursor = _encrypted(service, by, cursor)
     if cursor is not None:
         in_order = {} if order == "id" else {"order": order}
         query = urlencode({"limit": limit, **wanted, **in_order, "cursor": cursor})
         headers["Link"] = f'<{PATH}?{query}>; rel="next"'
-    return JsonAnswer(Page(found, cursor), headers=headers)
+    return JsonAnswer(Page(visible, cursor), headers=headers)
 
 
 async def searched(
@@ -185,16 +176,16 @@ async def searched(
     After two seconds a search returns what it has found, with the cursor to go on.
     """
     limit = min(limit, service.limits.page)
-    cursor = _given(service, by, cursor)
+    cursor = _decrypted(service, by, cursor)
     after = "" if cursor is None else read_cursor(cursor, 1)[0]
     snapshot, fields = newest_snapshot(service), field or get_args(SearchField)
     searching = Search(service.registry, snapshot, by, text, fields, filters.wanted())
 
-    def found() -> Response:
+    def find() -> Response:
         items, last = searching.page(after, limit, _SEARCH_SECONDS)
-        return JsonAnswer(Page(items, _told(service, by, None if last is None else cursor_of(last))))
+        return JsonAnswer(Page(items, _encrypted(service, by, None if last is None else cursor_of(last))))
 
-    return await anyio.to_thread.run_sync(found, limiter=service.searching)
+    return await anyio.to_thread.run_sync(find, limiter=service.searching)
 
 
 def batch(
@@ -210,9 +201,9 @@ def batch(
         max_expanded=service.limits.expanded_literals,
         by=by.permission,
     )
-    given = (one.op in ("add", "replace") for one in body.operations)
-    found = with_warnings(zip(done.subscriptions, given, strict=True), service.registry.limits)
-    return JsonAnswer({"revision": done.revision, "subscriptions": found})
+    has_selector = (operation.op in ("add", "replace") for operation in body.operations)
+    items = with_warnings(zip(done.subscriptions, has_selector, strict=True), service.registry.limits)
+    return JsonAnswer({"revision": done.revision, "subscriptions": items})
 
 
 async def import_(
@@ -273,13 +264,13 @@ async def export(
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
 
 
-def _given(service: Service, by: Caller, cursor: str | None) -> str | None:
-    """Return the cursor that a caller sent: one who may not see all subscriptions has it encrypted."""
+def _decrypted(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return the cursor that a caller sent, encrypted if the caller may not see all subscriptions."""
     return cursor if cursor is None or by.sees_all else service.cursors.read(cursor)
 
 
-def _told(service: Service, by: Caller, cursor: str | None) -> str | None:
-    """Return a cursor as the caller may see it; the inverse of `_given`."""
+def _encrypted(service: Service, by: Caller, cursor: str | None) -> str | None:
+    """Return a cursor as the caller may see it; the inverse of `_decrypted`."""
     return cursor if cursor is None or by.sees_all else service.cursors.hidden(cursor)
 
 
@@ -298,22 +289,22 @@ def _too_many(limit: int, what: str) -> ProblemError:
 
 def _operations(body: BatchBody) -> list[Operation]:
     operations: list[Operation] = []
-    for index, one in enumerate(body.operations):
+    for index, operation in enumerate(body.operations):
         try:
-            operations.append(_operation(one))
+            operations.append(_operation(operation))
         except SelectRouteError as error:
             raise OperationError(index, error) from error
     return operations
 
 
-def _operation(given: OperationBody) -> Operation:
-    data = given.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
+def _operation(body: OperationBody) -> Operation:
+    data = body.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
     spec = None
-    if given.op in ("add", "replace"):
+    if body.op in ("add", "replace"):
         spec = SubscriptionSpec.from_json(data)
     elif data:
-        raise InvalidSpecError(f"/{min(data)}", f"{given.op} does not take fields of a subscription")
-    return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
+        raise InvalidSpecError(f"/{min(data)}", f"{body.op} does not take fields of a subscription")
+    return Operation(body.op, body.id, spec, body.expected, body.from_ or "latest")
 
 
 def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:

@@ -13,10 +13,9 @@ from starlette.responses import Response
 
 from selectroute.registry.model import Backfill, Change, ChangePage, Items
 from selectroute.registry.model import Op as ChangeOp
-from selectroute.service.context import Service
+from selectroute.service.context import Service, waited
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import waited
 from selectroute.service.http.models import (
     BatchNumberBody,
     ChangesAnswer,
@@ -69,8 +68,8 @@ async def changes(
         seen, page = await run_in_threadpool(_visible_changes, service, by, *asked)
     headers = {}
     if page.next_cursor is not None:
-        given = {"after": after, "limit": limit, "op": ops, "cursor": page.next_cursor}
-        headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
+        params = {"after": after, "limit": limit, "op": ops, "cursor": page.next_cursor}
+        headers["Link"] = f'<{PATH}?{urlencode(params, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
     # A page may have megabytes: encoding in a thread does not block the event loop.
     return await run_in_threadpool(JsonAnswer, {"changes": seen, **data}, headers=headers)
@@ -91,7 +90,7 @@ def history(
         page, next_cursor = service.registry.history(id, limit=limit, cursor=cursor)
     else:  # a cursor would tell of changes that are hidden
         page, next_cursor = service.registry.history(id, limit=LOOKED_AT)[0], None
-    seen = [one for one in (_permitted(service, by, one) for one in page) if one is not None]
+    seen = [change for change in (_permitted(service, by, change) for change in page) if change is not None]
     if not seen and (cursor is None or not by.sees_all):
         raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     return JsonAnswer({"changes": seen[:limit], "next_cursor": next_cursor})
@@ -125,33 +124,27 @@ def batch(service: Service, by: Caller, query: Name, body: BatchNumberBody) -> R
 def _visible_changes(
     service: Service, by: Caller, after: int, limit: int, cursor: str | None, ops: Sequence[ChangeOp]
 ) -> tuple[list[dict[str, Any]], ChangePage]:
-    """Return a page of the log, and those of its changes that the caller may see."""
+    """Return the changes of a page of the log that the caller may see, and the page."""
     # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
-    seen = (_permitted(service, by, one) for one in page)
-    return [one for one in seen if one is not None and (not ops or one["op"] in ops)], page
+    seen = (_permitted(service, by, change) for change in page)
+    return [change for change in seen if change is not None and (not ops or change["op"] in ops)], page
 
 
 def _permitted(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller may see it; None if it is hidden."""
-    return change.to_json() if by.sees_all else _seen(service, by, change)
-
-
-def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller may see it: a subscription that leaves its topics is removed."""
+    """Return a change as the caller may see it; None if it is hidden. A subscription that leaves the caller's
+    topics is removed.
+    """
+    data = change.to_json()
+    if by.sees_all:
+        return data
+    del data["digest"]  # it could confirm guesses about hidden changes
     now = change.subscription
     if now is not None and by.sees(now.topic):
-        return _without_digest(change)
+        return data
     before = service.registry.as_of(change.revision - 1, [change.id])
-    if not any(by.sees(one.topic) for one in before):
+    if not any(by.sees(subscription.topic) for subscription in before):
         return None
-    data = {**_without_digest(change), "op": "remove", "subscription": None}
+    data |= {"op": "remove", "subscription": None}
     return {name: value for name, value in data.items() if name not in ("from", "paused_at")}
-
-
-def _without_digest(change: Change) -> dict[str, Any]:
-    """Return a change without its digest, which could confirm guesses about hidden changes."""
-    data = change.to_json()
-    del data["digest"]
-    return data

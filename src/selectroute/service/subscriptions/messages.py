@@ -23,20 +23,13 @@ from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
-from selectroute.service.context import Service
+from selectroute.service.context import Service, while_connected
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import while_connected
-from selectroute.service.http.models import (
-    CheckAnswer,
-    CheckBody,
-    ExplainAnswer,
-    ExplainBody,
-    MatchBody,
-)
+from selectroute.service.http.models import CheckAnswer, CheckBody, ExplainAnswer, ExplainBody, MatchBody
 from selectroute.service.http.problems import ProblemError, as_json, problem_of, selector_fault
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.subscriptions.conditional import visible
+from selectroute.service.subscriptions.subscriptions import visible
 
 PUBLISHED_SECONDS: Final = 2.0
 """Longest wait for the publication of changes that were committed before a request."""
@@ -47,11 +40,11 @@ def check(service: Service, body: CheckBody) -> Annotated[Response, CheckAnswer]
     probable mistakes.
     """
     try:
-        found = analyse(Selector(body.selector, body.dialect, limits=service.registry.limits))
+        analysis = analyse(Selector(body.selector, body.dialect, limits=service.registry.limits))
     except InvalidSelectorError as error:
         fault = selector_fault(error).model_dump(exclude_none=True)
         return JsonAnswer({"valid": False, "dialect": body.dialect, "error": fault})
-    return JsonAnswer({"valid": True, **found.to_dict()})
+    return JsonAnswer({"valid": True, **analysis.to_dict()})
 
 
 async def match(
@@ -68,9 +61,9 @@ def _matched(service: Service, by: Caller, body: MatchBody) -> Response:
     with service.metrics.match_seconds.time():
         verdict = judged(snapshot, message)
     limit = min(body.limit or service.limits.matches, service.limits.matches)
-    total, found = _ids(snapshot, verdict.matched, by, limit)
+    total, ids = _ids(snapshot, verdict.matched, by, limit)
     _, unjudged = _ids(snapshot, verdict.refused, by, limit)
-    matches = MatchedSubscriptions(snapshot.revision, total, found, unjudged)
+    matches = MatchedSubscriptions(snapshot.revision, total, ids, unjudged)
     if body.near:
         misses, is_complete = near(snapshot, message, limit, verdict.matched, by.sees)
         matches = replace(matches, near=misses, near_complete=is_complete)
@@ -95,8 +88,8 @@ def _ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int
     if not by.sees_all and len(ordinals):
         topics = snapshot.subscriptions["topic"].take(ordinals).to_pylist()
         ordinals = ordinals[np.array([by.sees(topic) for topic in topics], np.bool_)]
-    found: list[str] = snapshot.ids.take(ordinals[:limit]).to_pylist()
-    return len(ordinals), found
+    ids: list[str] = snapshot.ids.take(ordinals[:limit]).to_pylist()
+    return len(ordinals), ids
 
 
 def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
@@ -104,12 +97,12 @@ def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
     wanted = [visible(service, by, id) for id in body.subscriptions]
     snapshot = newest_snapshot(service)
     verdict = judged(snapshot, message)
-    ordinals = snapshot.find([one.id for one in wanted]).tolist()
+    ordinals = snapshot.find([subscription.id for subscription in wanted]).tolist()
     parts: list[bytes] = []
     until = time.monotonic() + service.limits.explain_seconds
     room = service.limits.explanation_bytes
     topics = snapshot.subscriptions["topic"]
-    for one, ordinal in zip(wanted, ordinals, strict=True):
+    for subscription, ordinal in zip(wanted, ordinals, strict=True):
         if parts and time.monotonic() > until:
             raise TooLargeError(
                 f"{len(parts):,} of {len(wanted):,} explanations took more than "
@@ -123,9 +116,9 @@ def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
             parts.append(as_json(why)[:-1] + b',"selector":' + _within(room, tree) + b"}")
             room -= len(parts[-1])
         else:
-            paused = one.status is SubscriptionStatus.PAUSED
+            paused = subscription.status is SubscriptionStatus.PAUSED
             reason = "it is paused" if paused else "it is not in the published revision yet"
-            parts.append(as_json({"id": one.id, "matched": False, "reason": reason}))
+            parts.append(as_json({"id": subscription.id, "matched": False, "reason": reason}))
     head = json.dumps(snapshot.revision).encode()
     body_ = b'{"revision":' + head + b',"explanations":[' + b",".join(parts) + b"]}"
     return Response(body_, media_type="application/json")
@@ -156,7 +149,7 @@ def newest_snapshot(service: Service) -> Snapshot:
     """Return the newest published snapshot, with all changes committed before the request if these are
     published within `PUBLISHED_SECONDS`. Raises a problem, 503, if none is published yet.
     """
-    found = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
-    if found is None:
+    snapshot = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
+    if snapshot is None:
         raise ProblemError("unavailable", "no revision is published yet")
-    return found
+    return snapshot

@@ -4,8 +4,9 @@
 
     request ──→ registry ──Publishing──→ snapshots ──→ streams ──BatchWaiting──→ waiting request
 
-`Publishing` is the thread that publishes what is committed, `Watch` the one that wakes requests for changes.
-`BatchWaiting` wakes requests when a batch has used their revision. The service's context owns one of each.
+The thread of `Publishing` publishes committed changes, the thread of `LogWatch` wakes requests that wait
+for changes. `BatchWaiting` wakes requests when a batch has used their revision. The service's context owns
+one of each.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Publishing:
 
     @property
     def is_publisher(self) -> bool:
-        """True while this process publishes, and not another one that serves the registry."""
+        """True while this process publishes, False while another service of the registry does."""
         return self._publisher is not None
 
     @property
@@ -139,10 +140,10 @@ class Publishing:
     def caught_up(self, revision: int, wait_seconds: float) -> Snapshot | None:
         """Return the newest snapshot; wait for this revision or a later one until the timeout."""
         deadline = time.monotonic() + wait_seconds
-        while _revision(found := self.snapshot) < revision:
+        while _revision(snapshot := self.snapshot) < revision:
             if time.monotonic() >= deadline or self._stop.wait(0.005):
                 break
-        return found
+        return snapshot
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -196,7 +197,7 @@ def _revision(snapshot: Snapshot | None) -> int:
     return -1 if snapshot is None or snapshot.revision is None else snapshot.revision
 
 
-class Watch:
+class LogWatch:
     """Waiting requests for changes: one thread watches the log for all of them."""
 
     def __init__(
@@ -255,15 +256,15 @@ class Watch:
         while not self._stopping:
             try:
                 newest = self._registry.next_revision(self.revision, WATCH_SECONDS)
-                found = newest > self.revision
-                if found:
+                is_new = newest > self.revision
+                if is_new:
                     self.revision = newest
                     self._committed(newest)
             except Exception as error:
                 log().error("the log cannot be watched", reason=type(error).__name__)
                 time.sleep(WATCH_SECONDS)
                 continue
-            if found and self._waiting and self._loop is not None:  # who waits from now on sees the revision
+            if is_new and self._waiting and self._loop is not None:  # who waits from now on sees the revision
                 with suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._wake)
 

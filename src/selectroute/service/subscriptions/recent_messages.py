@@ -21,7 +21,7 @@ _EXAMPLES: Final = 5
 
 
 _LONGEST: Final = 60
-"""Characters of such a value."""
+"""Characters of a value that are shown."""
 
 
 class Recent(NamedTuple):
@@ -52,11 +52,11 @@ class RecentMessages:
             newest = self._messages[-1].sampled.key if self._messages else None
             for sampled in self._registry.streams.recent_messages(newest):
                 self._messages.append(Recent(sampled, Message.from_json(sampled.message)))
-            found = list(self._messages)
+            messages = list(self._messages)
         if caller.sees_all:
-            return found
-        may_see = {topic: _may_see(caller, topic) for topic in {one.message.topic for one in found}}
-        return [one for one in found if may_see[one.message.topic]]
+            return messages
+        may_see = {topic: _may_see(caller, topic) for topic in {recent.message.topic for recent in messages}}
+        return [recent for recent in messages if may_see[recent.message.topic]]
 
 
 def _may_see(caller: Caller, topic: str | None) -> bool:
@@ -81,8 +81,8 @@ def identifiers_in(messages: Sequence[Recent]) -> Iterator[IdentifierSeen]:
     counts: Counter[str] = Counter()
     types: dict[str, dict[str, None]] = {}
     values: dict[str, dict[str, None]] = {}
-    for one in messages:
-        for name, value in (*one.message.headers.items(), *one.message.properties.items()):
+    for recent in messages:
+        for name, value in (*recent.message.headers.items(), *recent.message.properties.items()):
             if value is None:
                 continue
             counts[name] += 1

@@ -26,17 +26,11 @@ from selectroute.selector.message import Message, MessageError
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import (
-    DryRunAnswer,
-    DryRunBody,
-    Limit,
-    MessageAnswer,
-    MessagesBody,
-)
+from selectroute.service.http.models import DryRunAnswer, DryRunBody, Limit, MessageAnswer, MessagesBody
 from selectroute.service.http.problems import problem_of
 from selectroute.service.subscriptions.changes import JOB, Name
-from selectroute.service.subscriptions.conditional import visible
 from selectroute.service.subscriptions.recent_messages import IdentifierSeen, Recent, identifiers_in
+from selectroute.service.subscriptions.subscriptions import visible
 
 EXAMPLES: Final = 5
 """Messages of a dry run that are shown of each kind."""
@@ -51,9 +45,9 @@ def note(service: Service, by: Caller, query: Name, body: MessagesBody) -> Respo
     """
     by.check_unlimited(JOB)
     messages = []
-    for number, one in enumerate(body.messages):
+    for number, data in enumerate(body.messages):
         try:
-            message = Message.from_json(one, name_length=service.limits.property_name_length)
+            message = Message.from_json(data, name_length=service.limits.property_name_length)
         except MessageError as error:
             raise problem_of(error, f"/messages/{number}") from error
         messages.append(sampled_form(message))
@@ -65,8 +59,8 @@ def listed(service: Service, by: Caller, limit: Limit = 20) -> Annotated[Respons
     """Return the newest messages of the sample, the newest first: those with a topic that the caller may see.
     The sample is empty unless a stream sends some of its messages.
     """
-    found = service.recent.seen_by(by)[-limit:]
-    return JsonAnswer({"items": [one.to_json() for one in reversed(found)]})
+    newest = service.recent.seen_by(by)[-limit:]
+    return JsonAnswer({"items": [recent.to_json() for recent in reversed(newest)]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +75,8 @@ def identifiers(service: Service, by: Caller) -> Identifiers:
     """Return the identifiers in the newest 1,000 messages of the sample that the caller may see: names,
     types, in how many messages each is, and some of its values.
     """
-    found = service.recent.seen_by(by)[-LOOKED_AT:]
-    return Identifiers(len(found), [*identifiers_in(found)])
+    newest = service.recent.seen_by(by)[-LOOKED_AT:]
+    return Identifiers(len(newest), [*identifiers_in(newest)])
 
 
 async def dry_runs(service: Service, by: Caller, body: DryRunBody) -> Annotated[Response, DryRunAnswer]:
@@ -103,14 +97,14 @@ def _dry_run(service: Service, by: Caller, body: DryRunBody) -> Response:
         is_paused = now.status is SubscriptionStatus.PAUSED
         before = index_of_one(now.id, now.selector, now.topic, now.dialect, now.seltype)
     if body.subscription is not None:
-        given = SubscriptionSpec.from_json(body.subscription.model_dump(exclude_none=True))
-        spec = checked(given, service.registry.limits)
+        wanted = SubscriptionSpec.from_json(body.subscription.model_dump(exclude_none=True))
+        spec = checked(wanted, service.registry.limits)
         _check_seltype(spec.seltype)
         by.permission.check_stored(spec)
         after = index_of_one(body.id or "new", spec.selector, spec.topic, spec.dialect, spec.seltype)
     recent = service.recent.seen_by(by)
-    found = dry_run(before, after, [one.message for one in recent])
-    kinds = {name: _of_kind(recent, getattr(found, name)) for name in ("gained", "lost", "unchanged")}
+    difference = dry_run(before, after, [sampled.message for sampled in recent])
+    kinds = {name: _of_kind(recent, getattr(difference, name)) for name in ("gained", "lost", "unchanged")}
     times = {"oldest": recent[0].sampled.time, "newest": recent[-1].sampled.time} if recent else {}
     data = {"paused": is_paused, "messages": len(recent)}
     return JsonAnswer({**data, "oldest": None, "newest": None, **times, **kinds})
@@ -131,9 +125,7 @@ def _check_seltype(seltype: str | None) -> None:
 
 
 class DryRun(NamedTuple):
-    """Messages by their numbers, int64: those that a subscription gets only after a change, only before it,
-    and before and after it.
-    """
+    """Numbers of messages, int64, that a subscription gets only after a change, only before it, or both."""
 
     gained: npt.NDArray[np.int64]
     lost: npt.NDArray[np.int64]
@@ -150,12 +142,12 @@ def dry_run(before: Index, after: Index, messages: Sequence[Message]) -> DryRun:
     >>> dry_run(before, after, [Message(properties={"weight": weight}) for weight in (5, 15, 25)]).lost
     array([1])
     """
-    was, now = (_matched(one, messages) for one in (before, after))
+    was, now = (_matched(version, messages) for version in (before, after))
     return DryRun(*(np.flatnonzero(mask) for mask in (now & ~was, was & ~now, was & now)))
 
 
 def _matched(index: Index, messages: Sequence[Message]) -> npt.NDArray[np.bool_]:
     """Return which messages the subscription of an index matches."""
     snapshot = index.freeze()
-    found = snapshot.match(from_messages(messages, snapshot.reads), missing="ignore")
-    return np.diff(found.offsets) > 0
+    matches = snapshot.match(from_messages(messages, snapshot.reads), missing="ignore")
+    return np.diff(matches.offsets) > 0

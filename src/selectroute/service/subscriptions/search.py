@@ -65,46 +65,46 @@ class Search:
         after which to go on; None if these are all. After so many seconds it returns what it has found.
         """
         until = time.monotonic() + seconds
-        found: list[Subscription] = []
+        hits: list[Subscription] = []
         last = after
         for id, is_candidate in merge(self._paused(after), self._named(after), self._active(after)):
             is_late = last != after and time.monotonic() > until
-            if id != last and (len(found) == limit or is_late):
-                return found, last
-            if is_candidate and not (found and found[-1].id == id):
-                found += self._confirmed(id)
+            if id != last and (len(hits) == limit or is_late):
+                return hits, last
+            if is_candidate and not (hits and hits[-1].id == id):
+                hits += self._confirmed(id)
             last = id
-        return found, None
+        return hits, None
 
     def _confirmed(self, id: str) -> Iterator[Subscription]:
         """Yield the subscription of an id, if it still is one, and the caller may see it."""
         try:
-            one = self.registry.get(id)
+            subscription = self.registry.get(id)
         except NotFoundError:  # removed since the snapshot
             return
-        if self._is_one(one):
-            yield one
+        if self._is_one(subscription):
+            yield subscription
 
-    def _is_one(self, one: Subscription) -> bool:
+    def _is_one(self, subscription: Subscription) -> bool:
         """Return whether a subscription has the text and the values, and the caller may see it."""
-        of_labels = {f"{name}={value}" for name, value in one.labels.items()}
-        found = {"topic": one.topic, "status": one.status, "dialect": one.dialect, "name": one.name}
+        of_labels = {f"{name}={value}" for name, value in subscription.labels.items()}
         has_values = all(
-            value in of_labels if name == "label" else value == found[name]
+            value in of_labels if name == "label" else value == getattr(subscription, name)
             for name, value in self.filters.items()
         )
-        return has_values and self.by.sees(one.topic) and self._has(one)
+        return has_values and self.by.sees(subscription.topic) and self._has(subscription)
 
-    def _has(self, one: Subscription) -> bool:
-        given = {"id": one.id, "name": one.name, "topic": one.topic or "", "selector": one.selector}
+    def _has(self, subscription: Subscription) -> bool:
         folded = self.text.casefold()
-        if any(folded in value.casefold() for name, value in given.items() if name in self.fields):
+        texts = (getattr(subscription, name) or "" for name in self.fields if name != "identifier")
+        if any(folded in text.casefold() for text in texts):
             return True
         return (
             "identifier" in self.fields
-            and one.seltype != EXTENDED
-            and self.text in one.selector
-            and self.text in Selector(one.selector, one.dialect, limits=UNLIMITED).identifiers
+            and subscription.seltype != EXTENDED
+            and self.text in subscription.selector
+            and self.text
+            in Selector(subscription.selector, subscription.dialect, limits=UNLIMITED).identifiers
         )
 
     def _paused(self, after: str) -> Iterator[Looked]:
@@ -114,9 +114,9 @@ class Search:
         cursor = None
         while True:
             page = self.registry.list(limit=_PAGE, cursor=cursor, status=SubscriptionStatus.PAUSED)
-            for one in page.items:
-                if one.id > after and self._is_one(one):
-                    yield one.id, True
+            for subscription in page.items:
+                if subscription.id > after and self._is_one(subscription):
+                    yield subscription.id, True
             if (cursor := page.next_cursor) is None:
                 return
             if page.items[-1].id > after:

@@ -17,19 +17,12 @@ from selectroute.selector.sentences import counted
 from selectroute.service.context import Service
 from selectroute.service.http.call import JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.models import (
-    Cursor,
-    Id,
-    Limit,
-    ReportsAnswer,
-    ReportsBody,
-)
+from selectroute.service.http.models import Cursor, Id, Limit, ReportsAnswer, ReportsBody
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.jobs.job_watch import JobState
 from selectroute.service.subscriptions.changes import JOB, Name
-from selectroute.service.subscriptions.conditional import found, visible
 from selectroute.service.subscriptions.publishing import State
-from selectroute.service.subscriptions.subscriptions import OfPath
+from selectroute.service.subscriptions.subscriptions import OfPath, visible, visible_or_none
 
 
 def activity(service: Service, by: Caller, id: OfPath) -> Activity:
@@ -52,12 +45,12 @@ def activities(
 
 
 def _activities(service: Service, by: Caller, ids: Iterable[str]) -> Iterator[Activity]:
-    for one in service.registry.streams.activities(ids):
+    for seen in service.registry.streams.activities(ids):
         if by.sees_all:
-            yield one
-        elif found(service, by, one.id) is not None:
+            yield seen
+        elif visible_or_none(service, by, seen.id) is not None:
             # A stream is of all topics: a token for some does not learn which there are.
-            yield replace(one, query=None)
+            yield replace(seen, query=None)
 
 
 LAG_SECONDS: Final = 10.0
@@ -81,17 +74,13 @@ def report(service: Service, by: Caller, query: Name, body: ReportsBody) -> Resp
     token for all topics and destinations.
     """
     by.check_unlimited(JOB)
-    batches = [one.model_dump() for one in body.batches]
+    batches = [batch.model_dump() for batch in body.batches]
     service.registry.streams.note_reports(query, batches, body.state.model_dump())
     return Response(status_code=204)
 
 
 def reports(
-    service: Service,
-    by: Caller,
-    query: Name,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    service: Service, by: Caller, query: Name, limit: Limit = 100, cursor: Cursor = None
 ) -> Annotated[Response, ReportsAnswer]:
     """Return the newest batches that a query has reported, the newest first. Needs a token for all topics."""
     by.check_all_topics(_ALL)
@@ -107,8 +96,10 @@ def listed(service: Service, by: Caller) -> Items[StreamState]:
     jobs = service.job_watch.states(_SHORT_WAIT_SECONDS)
     return Items(
         [
-            replace(one, job=one.name, dead_letters=jobs[one.name].left) if one.name in jobs else one
-            for one in service.registry.streams.all()
+            replace(stream, job=stream.name, dead_letters=jobs[stream.name].left)
+            if stream.name in jobs
+            else stream
+            for stream in service.registry.streams.all()
         ]
     )
 
@@ -158,20 +149,24 @@ def health(service: Service, by: Caller) -> Health:
 
     def changed_after(revision: int) -> datetime | None:
         page = service.registry.changes(revision, limit=1)
-        return next((one.time for one in page), None)
+        return next((change.time for change in page), None)
 
     jobs = service.job_watch.states()
     evidence = [
         *_of_publication(state),
-        *(fact for one in streams for fact in evidence_of(one, state, one.name in jobs, now, changed_after)),
+        *(
+            fact
+            for stream in streams
+            for fact in evidence_of(stream, state, stream.name in jobs, now, changed_after)
+        ),
         *(fact for name, job in jobs.items() for fact in _of_job(name, job)),
     ]
-    wrong = [one for one in evidence if not one.ok]
+    wrong = [fact for fact in evidence if not fact.ok]
     if not wrong:
-        running = counted(sum(one.status == "running" for one in streams), "running stream")
+        running = counted(sum(stream.status == "running" for stream in streams), "running stream")
         verdict = f"All is well: {running}, revision {state.revision:,} is published."
     else:
-        verdict = "; ".join(one.text for one in wrong[:3]) + ("; …" if len(wrong) > 3 else ".")
+        verdict = "; ".join(fact.text for fact in wrong[:3]) + ("; …" if len(wrong) > 3 else ".")
     return Health("attention" if wrong else "ok", verdict[0].upper() + verdict[1:], evidence)
 
 
@@ -187,7 +182,7 @@ def _of_publication(state: State) -> Iterator[Evidence]:
 
 
 def evidence_of(
-    one: StreamState,
+    stream: StreamState,
     state: State,
     has_job: bool,
     now: datetime,
@@ -202,30 +197,30 @@ def evidence_of(
         now: the time.
         changed_after: returns the time of the first change after a revision.
     """
-    passed = (now - one.heard).total_seconds()
+    passed = (now - stream.heard).total_seconds()
     is_recent = passed <= GONE_SECONDS
-    is_fault = one.status in ("silent", "failed") and is_recent
+    is_fault = stream.status in ("silent", "failed") and is_recent
     yield Evidence(
-        not is_fault, f"the stream {one.name} {_STATUS[one.status].format(_ago(passed))}", one.query
+        not is_fault, f"the stream {stream.name} {_STATUS[stream.status].format(_ago(passed))}", stream.query
     )
-    if one.status == "running":
-        for kind, number in (one.state.get("waiting") or {}).items():
+    if stream.status == "running":
+        for kind, number in (stream.state.get("waiting") or {}).items():
             if number:
                 makes = "makes" if number == 1 else "make"
                 what = f"{counted(number, 'destination')} of the kind {kind} {makes}"
-                yield Evidence(False, f"{what} the stream {one.name} wait", one.query)
-        if (text := _outdated(one, state, now, changed_after)) is not None:
-            yield Evidence(False, text, one.query)
-        if one.state.get("behind") is not None:
-            behind = counted(one.state["behind"], "message")
-            yield Evidence(True, f"the stream {one.name} is {behind} behind its source", one.query)
+                yield Evidence(False, f"{what} the stream {stream.name} wait", stream.query)
+        if (text := _outdated(stream, state, now, changed_after)) is not None:
+            yield Evidence(False, text, stream.query)
+        if stream.state.get("behind") is not None:
+            behind = counted(stream.state["behind"], "message")
+            yield Evidence(True, f"the stream {stream.name} is {behind} behind its source", stream.query)
     if not has_job:
         dead, batches = (
-            counted(one.dead_letters or 0, "dead letter"),
-            counted(one.batches, "batch", "batches"),
+            counted(stream.dead_letters or 0, "dead letter"),
+            counted(stream.batches, "batch", "batches"),
         )
-        text = f"the stream {one.name} has {dead} in its newest {batches}"
-        yield Evidence(not (one.dead_letters and is_recent), text, one.query)
+        text = f"the stream {stream.name} has {dead} in its newest {batches}"
+        yield Evidence(not (stream.dead_letters and is_recent), text, stream.query)
 
 
 _STATUS: Final = {
@@ -246,21 +241,21 @@ def _ago(seconds: float) -> str:
 
 
 def _outdated(
-    one: StreamState, state: State, now: datetime, changed_after: Callable[[int], datetime | None]
+    stream: StreamState, state: State, now: datetime, changed_after: Callable[[int], datetime | None]
 ) -> str | None:
     """Return a sentence if the newest batch of a stream began long after a revision that it did not use."""
     published = 0 if state.snapshot is None else state.snapshot.revision
-    newest = one.newest
+    newest = stream.newest
     if newest is None or newest.get("kind", "stream") != "stream" or "ended" not in newest:
         return None
     if newest["revision"] >= published or (changed := changed_after(newest["revision"])) is None:
         return None
-    ended = min(time_of(newest["ended"]), one.heard)  # the clock of the stream may be ahead
+    ended = min(time_of(newest["ended"]), stream.heard)  # the clock of the stream may be ahead
     late = (ended - changed).total_seconds() - sum(newest.get("seconds", {}).values())
     if late <= OUTDATED_SECONDS or (now - ended).total_seconds() > BATCHES_COME_SECONDS:
         return None
     return (
-        f"the stream {one.name} routes with revision {newest['revision']:,}, although revision "
+        f"the stream {stream.name} routes with revision {newest['revision']:,}, although revision "
         f"{published:,} is published"
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,13 +19,22 @@ from selectroute.index.errors import InvalidSpecError
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.registry.errors import NotFoundError
 from selectroute.registry.log.revision import PendingRevision
-from selectroute.registry.model import EffectiveFrom, Subscription, plain
+from selectroute.registry.model import EffectiveFrom, Idempotency, Subscription, plain
 from selectroute.registry.specification import Checks
 from selectroute.selector.limits import Limits
-from selectroute.service.context import Service
+from selectroute.service.context import Service, waited
 from selectroute.service.http.call import BodyType, JsonAnswer
 from selectroute.service.http.callers import Caller
-from selectroute.service.http.disconnect import waited
+from selectroute.service.http.headers import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    Revisions,
+    etag,
+    is_minimal,
+    revisions,
+)
 from selectroute.service.http.models import (
     Id,
     RegisteredAnswer,
@@ -33,23 +44,77 @@ from selectroute.service.http.models import (
     SubscriptionAnswer,
     SubscriptionBody,
 )
-from selectroute.service.http.preconditions import (
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Prefer,
-    etag,
-    is_minimal,
-    revisions,
-)
 from selectroute.service.http.problems import NO_SUBSCRIPTION, ProblemError
-from selectroute.service.subscriptions.conditional import (
-    check,
-    expected_revision,
-    idempotency,
-    matching,
-    visible,
-)
+
+
+def visible(service: Service, by: Caller, id: str) -> Subscription:
+    """Return a subscription that the caller may see. Raises the same problem, 404, for a missing one and for
+    a hidden one.
+    """
+    now = visible_or_none(service, by, id)
+    if now is None:
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    return now
+
+
+def visible_or_none(service: Service, by: Caller, id: str) -> Subscription | None:
+    """Return a subscription that the caller may see, None if missing or hidden."""
+    try:
+        now: Subscription = service.registry.get(id)
+    except NotFoundError:
+        return None
+    return now if by.sees(now.topic) else None
+
+
+def expected_revision(
+    service: Service, by: Caller, id: str, if_match: str | None, *, needed: bool = False
+) -> int | None:
+    """Return the revision that a change must find, None for any. Raises a problem as `matching`."""
+    wanted = revisions(if_match, "If-Match")
+    now = visible(service, by, id)
+    check(now, wanted, needed=needed)
+    return None if wanted is None or wanted.any else now.revision
+
+
+def matching(
+    revision: PendingRevision, id: str, wanted: Revisions | None, *, needed: bool = False
+) -> Subscription:
+    """Return a subscription in a transaction that changes it. Raises a problem: 404 if it is missing or
+    hidden, 412 or 428 if it does not satisfy If-Match.
+    """
+    try:
+        now = revision.get(id)
+    except NotFoundError:
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
+    check(now, wanted, needed=needed)
+    return now
+
+
+def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
+    """Raise a problem, 412 or 428, if the subscription does not satisfy If-Match."""
+    if wanted is None:
+        if needed:
+            raise ProblemError(
+                "precondition-required", "send If-Match with the ETag of the subscription that you read"
+            )
+    elif now.revision not in wanted:
+        expected = max(wanted.numbers, default=None)
+        raise ProblemError(
+            "stale-revision",
+            f"the subscription is at revision {now.revision}: read it again",
+            expected=expected,
+            found=now.revision,
+        )
+
+
+def idempotency(by: Caller, key: str | None, body: BaseModel) -> Idempotency | None:
+    """Return the identity of a request with an Idempotency-Key; None without one."""
+    if key is None:
+        return None
+    data = body.model_dump(exclude_none=True, by_alias=True)
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return Idempotency(by.subject, key, digest)
+
 
 PATH: Final = "/v1/subscriptions"
 
@@ -213,23 +278,23 @@ def resume(
 
 
 def _numbered(by: Caller, queries: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
-    without reasons, which would reveal other callers' streams.
+    """Return reports of queries. For a caller who may not see all subscriptions, names become numbers and
+    reasons are left out: they would reveal other callers' streams.
     """
-    found = [*map(plain, queries)]
+    rows = [*map(plain, queries)]
     if not by.sees_all:
-        for number, one in enumerate(found, start=1):
-            one |= {"query": str(number)} | ({"reason": None} if "reason" in one else {})
-    return found
+        for number, row in enumerate(rows, start=1):
+            row |= {"query": str(number)} | ({"reason": None} if "reason" in row else {})
+    return rows
 
 
-async def _read(selector: str, function: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
-    """Return what a function that reads a selector returns. A selector that is long, or may multiply out, is
-    read in a thread, so that other requests do not wait for it.
+async def _read(selector: str, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
+    """Call a function that reads a selector, and return its result. A selector that is long or may multiply
+    out is read in a thread, so that other requests do not wait.
     """
     if len(selector) <= SHORT_SELECTOR and not _MULTIPLIES.search(selector):
-        return function(*given, **named)
-    return await run_in_threadpool(function, *given, **named)
+        return function(*args, **named)
+    return await run_in_threadpool(function, *args, **named)
 
 
 async def _registered(service: Service, now: Subscription, prefer: str | None, is_new: bool) -> Response:
@@ -248,10 +313,10 @@ def _changed(now: Subscription, prefer: str | None, is_new: bool = False, **more
     return JsonAnswer({**now.to_json(), "effective_from": [], **more}, 201 if is_new else 200, headers)
 
 
-def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
+def warnings_of(subscription: Subscription, limits: Limits) -> list[dict[str, Any]]:
     """Return the warnings about probable mistakes in a subscription's selector."""
-    warnings = registered_warnings(one.selector, one.dialect, one.seltype, limits)
-    return [warning.to_dict(one.selector) for warning in warnings]
+    warnings = registered_warnings(subscription.selector, subscription.dialect, subscription.seltype, limits)
+    return [warning.to_dict(subscription.selector) for warning in warnings]
 
 
 def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:
@@ -259,10 +324,10 @@ def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) 
     after the time limit.
     """
     until = time.monotonic() + CHECKED_SECONDS
-    found = []
-    for one, is_given in changed:
+    items = []
+    for subscription, is_given in changed:
         warnings: list[dict[str, Any]] | None = []
         if is_given:
-            warnings = warnings_of(one, limits) if time.monotonic() < until else None
-        found.append({**one.to_json(), "effective_from": [], "warnings": warnings})
-    return found
+            warnings = warnings_of(subscription, limits) if time.monotonic() < until else None
+        items.append({**subscription.to_json(), "effective_from": [], "warnings": warnings})
+    return items

@@ -45,9 +45,7 @@ def listed(service: Service, by: Caller) -> Items[Token]:
 
 
 def revoke(
-    service: Service,
-    by: Caller,
-    token: Annotated[str, Field(max_length=128, description="A token's id.")],
+    service: Service, by: Caller, token: Annotated[str, Field(max_length=128, description="A token's id.")]
 ) -> Response:
     """Revoke a token at once. The registry still requires tokens after the last one is revoked."""
     by.check_unlimited(_TOKENS)

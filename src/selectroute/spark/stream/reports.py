@@ -25,7 +25,7 @@ from selectroute.spark.sources.source import Source
 from selectroute.spark.tables.schemas import NUMBERS
 
 if TYPE_CHECKING:
-    from selectroute.client.any_registry import StreamReports
+    from selectroute.client import StreamReports
 
 LIFE_SECONDS: Final = 10.0
 """Interval of the signs of life of a stream without batches."""

@@ -24,7 +24,7 @@ from selectroute.spark.sources.source import Source
 from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler
 
 if TYPE_CHECKING:
-    from selectroute.client.any_registry import StreamReports
+    from selectroute.client import StreamReports
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The

@@ -12,7 +12,12 @@ import pytest
 from selectroute.index.specification import SubscriptionSpec
 from selectroute.job_output import DeadLetter, Finding, LettersLeft, ReplayedBatch, ReplayProgress
 from selectroute.queues.sql.queue import SqlQueues
-from selectroute.service.console import bulk, dead_letters, queues, streams, subscriptions, who_gets
+from selectroute.service.console import (
+    dead_letters,
+    queues,
+    streams,
+    subscriptions,
+)
 from selectroute.service.console.console import HEADERS
 from selectroute.service.console.page import COOKIE
 from tests.unit.service.conftest import Job
@@ -20,7 +25,7 @@ from tests.unit.service.console.conftest import console_of, sent
 
 ROUTES = [
     (method, path)
-    for room in (streams, subscriptions, bulk, who_gets, queues, dead_letters)
+    for room in (streams, subscriptions, queues, dead_letters)
     for method, path, _ in room.ROUTES
 ]
 PAGES = ["/", "/sign-in", *(path for method, path in ROUTES if method == "GET")]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
-from selectroute.service.console import bulk
+from selectroute.service.console import subscriptions
 from tests.unit.service.console.conftest import console_of, sent, shown
 
 
@@ -76,7 +76,7 @@ def test_what_has_changed_is_asked_again(client, filled):
 
 
 def test_too_many_and_none_have_no_second_step(client, monkeypatch):
-    monkeypatch.setattr(bulk, "MOST", 5)
+    monkeypatch.setattr(subscriptions, "MOST_CHANGED", 5)
     page, fields = first_step(client, "action=pause&text=car-")
     assert "more than 5 subscriptions" in page.text and not fields["digest"]
     assert "narrow the search" in page.text

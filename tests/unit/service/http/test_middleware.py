@@ -13,7 +13,7 @@ import pytest
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import DamagedError, ReadOnlyError, UnavailableError
 from selectroute.service.app import create_app
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.context import while_connected
 from selectroute.service.http.middleware import KNOWN_SECONDS
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits

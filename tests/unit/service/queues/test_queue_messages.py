@@ -16,7 +16,7 @@ import selectroute as sr
 from selectroute.queues import lookup
 from selectroute.queues.errors import ScanLimitError
 from selectroute.queues.rest.properties import header_of
-from selectroute.service.http.disconnect import while_connected
+from selectroute.service.context import while_connected
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.queues import messages
 from tests.support.queue_calls import hex_of, id_of

@@ -1,6 +1,6 @@
 import pytest
 
-from selectroute.service.http.preconditions import etag, is_minimal, revisions
+from selectroute.service.http.headers import etag, is_minimal, revisions
 from selectroute.service.http.problems import ProblemError
 
 
