@@ -49,13 +49,13 @@ class Unrouted:
         >>> Unrouted.of("drop", ["audit/#=fail"]).policy("audit/eu")
         'fail'
         """
-        found = []
+        by_topic = []
         for rule in rules:
             text, _, policy = rule.rpartition("=")
             if not text:
                 raise PolicyError(f"a policy for unrouted messages by topic is FILTER=POLICY, not {rule!r}")
-            found.append((TopicFilter.parse(text), _known(policy)))
-        return cls(_known(default), tuple(found))
+            by_topic.append((TopicFilter.parse(text), _known(policy)))
+        return cls(_known(default), tuple(by_topic))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -69,12 +69,16 @@ class Unrouted:
 
     def never_failing(self) -> Unrouted:
         """Return the same policies with `KEEP` for `FAIL`, for batches that must not fail the job."""
-        kept = tuple((one, KEEP if policy == FAIL else policy) for one, policy in self.by_topic)
+        kept = tuple(
+            (topic_filter, KEEP if policy == FAIL else policy) for topic_filter, policy in self.by_topic
+        )
         return Unrouted(KEEP if self.default == FAIL else self.default, kept)
 
     def policy(self, topic: str | None) -> str:
         """Return the policy for a topic. O(filters)."""
-        return next((policy for one, policy in self.by_topic if one.matches(topic)), self.default)
+        return next(
+            (policy for topic_filter, policy in self.by_topic if topic_filter.matches(topic)), self.default
+        )
 
     def sort(self, columns: pa.RecordBatch, rows: Ints) -> Iterator[tuple[str, Ints]]:
         """Group these rows of messages by their policy. O(rows + distinct topics x filters)."""

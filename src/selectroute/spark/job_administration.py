@@ -86,7 +86,7 @@ class JobFolder:
             ValueError: ``after`` is not a place.
         """
         place = None if after is None else _place(after)
-        found = newest_letters(
+        letters = newest_letters(
             self._output,
             _filter(wanted),
             self._up_to_date(),
@@ -94,7 +94,7 @@ class JobFolder:
             left_only=left_only,
             asked=open_requests(self._output) if unasked_only else (),
         )
-        return [(f"{place.batch}.{place.row}", one) for place, one in islice(found, limit)]
+        return [(f"{place.batch}.{place.row}", letter) for place, letter in islice(letters, limit)]
 
     def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[LettersLeft]:
         """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how
@@ -110,7 +110,7 @@ class JobFolder:
         """
         history = self._up_to_date()
         commits, counts = Commits(self._output), self._counts
-        found: list[LettersLeft] = []
+        counted: list[LettersLeft] = []
         with self._counting:
             batches = batches_with_letters(self._output)
             for gone in counts.keys() - batches:  # moved away by readers
@@ -125,8 +125,8 @@ class JobFolder:
                     if known is not None or len(counts) < MOST_COUNTED:
                         counts[batch] = new
                     known = new
-                found += known[1]
-        return found
+                counted += known[1]
+        return counted
 
     def binding(self) -> dict[str, Any] | None:
         """Return the binding of Kafka records as data, with ``schemas``: whether bodies have schemas; None if
@@ -146,7 +146,7 @@ class JobFolder:
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))
         left = left_by_batch(self._output, request, history, open_requests(self._output))
-        number = sum(one.letters - one.asked for one in left)
+        number = sum(counts.letters - counts.asked for counts in left)
         if number != expected:
             return None, number
         write_request(self._output, replace(request, letters=number))
@@ -168,7 +168,7 @@ class JobFolder:
             done=done is not None,
             state="done" if done is not None else "waiting" if making is None else "running",
             letters=letters,
-            taken=sum(one.letters for one in batches),
+            taken=sum(batch.letters for batch in batches),
             batch=making,
             batches=batches,
         )
@@ -192,10 +192,10 @@ class JobFolder:
 
     def audit(self) -> AuditTotals:
         """Return what an audit says that does not read the published files: sizes and rows."""
-        found = audit(self._output, digests=False)
+        report = audit(self._output, digests=False)
         names = ("batches", "backfills", "replays", "files", "bytes", "pending", "findings")
         return AuditTotals(
-            **{name: getattr(found, name) for name in names}, **_some(asdict(found.counts), _COUNTS)
+            **{name: getattr(report, name) for name in names}, **_some(asdict(report.counts), _COUNTS)
         )
 
 
@@ -205,7 +205,7 @@ def _replayed_batch(batch: int, commit: Mapping[str, Any]) -> ReplayedBatch:
         batch=batch,
         revision=commit["revision"],
         letters=commit[REPLAY]["letters"],
-        missing=[one["why"] for one in commit[REPLAY]["missing"]],
+        missing=[gap["why"] for gap in commit[REPLAY]["missing"]],
         **_some(commit["counts"], (*_COUNTS, "refused")),
     )
 
@@ -219,7 +219,7 @@ def _filter(wanted: Mapping[str, Sequence[Any]]) -> ReplayFilterSpec:
 
 
 def _place(text: str) -> LetterPlace:
-    found = _PLACE.fullmatch(text)
-    if found is None:
+    parsed = _PLACE.fullmatch(text)
+    if parsed is None:
         raise ValueError(f"{text!r} is not the place of a dead letter")
-    return LetterPlace(int(found[1]), int(found[2]))
+    return LetterPlace(int(parsed[1]), int(parsed[2]))

@@ -104,8 +104,8 @@ def find_java() -> Java:
         major = _major_version(home / "bin" / "java")
         if major is not None and major >= OLDEST_JAVA:
             return Java(home, major, origin)
-        found = "does not start" if major is None else f"is Java {major}"
-        skipped.append(f"{origin} ({home}) {found}")
+        problem = "does not start" if major is None else f"is Java {major}"
+        skipped.append(f"{origin} ({home}) {problem}")
     seen = "; ".join(skipped) + ", but" if skipped else "no Java was found:"
     raise JavaError(
         f"{seen} Spark needs Java {OLDEST_JAVA} or later: set JAVA_HOME to one (or put its `java` on PATH), "

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.task.replay_filter import (
     LETTERS,
     ReplayFilter,
@@ -105,7 +105,9 @@ def test_only_dead_letters_are_judged_and_only_for_whom_they_are(tmp_path, seed)
             if dead := rng.random() < 0.3:
                 part = DeadLetterBatch("judge", "y", "", rows)
             else:
-                part = Messages(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None)
+                part = MessageBatch(
+                    pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None
+                )
             for nth in recall.passes:
                 for chosen, limit in select_inputs(recall, nth, place, part):
                     found = chosen if dead else (chosen, made.match(chosen.columns))

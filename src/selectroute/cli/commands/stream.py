@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from selectroute.kafka.record import Record
     from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.audit import Audit
-    from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
-    from selectroute.spark.audit.status import Status
+    from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place
+    from selectroute.spark.audit.status import JobStatus
     from selectroute.spark.audit.why import Why
     from selectroute.spark.tables.schemas import Counts
 
@@ -185,7 +185,7 @@ def _lines(rows: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
 
 
-def _side(found: Status | Audit) -> str:
+def _side(found: JobStatus | Audit) -> str:
     return f"{counted(found.backfills, 'backfill')}, {counted(found.replays, 'replay')}"
 
 
@@ -221,7 +221,7 @@ class NewestOptions:
 
     def outcomes(
         self, output: str, sink: str, fetch: Fetch | None, subscription: str | None = None
-    ) -> list[Outcome]:
+    ) -> list[MessageOutcome]:
         """Return these messages of a job."""
         from selectroute.spark.audit.outcomes import Place, newest_outcomes
 
@@ -397,7 +397,7 @@ def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     return _Records(has_partitions(record), None, hint)
 
 
-def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
+def _print(found: list[MessageOutcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
     """Print outcomes, with their subscriptions if ``named``."""
     from selectroute.spark.audit.outcomes import Place
 
@@ -419,7 +419,7 @@ def _print(found: list[Outcome], as_: Output, none: str, records_of: _Records, *
         raise typer.Exit(FAILURE)
 
 
-def _shown(one: Outcome, hint: str) -> str:
+def _shown(one: MessageOutcome, hint: str) -> str:
     if one.missing is not None:
         return f"no message: {one.missing}{hint}"
     return "no value" if one.message is None else one.message

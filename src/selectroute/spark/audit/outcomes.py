@@ -108,10 +108,10 @@ class Place(NamedTuple):
             return self.source in {as_written(name) for name in inputs["sizes"]}
         if "end" in inputs:
             return any(
-                one.source == self.source
-                and self.partition in (None, one.partition)
-                and (self.offset is None or one.start <= self.offset < one.end)
-                for one in ranges_of(inputs)
+                range_.source == self.source
+                and self.partition in (None, range_.partition)
+                and (self.offset is None or range_.start <= self.offset < range_.end)
+                for range_ in ranges_of(inputs)
             )
         return True
 
@@ -129,7 +129,7 @@ ANY: Final = Place()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MessageOutcome:
     """Delivery, or unrouted message, with the message's text, or the reason why it is ``missing``.
 
     ``subscription`` is None for an unrouted message. ``headers`` are those of a Kafka record; for one without
@@ -156,7 +156,7 @@ def newest_outcomes(
     fetch: Fetch | None = None,
     place: Place = ANY,
     subscription: str | None = None,
-) -> list[Outcome]:
+) -> list[MessageOutcome]:
     """Return the newest deliveries, or unrouted messages, the newest last, of committed batches only.
 
     Reads batches from the newest on until there are enough, each file in pieces.
@@ -175,11 +175,11 @@ def newest_outcomes(
     """
     record = job_record(output)
     commits = Commits(output)
-    newest = sorted(commits.all(since), key=lambda one: (one["committed"], one["batch"]))
+    newest = sorted(commits.all(since), key=lambda commit: (commit["committed"], commit["batch"]))
     files: dict[str, ReadFile] = {}
     for commit in newest:
-        files |= {one.source: one for one in read_files(commit)}
-    taken: list[Outcome] = []
+        files |= {file.source: file for file in read_files(commit)}
+    taken: list[MessageOutcome] = []
     for commit in reversed(newest):
         left = limit - len(taken)
         if left <= 0:
@@ -190,13 +190,15 @@ def newest_outcomes(
         rows.extend(_rows(commits, commit, sink, subscription, place))
         taken[:0] = [_outcome(record["input"], commit["batch"], row, files) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
-        of_batches = {one["batch"]: one for one in newest}
-        at = [Place(one.source, one.partition, one.offset) for one in taken]
-        places = [record_place(of_batches[one.batch], place) for one, place in zip(taken, at, strict=True)]
-        records = fetch([one for one in places if one is not None])
+        of_batches = {commit["batch"]: commit for commit in newest}
+        at = [Place(outcome.source, outcome.partition, outcome.offset) for outcome in taken]
+        places = [
+            record_place(of_batches[outcome.batch], place) for outcome, place in zip(taken, at, strict=True)
+        ]
+        records = fetch([position for position in places if position is not None])
         taken = [
-            _with_record(one, None if place is None else records.get(place))
-            for one, place in zip(taken, places, strict=True)
+            _with_record(outcome, None if place is None else records.get(place))
+            for outcome, place in zip(taken, places, strict=True)
         ]
     return taken
 
@@ -205,14 +207,18 @@ def record_place(commit: Mapping[str, Any], place: Place) -> Range | None:
     """Return where the record of Kafka at a position is, by the commit of a batch that read it; None if the
     batch did not.
     """
-    for one in ranges_of(commit["inputs"]):
+    for range_ in ranges_of(commit["inputs"]):
         offset = place.offset
-        if (one.source, one.partition) == place[:2] and offset is not None and one.start <= offset < one.end:
-            return one._replace(start=offset, end=offset + 1, skipped=0)
+        if (
+            (range_.source, range_.partition) == place[:2]
+            and offset is not None
+            and range_.start <= offset < range_.end
+        ):
+            return range_._replace(start=offset, end=offset + 1, skipped=0)
     return None
 
 
-def _with_record(outcome: Outcome, record: Record | None) -> Outcome:
+def _with_record(outcome: MessageOutcome, record: Record | None) -> MessageOutcome:
     if record is None:
         return replace(outcome, missing=f"{outcome.missing} is no longer in Kafka")
     headers = [(name, None if value is None else _text(value)) for name, value in record.headers]
@@ -236,10 +242,12 @@ def _rows(
         yield from rows.to_pylist()
 
 
-def _outcome(origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]) -> Outcome:
+def _outcome(
+    origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]
+) -> MessageOutcome:
     text, missing = _message(origin, row, files)
-    found = {name: row.get(name) for name in _COLUMNS}
-    return Outcome(batch=batch, **found, message=text, missing=missing)  # type: ignore[arg-type]
+    values = {name: row.get(name) for name in _COLUMNS}
+    return MessageOutcome(batch=batch, **values, message=text, missing=missing)  # type: ignore[arg-type]
 
 
 def _message(

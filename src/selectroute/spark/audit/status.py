@@ -19,7 +19,7 @@ from selectroute.storage.location import Where
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class JobStatus:
     """Status of a job.
 
     Attributes:
@@ -55,7 +55,7 @@ class Status:
     waiting: tuple[str, ...] = ()
 
 
-def status(output: Where) -> Status:
+def status(output: Where) -> JobStatus:
     """Return the status of a job, from O(batches) small files. Needs no Spark; the job may be running.
 
     Raises:
@@ -73,7 +73,7 @@ def status(output: Where) -> Status:
             newest = commit
     last = newest.get("batch")
     planned = planned_batches(read_only_copy(record["checkpoint"]))
-    return Status(
+    return JobStatus(
         query=record["query"],
         input=record["input"],
         snapshots=record["snapshots"],
@@ -88,6 +88,6 @@ def status(output: Where) -> Status:
         published=max(revisions(record["snapshots"]), default=None),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
-        changed=tuple(one.source for one in changed_files(commits, record["input"], LOOKED_AT)),
+        changed=tuple(file.source for file in changed_files(commits, record["input"], LOOKED_AT)),
         waiting=tuple(request.stem for request in waiting(output)),
     )

@@ -17,7 +17,7 @@ from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import message_of
 from selectroute.selector.message import Message
-from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, newest_outcomes, record_place
+from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place, newest_outcomes, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.job import JobError, MessageNotFoundError, job_record
@@ -25,7 +25,7 @@ from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.checkpoint import FRAME
 from selectroute.spark.sources.files.bound_columns import Bound
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, read
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, read
 from selectroute.spark.sources.files.source import bound_by, read_files
 from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX
@@ -53,7 +53,7 @@ class Why:
 
     batch: int
     revision: int
-    deliveries: list[Outcome]
+    deliveries: list[MessageOutcome]
     letters: list[DeadLetter]
     replays: dict[int, int]
     message: Message | None
@@ -95,8 +95,10 @@ def why(
     wanted = ReplayFilterSpec(
         sources=(place.source,), partitions=(place.partition or 0,), offsets=(place.offset,)
     )
-    letters = [one for one in wanted_letters(output, wanted) if one.subscription in (None, subscription)]
-    took = {one.replay for one in letters if one.replay is not None}
+    letters = [
+        letter for letter in wanted_letters(output, wanted) if letter.subscription in (None, subscription)
+    ]
+    took = {letter.replay for letter in letters if letter.replay is not None}
     replays = {batch: _revision_of(commits, batch) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
         message = _of_record(record, commit, place, fetch)
@@ -140,15 +142,15 @@ def _of_record(
     if fetch is None:
         raise JobError("the message is a record of Kafka: say with --kafka-servers where to read it")
     position = record_place(commit, place._replace(partition=place.partition or 0))
-    found = None if position is None else fetch([position]).get(position)
-    if found is None:
+    kafka_record = None if position is None else fetch([position]).get(position)
+    if kafka_record is None:
         raise MessageNotFoundError(f"{place} is no longer in Kafka")
     try:
         binding = KafkaBinding.recorded(record.get("kafka_binding"))
     except KafkaBindingError as error:
         raise JobError(f"{place} cannot be judged without the job: {error}") from error
     try:
-        return message_of(found, binding)
+        return message_of(kafka_record, binding)
     except RecordError as error:
         return str(error)
 
@@ -157,7 +159,7 @@ def _of_file(
     input: str, commit: Mapping[str, Any], place: Place, file_format: str, bound: Bound
 ) -> Message | str:
     folder = Location.of(input)
-    (file,) = (one for one in read_files(commit) if as_written(one.source) == place.source)
+    (file,) = (read_file for read_file in read_files(commit) if as_written(read_file.source) == place.source)
     path = folder / file.source
     if not file.is_same(entry := path.entry()):
         change = "it is gone" if entry is None else file.change(entry) or "its size was not recorded"
@@ -171,6 +173,6 @@ def _of_file(
                     return part.message
                 case DeadLetterBatch(rows=rows) if rows is not None and place.offset in rows:
                     return part.message
-                case Messages(full=full) if full is not None and place.offset in part.rows:
+                case MessageBatch(full=full) if full is not None and place.offset in part.rows:
                     return next(full.messages(np.flatnonzero(part.rows == place.offset)))
     raise MessageNotFoundError(f"{path} has no line or row {place.offset}, counted from 0")

@@ -347,7 +347,7 @@ class Router:
             "revision": pinned.revision,
             "digest": pinned.digest,
             "staging": staging.name,
-            "inputs": {**inputs, **outcome.found},
+            "inputs": {**inputs, **outcome.additions},
             "counts": asdict(counts),
             "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),

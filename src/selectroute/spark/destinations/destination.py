@@ -35,7 +35,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.match.match import Matches
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 
 _Result = TypeVar("_Result")
 
@@ -241,27 +241,27 @@ class Contents:
 
 
 def converted(
-    messages: Messages, places: Ints, convert: Callable[[Message], _Converted | str]
+    messages: MessageBatch, places: Ints, convert: Callable[[Message], _Converted | str]
 ) -> tuple[list[_Converted], Mask, list[str]]:
     """Convert the messages at these rows one by one; return the results, and mask and reasons of `Contents`.
 
     ``convert`` returns an error text for a message that does not fit.
     """
     assert messages.full is not None
-    found: list[_Converted] = []
+    results: list[_Converted] = []
     fit = np.ones(len(places), np.bool_)
     reasons: list[str] = []
     for index, message in enumerate(messages.full.messages(places)):
-        one = message if isinstance(message, str) else convert(message)
-        if isinstance(one, str):
+        result = message if isinstance(message, str) else convert(message)
+        if isinstance(result, str):
             fit[index] = False
-            reasons.append(one)
+            reasons.append(result)
         else:
-            found.append(one)
-    return found, fit, reasons
+            results.append(result)
+    return results, fit, reasons
 
 
-class Refused(NamedTuple):
+class RefusedDeliveries(NamedTuple):
     """Deliveries that are not made: a mask of those that were asked for, and why."""
 
     without: Mask
@@ -277,15 +277,15 @@ class DestinationFormat(Protocol):
     unfit: str
     """Reason of dead letters for messages that no destination of the kind can hold."""
 
-    def block(self, messages: Messages) -> int:
+    def block(self, messages: MessageBatch) -> int:
         """Return the number of messages to convert at a time, the maximum of a row group: bounds the memory
         of writer and reader.
         """
 
-    def contents(self, messages: Messages, places: Ints) -> Contents:
+    def contents(self, messages: MessageBatch, places: Ints) -> Contents:
         """Return the columns of the kind for the messages at these rows."""
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
         """Yield the deliveries that are not accepted, of those given: a row of the contents and a destination
         each.
         """
@@ -294,7 +294,7 @@ class DestinationFormat(Protocol):
 class OutgoingWriter(Protocol):
     """Writer of one task's deliveries to destinations of one kind."""
 
-    def write(self, block: Block) -> list[Refused]:
+    def write(self, block: Block) -> list[RefusedDeliveries]:
         """Write the deliveries of a block of messages; return those that are not made."""
 
     def close(self) -> None:
@@ -351,7 +351,7 @@ class Outgoing:
         self.writer = writer
 
     def deliver(
-        self, place: SourcePartition, messages: Messages, matches: Matches
+        self, place: SourcePartition, messages: MessageBatch, matches: Matches
     ) -> tuple[Matches, list[tuple[DeadLetterBatch, Codes]]]:
         """Write the messages for destinations of the kind. Return the matches without the refused deliveries,
         and the refused ones with their ordinals.
@@ -373,15 +373,18 @@ class Outgoing:
             contents = self._kind.contents(messages, block)
             left = np.ones(len(own), np.bool_)
 
-            def refuse(one: Refused, own: Ints = own, left: Mask = left) -> None:
-                left &= ~one.without
+            def refuse(refused_block: RefusedDeliveries, own: Ints = own, left: Mask = left) -> None:
+                left &= ~refused_block.without
                 dead = DeadLetterBatch(
-                    "deliver", one.reason, one.sentence, messages.rows[rows[own[one.without]]]
+                    "deliver",
+                    refused_block.reason,
+                    refused_block.sentence,
+                    messages.rows[rows[own[refused_block.without]]],
                 )
-                refused.append((dead, matches.ordinals[own[one.without]]))
+                refused.append((dead, matches.ordinals[own[refused_block.without]]))
 
-            for one in self._refused(contents, positions, codes[own]):
-                refuse(one)
+            for refusal in self._refused(contents, positions, codes[own]):
+                refuse(refusal)
             kept = np.flatnonzero(left)
             if len(kept):
                 assert self.writer is not None, "deliveries without a destination are refused by their format"
@@ -400,10 +403,10 @@ class Outgoing:
                         offsets if messages.numbers is None else messages.numbers[chosen],
                     )
                 )
-                for one in written:
+                for refusal in written:
                     without = np.zeros(len(own), np.bool_)
-                    without[kept[one.without]] = True
-                    refuse(one._replace(without=without))
+                    without[kept[refusal.without]] = True
+                    refuse(refusal._replace(without=without))
             self.deliveries += int(np.count_nonzero(left))
             keep[own[~left]] = False
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
@@ -418,14 +421,14 @@ class Outgoing:
         """Return what the report of the task says of the kind, after `close`."""
         return {} if self.writer is None else self.writer.report()
 
-    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[Refused]:
+    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
         """Yield a block's deliveries that are not accepted, for each reason and error text."""
         unfit = np.flatnonzero(~contents.fit)
         for position, sentence in zip(unfit.tolist(), contents.reasons, strict=True):
-            yield Refused(positions == position, self._kind.unfit, sentence)
+            yield RefusedDeliveries(positions == position, self._kind.unfit, sentence)
         fitting = contents.fit[positions]
         row = np.cumsum(contents.fit) - 1
-        for one in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):
+        for refusal in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):
             whole = np.zeros(len(positions), np.bool_)
-            whole[np.flatnonzero(fitting)[one.without]] = True
-            yield one._replace(without=whole)
+            whole[np.flatnonzero(fitting)[refusal.without]] = True
+            yield refusal._replace(without=whole)

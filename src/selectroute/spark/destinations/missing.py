@@ -23,7 +23,7 @@ _MOST: Final = 5
 """Maximum number of warnings at once; the other destinations are counted in one more."""
 
 
-class Missing(NamedTuple):
+class MissingDestination(NamedTuple):
     """Destination to which nothing can be delivered: its name as ``queue:NAME``, the problem, the remedy, and
     the reason of its dead letters.
     """
@@ -45,7 +45,7 @@ class MissingDestinations:
     def __init__(self, output: Location, warn: Callable[[str], None]) -> None:
         self._output = output
         self._warn = warn
-        self._known: set[Missing] = set()
+        self._known: set[MissingDestination] = set()
 
     def look(
         self, snapshot: Snapshot, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
@@ -57,17 +57,21 @@ class MissingDestinations:
             queues: the existing queues; None if the job has no database of queues.
             topics: the existing topics; None if the job has no Kafka cluster.
         """
-        found: dict[str, set[Missing]] = {}
+        of_kinds: dict[str, set[MissingDestination]] = {}
         for kind in (KAFKA, QUEUE):
             to = destinations(snapshot, kind)
             names = () if to is None else to.names
             problems = {name: _problem(kind, name, queues, topics) for name in names}
-            found[kind] = {Missing(f"{kind}:{name}", *one) for name, one in problems.items() if one}
-        every = set().union(*found.values())
+            of_kinds[kind] = {
+                MissingDestination(f"{kind}:{name}", *problem)
+                for name, problem in problems.items()
+                if problem
+            }
+        every = set().union(*of_kinds.values())
         new = every - self._known
         self._known = every
         count = 0
-        for kind, of_kind in found.items():
+        for kind, of_kind in of_kinds.items():
             mine = sorted(new & of_kind)
             if not mine:
                 continue
@@ -77,22 +81,22 @@ class MissingDestinations:
             counts: Counter[str] = Counter()
             for name, subscriptions in zip(to.names, of_each, strict=True):
                 counts[name] += subscriptions
-            for one in mine:
+            for destination in mine:
                 count += 1
                 if count <= _MOST:
-                    self._warn(self._sentence(one, counts[one.destination.partition(":")[2]]))
+                    self._warn(self._sentence(destination, counts[destination.destination.partition(":")[2]]))
         if count > _MOST:
             self._warn(
                 f"nothing can be delivered to {count - _MOST:,} more destinations of subscriptions: "
                 f"`selectroute dead-letter list {self._output} --stage deliver` lists them"
             )
 
-    def _sentence(self, one: Missing, subscriptions: int) -> str:
+    def _sentence(self, missing: MissingDestination, subscriptions: int) -> str:
         who = "1 subscription delivers" if subscriptions == 1 else f"{subscriptions:,} subscriptions deliver"
         return (
-            f"{who} to {one.destination}: {one.problem}. Its deliveries become dead letters "
-            f"({one.reason}), and all others are made. {one.remedy}, then run `selectroute dead-letter "
-            f"replay {self._output} --reason {one.reason}`"
+            f"{who} to {missing.destination}: {missing.problem}. Its deliveries become dead letters "
+            f"({missing.reason}), and all others are made. {missing.remedy}, then run `selectroute "
+            f"dead-letter replay {self._output} --reason {missing.reason}`"
         )
 
 

@@ -129,7 +129,7 @@ def all_columns(
         BindingError: several columns of the frame have the same name.
     """
     binding = binding or BY_NAME
-    found, _ = columns_of(schema)
+    by_name, _ = columns_of(schema)
     read: list[tuple[str, Column]] = []
     for identifier, places in sorted(by_identifier(schema, binding).items()):
         if identifier.startswith("@") and identifier not in (TOPIC, BODY):
@@ -138,8 +138,8 @@ def all_columns(
             raise ambiguous(binding.column(identifier), len(places))
         (bound,) = bind(schema, (identifier,), binding)
         read.append((identifier, _sent(bound.read(schema, columns), bound.type)))
-    if INVALID_NAMES in found:
-        path, _ = found[INVALID_NAMES][0]
+    if INVALID_NAMES in by_name:
+        path, _ = by_name[INVALID_NAMES][0]
         read.append((INVALID_NAMES, column_at(schema, columns, path)))
     else:
         read.append((INVALID_NAMES, invalid_names(schema, columns, binding)))

@@ -250,31 +250,33 @@ def deliveries(
         warn_of_extended(known)
         _tell_missing(df, known, binding, missing)
     exact, columns = by_position(df)
-    found: Column | None = None
+    result: Column | None = None
     has_ids = False
     if routed:
         field = df.schema.fields[df.columns.index(SUBSCRIPTIONS)]
         has_ids = is_ids(field.dataType)
         _check_routed(field, _revision(snapshot, known), followed=isinstance(against, _Followed))
-        found = columns[df.columns.index(SUBSCRIPTIONS)]
+        result = columns[df.columns.index(SUBSCRIPTIONS)]
     place: dict[str, tuple[str, Column]] = {}
     for name, spark_type in _FRAME.items():
-        for one in bind(df.schema, (f"@{name}",), binding):
-            place[name] = (f"@{name}", one.read(df.schema, columns).cast(spark_type))
-    for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
-        place["message_id"] = ("@id", _id_text(one.read(df.schema, columns), one.type))
+        for bound in bind(df.schema, (f"@{name}",), binding):
+            place[name] = (f"@{name}", bound.read(df.schema, columns).cast(spark_type))
+    for bound in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
+        place["message_id"] = ("@id", _id_text(bound.read(df.schema, columns), bound.type))
     if kept or has_ids:
         kept_columns = [columns[df.columns.index(name)] for name in kept]
-        if has_ids and found is not None:
+        if has_ids and result is not None:
             ref = _ref(against)
             revision = None if isinstance(ref, str) else ref.revision
-            matched = F.struct(F.lit(revision).cast("bigint").alias("revision"), found.alias("subscriptions"))
+            matched = F.struct(
+                F.lit(revision).cast("bigint").alias("revision"), result.alias("subscriptions")
+            )
         else:
-            matched = _matched(df, columns, against, binding, found, strict)
+            matched = _matched(df, columns, against, binding, result, strict)
         return _exploded(exact, matched, place, kept_columns).toDF(*_DELIVERY_SCHEMA.names, *kept)
     chosen: list[tuple[str, Column]] = []
-    if found is not None:
-        chosen.append((SUBSCRIPTIONS, found))
+    if result is not None:
+        chosen.append((SUBSCRIPTIONS, result))
     else:
         chosen += _read(df, columns, against, binding, strict)
     frame: dict[str, int] = {}
@@ -406,10 +408,10 @@ def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
     return against.ref if isinstance(against, PartitionedSnapshot) else refer(against)
 
 
-def _revision(given: object, known: Snapshot | PartitionedSnapshot) -> int | None:
+def _revision(snapshot: object, known: Snapshot | PartitionedSnapshot) -> int | None:
     """Return the revision of the snapshot; None if it is not published."""
-    if isinstance(given, Snapshot):
-        return given.revision if given.folder is not None else None
+    if isinstance(snapshot, Snapshot):
+        return snapshot.revision if snapshot.folder is not None else None
     return known.ref.revision if isinstance(known, PartitionedSnapshot) else known.revision
 
 
@@ -519,12 +521,12 @@ def _matched(
     columns: Sequence[Column],
     against: _Against,
     binding: Binding | None,
-    found: Column | None,
+    result: Column | None,
     strict: bool,
 ) -> Column:
     """Return the matches of each message as a struct of a revision and ids."""
-    if found is not None:
-        return _once(_named(_ref(against)), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
+    if result is not None:
+        return _once(_named(_ref(against)), _TYPES[_WITH_REVISION])(result)  # type: ignore[no-any-return]
     judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION, strict)
     return judge(*arguments)  # type: ignore[no-any-return]
 

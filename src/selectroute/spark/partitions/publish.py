@@ -162,10 +162,10 @@ def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
     for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
         for ordinal, row in rows:
             clauses = _subscription(ordinal, row).clauses
-            for found in map(equalities, clauses):
-                if found.satisfiable:
-                    statistics.add(found)
-                    preferences[preferred_keys(found, len(clauses))] += 1
+            for equal in map(equalities, clauses):
+                if equal.satisfiable:
+                    statistics.add(equal)
+                    preferences[preferred_keys(equal, len(clauses))] += 1
     return CostPlan(statistics, preferences, skip_ns=_ADDRESS_NS)
 
 
@@ -201,11 +201,11 @@ class _Addresses:
     def _paths(self, subscription: Subscription) -> list[tuple[Attributes, list[tuple[Key, ...]]]]:
         paths = []
         for clause in subscription.clauses:
-            found = equalities(clause)
-            if not found.satisfiable:
+            equal = equalities(clause)
+            if not equal.satisfiable:
                 continue
-            attributes = self.plan.path(found, len(subscription.clauses))
-            paths.append((attributes, list(product(*(found.keys[name] for name in attributes)))))
+            attributes = self.plan.path(equal, len(subscription.clauses))
+            paths.append((attributes, list(product(*(equal.keys[name] for name in attributes)))))
         return paths
 
     def keys(self) -> npt.NDArray[np.uint64]:

@@ -104,10 +104,10 @@ class PartitionedSnapshot:
         check_path(folder, "folder", "the path of a folder that publish_partitions wrote")
         path = Path(folder).resolve()
         if revision is None:
-            found = partitioned_revisions(path)
-            if not found:
+            revisions = partitioned_revisions(path)
+            if not revisions:
                 raise SnapshotNotFoundError(f"no partitions are published in {path}")
-            revision = found[-1]
+            revision = revisions[-1]
         return _opened(path, revision)
 
     def __len__(self) -> int:
@@ -205,7 +205,7 @@ def open_partitions(ref: PartitionsRef) -> PartitionedSnapshot:
 def partitioned_revisions(folder: Path) -> list[int]:
     """Return the revisions published in partitions in a folder, ascending."""
     names = os.listdir(folder) if folder.is_dir() else []
-    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+    return sorted(int(manifest[1]) for name in names if (manifest := _MANIFEST.fullmatch(name)))
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:

@@ -34,12 +34,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -55,6 +55,9 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.job import DROP, Unrouted
 from selectroute.spark.replay.side_batches import SideBatches
 from selectroute.storage import Location
+
+if TYPE_CHECKING:
+    from selectroute.client.any_registry import SubscriptionRegistry
 
 OWED_OPS: tuple[Op, ...] = ("remove", "resume")
 """Kinds of changes that affect owed batches; no others are read."""
@@ -115,8 +118,12 @@ class Owed:
         return {
             "revision": self.revision,
             "missed": [
-                {"paused": one.paused, "resumed": one.resumed, "subscriptions": sorted(one.subscriptions)}
-                for one in self.missed()
+                {
+                    "paused": missed.paused,
+                    "resumed": missed.resumed,
+                    "subscriptions": sorted(missed.subscriptions),
+                }
+                for missed in self.missed()
             ],
         }
 
@@ -124,9 +131,9 @@ class Owed:
     def from_json(cls, content: Mapping[str, Any]) -> Owed:
         """Read the state that `to_json` returned."""
         owed = cls(content["revision"])
-        for one in content["missed"]:
-            for id in one["subscriptions"]:
-                owed._owed.setdefault(id, set()).add((one["paused"], one["resumed"]))
+        for missed in content["missed"]:
+            for id in missed["subscriptions"]:
+                owed._owed.setdefault(id, set()).add((missed["paused"], missed["resumed"]))
         return owed
 
 
@@ -139,17 +146,6 @@ _RECORD_EVERY = 1_000
 
 class BackfillError(SelectRouteError):
     """Published snapshots of another registry."""
-
-
-class ChangeLog(Protocol):
-    """Change log of a registry."""
-
-    @property
-    def revision(self) -> int:
-        """Newest revision."""
-
-    def follow_changes(self, after: int, *, ops: Collection[Op]) -> Generator[Change]:
-        """Yield the changes of these kinds after a revision, ascending, up to the newest at least."""
 
 
 class Backfills(SideBatches):
@@ -166,7 +162,7 @@ class Backfills(SideBatches):
         self._revision = cache(lambda batch: int(self._commit(batch)["revision"]))
         self._nothing_at = -1
 
-    def follow(self, log: ChangeLog) -> None:
+    def follow(self, log: SubscriptionRegistry) -> None:
         """Read the log up to the newest published revision. Writes only the record.
 
         Raises the errors of the log; the next call continues at the same position.
@@ -244,18 +240,18 @@ class Backfills(SideBatches):
         with locked(self._job.snapshots):  # so that the revision is not removed before it is leased
             if owed.revision not in revisions(self._job.snapshots):
                 return None
-            found = self._work(owed, batches)
-            if found is None:
+            due = self._work(owed, batches)
+            if due is None:
                 self._nothing_at = owed.revision
                 self._write_record(owed)
                 return None
-            ids, chosen = found
+            ids, chosen = due
             return self._pin(owed.revision, query, batches=tuple(chosen), subscriptions=tuple(ids))
 
     def _work(self, owed: Owed, batches: list[int]) -> tuple[list[str], list[int]] | None:
         """Return the first subscriptions and batches due: each of the batches was missed by all of them."""
         self._history.read()
-        given = self._history.given
+        backfilled = self._history.backfilled
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(owed)
         for missed in owed.missed():
@@ -265,7 +261,7 @@ class Backfills(SideBatches):
                 bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
             )
             active = missed.subscriptions & live
-            left = [batch for batch in batches[start:end] if active - given[batch]]
+            left = [batch for batch in batches[start:end] if active - backfilled[batch]]
             for batch in left:
                 missing[batch].append(active)
             if not left:
@@ -275,13 +271,13 @@ class Backfills(SideBatches):
             return None
         # The first batch, and those after it while they were missed by the same subscriptions.
         first, *more = sorted(missing)
-        wanted = frozenset().union(*missing[first]) - given[first]
+        wanted = frozenset().union(*missing[first]) - backfilled[first]
         chosen, files = [first], self._commit(first)["inputs"]["count"]
         for batch in more:
             files += self._commit(batch)["inputs"]["count"]
             if self._router.source.limit is not None and files > self._router.source.limit:
                 break
-            if wanted != frozenset().union(*missing[batch]) - given[batch]:
+            if wanted != frozenset().union(*missing[batch]) - backfilled[batch]:
                 break
             chosen.append(batch)
         return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
@@ -305,22 +301,23 @@ class Backfills(SideBatches):
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
         source = self._router.source
-        found = source.reread(map(self._commit, pinned.batches))
-        missing = [one for one in found if one.gone or one.unknown]
+        replayable = source.reread(map(self._commit, pinned.batches))
+        missing = [inputs for inputs in replayable if inputs.gone or inputs.unknown]
         record = {
             "revision": pinned.revision,
             "subscriptions": list(pinned.subscriptions),
             "batches": list(pinned.batches),
             "after": self._commits.batches()[-1],
             "missing": [
-                {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
+                {"batch": inputs.batch, "files": list(inputs.gone), "why": inputs.sentence}
+                for inputs in missing
             ],
         }
         settings = BatchSettings(partial(self._snapshot, pinned), Unrouted(DROP), record)
-        inputs = [one_input for one in found for one_input in one.inputs]
+        inputs = [one_input for of_batch in replayable for one_input in of_batch.inputs]
         report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
         self._is_leased = True
-        return replace(report, missing=tuple(one.sentence for one in missing))
+        return replace(report, missing=tuple(inputs.sentence for inputs in missing))
 
     def _snapshot(self, pinned: Pin, staging: Location) -> SnapshotRef:
         """Publish a snapshot of only the backfill's subscriptions in its staging folder."""

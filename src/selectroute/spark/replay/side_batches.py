@@ -38,11 +38,11 @@ class SideBatches:
         Raises:
             PinError: the pinned revision is gone or was replaced.
         """
-        found = read_pin(self._commits.next_side_batch(), self._pins)
-        if found is None or found.kind != self.kind:
+        pinned = read_pin(self._commits.next_side_batch(), self._pins)
+        if pinned is None or pinned.kind != self.kind:
             return None
-        check_pinned(found, self._job.snapshots)
-        return found
+        check_pinned(pinned, self._job.snapshots)
+        return pinned
 
     def _pin(self, revision: int, query: str, **plan: Any) -> Pin:
         """Pin the next side batch durably, after its lease. Hold the lock of the snapshot folder."""

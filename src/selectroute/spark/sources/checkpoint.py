@@ -58,12 +58,12 @@ def done_batches(checkpoint: Path) -> list[int]:
 
 def log_files(folder: Path) -> list[tuple[int, Path]]:
     """Return the files of one of Spark's logs with their numbers, ascending, ``.compact`` files included."""
-    found = []
+    files = []
     for path in folder.iterdir() if folder.is_dir() else ():
         number = path.name.removesuffix(".compact")
         if number.isdecimal():
-            found.append((int(number), path))
-    return sorted(found)
+            files.append((int(number), path))
+    return sorted(files)
 
 
 def log_lines(path: Path) -> list[str]:
@@ -105,7 +105,7 @@ def list_entries(checkpoint: Path, batch: int) -> list[int | None]:
 
 def _list_entry(line: str) -> int | None:
     try:
-        found = json.loads(line)
-        return int(found["logOffset"])
+        entry = json.loads(line)
+        return int(entry["logOffset"])
     except (ValueError, TypeError, KeyError):
         return None

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
     counts: Counts
     files: list[dict[str, Any]]
-    found: Mapping[str, Any] = MappingProxyType({})
+    additions: Mapping[str, Any] = MappingProxyType({})
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
     warnings: Mapping[str, str] = MappingProxyType({})
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
         return cls(counts, files, busiest=busiest_of(report["busiest"] for report in reports), **more)
 
 
-class Attempts(Protocol):
+class TaskAttempts(Protocol):
     """Runs the tasks of a batch until each is done; see ``batch/attempts.py``."""
 
     def complete(
@@ -88,7 +88,7 @@ class BatchInput(Protocol):
     def remedy(self) -> str:
         """Remedy for an input that has changed since it was planned, as a clause."""
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the whole input. Raises `CommitError` if less was read than planned."""
 
 

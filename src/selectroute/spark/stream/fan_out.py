@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -46,7 +46,7 @@ from selectroute.spark.sources.files.source import check_folder
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler, offsets_behind
-from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
+from selectroute.spark.stream.side_thread import FairLock, SideThread, admitted
 from selectroute.spark.stream.upkeep import TableUpkeep
 from selectroute.spark.stream.worker_warm_up import ReadyWorkers
 from selectroute.spark.tables.open_tables import tables_of
@@ -55,6 +55,9 @@ from selectroute.storage import Location
 from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned
 from selectroute.storage.patient import OutageWarning, patient, retried
+
+if TYPE_CHECKING:
+    from selectroute.client.any_registry import SubscriptionRegistry
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 _LOST_WORKER = "Python worker exited unexpectedly"
@@ -129,7 +132,7 @@ class FanOut:
         spark: SparkSession,
         job: Job,
         on_batch: Callable[[BatchReport], None] | None = None,
-        registry: RegistryClient | None = None,
+        registry: SubscriptionRegistry | None = None,
         on_warning: Callable[[str], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
@@ -280,7 +283,7 @@ class FanOut:
     def waiting(self) -> dict[str, int]:
         """Number of destinations of each kind that refuse now, waited for or not."""
         senders = {QUEUE: self._queues, KAFKA: self._kafka}
-        return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
+        return {kind: 0 if sender is None else sender.waiting.count for kind, sender in senders.items()}
 
     def _state(self) -> dict[str, Any]:
         """Return what the stream says of itself to a registry."""
@@ -461,7 +464,7 @@ def _interruptible() -> Iterator[None]:
         raise StreamError(f"the batch was interrupted: {error!r}") from error
 
 
-def check(job: Job, registry: RegistryClient | None = None) -> None:
+def check(job: Job, registry: SubscriptionRegistry | None = None) -> None:
     """Check quickly, before Spark is started, that the job's folders exist and are its own.
 
     With the registry that publishes the snapshots, the error about missing ones names the command to start,
@@ -508,7 +511,7 @@ def start_fanout(
     available_now: bool = False,
     trigger_seconds: float = 0.0,
     on_batch: Callable[[BatchReport], None] | None = None,
-    registry: RegistryClient | None = None,
+    registry: SubscriptionRegistry | None = None,
     on_warning: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     **options: Any,
@@ -541,7 +544,7 @@ def start_fanout(
         assert snapshots is not None and output is not None
         input = FrameInput(frame, name, binding or BY_NAME, position or NO_POSITION)
         spark, job = frame.sparkSession, Job.of(input, snapshots, output, **options)
-    elif options or any(one is not None for one in (snapshots, output, binding, position)):
+    elif options or any(option is not None for option in (snapshots, output, binding, position)):
         raise TypeError("these arguments are for a frame: with a session and a job, give them to Job.of")
     _check_kinds(spark, job)
     assert spark is not None and job is not None

@@ -87,9 +87,9 @@ class BatchReporter:
         batches = list(islice(self._waiting.copy(), _AT_ONCE))
         streams.note_reports(query, batches, self._state())
         self._sent = self._clock()
-        for one in batches:
+        for summary in batches:
             # A full queue may have dropped some of them meanwhile, for newer ones.
-            if self._waiting and self._waiting[0] is one:
+            if self._waiting and self._waiting[0] is summary:
                 self._waiting.popleft()
 
     def finish(self, streams: StreamReports, query: str, ending: Ending) -> None:
@@ -136,7 +136,7 @@ class Sampler:
             return
         self._inputs, self._sent = None, now
         read = map(sampled_form, self._read(inputs))
-        messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
+        messages = [message for message in read if len(sampled_text(message)) <= MAX_SAMPLED]
         if messages:
             streams.note_messages(query, messages)
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.extended import Refused
 from selectroute.match.match import Matches
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
 from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
@@ -61,8 +61,8 @@ def write_replay_list(file: Location, letters: pa.Table, scopes: Sequence[Scope]
 def read_replay_list(file: Location) -> tuple[pa.Table, list[Scope]]:
     """Return the letters and scopes that `write_replay_list` wrote."""
     table = pa.ipc.open_file(pa.BufferReader(file.read())).read_all()
-    found = json.loads(table.schema.metadata[_SCOPES])
-    return table, [Scope(None if only is None else tuple(only), tuple(without)) for only, without in found]
+    scopes = json.loads(table.schema.metadata[_SCOPES])
+    return table, [Scope(None if only is None else tuple(only), tuple(without)) for only, without in scopes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ class MessageFilter:
         """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
         place = np.zeros(len(offsets), np.int64) if self.whole else np.searchsorted(self.offsets, offsets)
         codes = self.codes[place]
-        found = np.ones(len(offsets), np.bool_)
+        mask = np.ones(len(offsets), np.bool_)
         for code in np.unique(codes).tolist():
             only, without = self.scopes[code]
             own = codes == code
             if only is not None:
-                found[own] &= np.isin(ordinals[own], only)
+                mask[own] &= np.isin(ordinals[own], only)
             if len(without):
-                found[own] &= ~np.isin(ordinals[own], without)
-        return found
+                mask[own] &= ~np.isin(ordinals[own], without)
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class ReplayFilter:
                 self._places[place] = self._limits(sorted_letters.slice(start, stop - start), snapshot)
 
     def of(
-        self, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
-    ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter]]:
+        self, nth: int, place: SourcePartition, part: MessageBatch | DeadLetterBatch
+    ) -> Iterator[tuple[MessageBatch | DeadLetterBatch, LetterFilter]]:
         """Yield the dead letters of a part in a pass, with the filter of their deliveries."""
         limits = self._places.get(place._replace(source=as_written(place.source)))
         if limits is None:
@@ -190,8 +190,8 @@ class ReplayFilter:
 
 
 def select_inputs(
-    replay_filter: ReplayFilter | None, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
-) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter | None]]:
+    replay_filter: ReplayFilter | None, nth: int, place: SourcePartition, part: MessageBatch | DeadLetterBatch
+) -> Iterator[tuple[MessageBatch | DeadLetterBatch, LetterFilter | None]]:
     """Yield those of a part's inputs that are to be judged in a pass: all of them without a replay."""
     return iter([(part, None)]) if replay_filter is None else replay_filter.of(nth, place, part)
 
@@ -199,7 +199,7 @@ def select_inputs(
 def write_judged(
     sinks: Sinks,
     place: SourcePartition,
-    judged: tuple[Messages, Matches] | DeadLetterBatch,
+    judged: tuple[MessageBatch, Matches] | DeadLetterBatch,
     limit: LetterFilter | None,
     records: pa.RecordBatch | None = None,
 ) -> None:
@@ -218,7 +218,7 @@ def write_judged(
     sinks.deliver(place, messages, matches, listed=not isinstance(limit, DeliveryFilter))
 
 
-def _within(limit: LetterFilter, messages: Messages, matches: Matches) -> Matches:
+def _within(limit: LetterFilter, messages: MessageBatch, matches: Matches) -> Matches:
     keep = limit.keep(np.repeat(messages.rows, np.diff(matches.offsets)), matches.ordinals)
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
     refused = matches.refused
@@ -232,8 +232,8 @@ def _among(sorted_offsets: Ints, offsets: Ints) -> Mask:
     if not len(sorted_offsets):
         return np.zeros(len(offsets), np.bool_)
     place = np.searchsorted(sorted_offsets, offsets)
-    found: Mask = sorted_offsets[np.minimum(place, len(sorted_offsets) - 1)] == offsets
-    return found
+    is_there: Mask = sorted_offsets[np.minimum(place, len(sorted_offsets) - 1)] == offsets
+    return is_there
 
 
 def _found(snapshot: Snapshot, ids: Any) -> Ordinals:

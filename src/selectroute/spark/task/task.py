@@ -43,7 +43,13 @@ from selectroute.spark.destinations.kafka.writer import (
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
-from selectroute.spark.sources.files.reader import RAW_BYTES, DeadLetterBatch, Messages, SourcePartition, read
+from selectroute.spark.sources.files.reader import (
+    RAW_BYTES,
+    DeadLetterBatch,
+    MessageBatch,
+    SourcePartition,
+    read,
+)
 from selectroute.spark.sources.files.splits import Split, opened_by_arrow
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaCluster, KafkaInput
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
@@ -89,9 +95,9 @@ def opened(url: str) -> QueueDeliveries:
 def disconnect() -> None:
     """Close this process's connections, after an error: the next task makes new ones."""
     own = os.getpid()
-    for key in [one for one in _open if one[0] == own]:
+    for key in [key for key in _open if key[0] == own]:
         _open.pop(key).close()
-    for database in [one for one in _databases if one[0] == own]:
+    for database in [key for key in _databases if key[0] == own]:
         _databases.pop(database).close()
 
 
@@ -133,7 +139,7 @@ class TaskSettings:
         return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
 
 
-class Part(NamedTuple):
+class InputPart(NamedTuple):
     """Messages of a task, or inputs that can't be read.
 
     Attributes:
@@ -146,14 +152,14 @@ class Part(NamedTuple):
 
     number: int
     place: SourcePartition
-    read: Messages | DeadLetterBatch
+    read: MessageBatch | DeadLetterBatch
     original: Callable[[DeadLetterBatch], pa.RecordBatch] | None = None
 
 
 class Reader(Protocol):
     """Reader of the input of one task."""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[InputPart]:
         """Yield the whole input, in order."""
 
     def report(self) -> dict[str, Any]:
@@ -188,7 +194,7 @@ def _record_reader(
     from selectroute.kafka.reading import read  # needs the extra `kafka`
 
     # Partitions are read side by side, in no certain order; the progress of puts needs one.
-    groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]
+    groups = [[range_] for range_ in sorted(ranges)] if settings.queues is not None else [ranges]
     wire, committed = connected(input.cluster), input.cluster.reads_committed
     options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
     parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
@@ -273,8 +279,8 @@ def _attempt(
         for nth in (0,) if replay_filter is None else replay_filter.passes:
             reader = reader_of(snapshot, settings, bool(outgoing))
             for number, place, read_or_dead, original in reader.parts():
-                for one in outgoing:
-                    one.part = (nth << _PART_BITS) + number
+                for of_kind in outgoing:
+                    of_kind.part = (nth << _PART_BITS) + number
                 for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
                     for judged in judge(snapshot, part):
                         records = None
@@ -286,16 +292,16 @@ def _attempt(
         # Where files stay in place, each attempt would leave some in the table's folder.
         sinks.discard()
         raise
-    of_kinds = {one.kind: one.report() for one in outgoing}
-    told = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
-    return {**told, "outgoing": of_kinds, **reader.report()}
+    of_kinds = {of_kind.kind: of_kind.report() for of_kind in outgoing}
+    outcome = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
+    return {**outcome, "outgoing": of_kinds, **reader.report()}
 
 
 def outgoing_of(
     snapshot: Snapshot, settings: TaskSettings, task: int, held: Collection[str] = ()
 ) -> list[Outgoing]:
     """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
-    found: list[Outgoing] = []
+    outgoing: list[Outgoing] = []
     ids, revision = snapshot.ids, settings.snapshot.revision
     writer: OutgoingWriter | None
     if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
@@ -307,7 +313,7 @@ def outgoing_of(
             writer = QueueWriter(of_queues, database, task, to.names, ids, revision, bool(held))
             if writer.is_rest_done and (topics := destinations(snapshot, KAFKA)) is not None:
                 held = topics.names
-        found.append(Outgoing(queues, to, writer))
+        outgoing.append(Outgoing(queues, to, writer))
     if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
         target = settings.kafka
         records = KafkaMessages(to.names, None if target is None else target.topics)
@@ -316,29 +322,29 @@ def outgoing_of(
             wire = connected(target.cluster, to_write=True)
             writer = KafkaWriter(target, wire, task, to, ids, revision, held)
         # Before queues: what is sent is committed before the progress says that only full queues are left.
-        found.insert(0, Outgoing(records, to, writer))
-    return found
+        outgoing.insert(0, Outgoing(records, to, writer))
+    return outgoing
 
 
 def held_up(outgoing: Sequence[Outgoing]) -> dict[str, Any] | None:
     """Return the report of a task of which only deliveries to full queues are left; None for any other."""
-    for one in outgoing:
-        if isinstance(one.writer, QueueWriter) and one.writer.is_held_up():
-            return {"outgoing": {one.kind: one.report()}}
+    for of_kind in outgoing:
+        if isinstance(of_kind.writer, QueueWriter) and of_kind.writer.is_held_up():
+            return {"outgoing": {of_kind.kind: of_kind.report()}}
     return None
 
 
 def judge(
-    snapshot: Snapshot, one: Messages | DeadLetterBatch
-) -> Iterator[tuple[Messages, Matches] | DeadLetterBatch]:
+    snapshot: Snapshot, part: MessageBatch | DeadLetterBatch
+) -> Iterator[tuple[MessageBatch, Matches] | DeadLetterBatch]:
     """Match messages. They become dead letters if a column of the frame has an invalid type."""
-    if isinstance(one, DeadLetterBatch):
-        yield one
+    if isinstance(part, DeadLetterBatch):
+        yield part
         return
     try:
-        yield one, snapshot.match(one.columns, missing="ignore", unlike="ignore")
+        yield part, snapshot.match(part.columns, missing="ignore", unlike="ignore")
     except ColumnTypeError as error:
-        yield DeadLetterBatch("judge", "column-type", str(error), one.rows)
+        yield DeadLetterBatch("judge", "column-type", str(error), part.rows)
 
 
 class SplitReader:
@@ -366,7 +372,7 @@ class SplitReader:
         self._unlike: dict[str, tuple[str, bool]] = {}
         self._warnings: dict[str, str] = {}
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[InputPart]:
         """Yield the rows of the splits."""
         for number, split in enumerate(self._splits):
             rows, place, checked = 0, SourcePartition(split.source), False
@@ -374,14 +380,14 @@ class SplitReader:
                 rows += part.count
                 if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
                     checked = True  # the columns are the same in the whole file
-                    origins = {name: one.column for name, one in self._bound.items()}
+                    origins = {name: source.column for name, source in self._bound.items()}
                     self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
                     self._look_for_casts(split)
                     self._look_for_missing(split, part.columns)
                     types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
                     unlike = unlike_constants(self._snapshot.segments, types)
                     self._warnings |= {sentence: sentence for sentence in unlike}
-                yield Part(number, place, part)
+                yield InputPart(number, place, part)
             self._rows.append(rows)
 
     def report(self) -> dict[str, Any]:
@@ -390,7 +396,7 @@ class SplitReader:
 
     def _look_for_casts(self, split: Split) -> None:
         """Record the columns whose casts a Parquet file does not allow."""
-        if any(one.cast is not None for one in self._bound.values()):
+        if any(source.cast is not None for source in self._bound.values()):
             with suppress(pa.ArrowException, OSError):  # the file is gone by now
                 sentences = not_cast(_schema_of(split), self._bound)
                 reads = self._snapshot.reads
@@ -427,9 +433,9 @@ class RecordReader:
         decisions: Decisions | None = None,
     ) -> None:
         self._batches = batches
-        partitions = sorted({SourcePartition(one.topic, one.partition) for one in ranges})
-        self._numbers = {one: number for number, one in enumerate(partitions)}
-        self._sources = {one.topic: one.source for one in ranges}
+        partitions = sorted({SourcePartition(range_.topic, range_.partition) for range_ in ranges})
+        self._numbers = {partition: number for number, partition in enumerate(partitions)}
+        self._sources = {range_.topic: range_.source for range_ in ranges}
         self._schemas = None if registry is None else open_schemas(registry)
         self._binding = binding
         self._full = full
@@ -438,7 +444,7 @@ class RecordReader:
         )
         self._came: dict[SourcePartition, tuple[int, int, int]] = {}
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[InputPart]:
         """Yield the records of the batches."""
         for batch in self._batches:
             for records in self._reader.read(batch):
@@ -449,7 +455,9 @@ class RecordReader:
                         full = FullRecords(records.of(part.rows), self._binding, self._schemas)
                         part = replace(part, full=full)
                     shown = place._replace(source=self._sources.get(records.topic, records.topic))
-                    yield Part(self._numbers.get(place, 0), shown, part, partial(original_record, records))
+                    yield InputPart(
+                        self._numbers.get(place, 0), shown, part, partial(original_record, records)
+                    )
 
     def report(self) -> dict[str, Any]:
         """Return the warnings about columns, and the ranges of the records read."""

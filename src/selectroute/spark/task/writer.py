@@ -15,7 +15,7 @@ from selectroute.selector.extended import GROUP
 from selectroute.spark.columns.matches import SLICE, ids_of, pairs
 from selectroute.spark.destinations.destination import Outgoing
 from selectroute.spark.job import DROP, KEEP, Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.parquet_file import OutputFiles, ParquetFile
 from selectroute.spark.tables.schemas import (
     DEAD_LETTERS,
@@ -62,7 +62,7 @@ class Sinks:
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
     def deliver(
-        self, place: SourcePartition, messages: Messages, matches: Matches, *, listed: bool = True
+        self, place: SourcePartition, messages: MessageBatch, matches: Matches, *, listed: bool = True
     ) -> None:
         """Write messages with their matches (offsets and ordinals) and refused deliveries.
 

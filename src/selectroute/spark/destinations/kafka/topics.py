@@ -146,7 +146,9 @@ class KafkaTopics:
         if self._cluster.recreated != READ_RECREATED:
             ids = {name: of_topic[-1] for name in topics if (of_topic := self._ids.get(name))}
         if tokens is not None:
-            tokens = replace(tokens, known=tuple(one for one in self._newest.values() if one.batch == batch))
+            tokens = replace(
+                tokens, known=tuple(token for token in self._newest.values() if token.batch == batch)
+            )
         return KafkaTarget(
             self._cluster, topics, job, batch, self._producer, tokens, plan, ids, by_message=self._by_message
         )
@@ -183,10 +185,10 @@ class KafkaTopics:
             most = self._cluster.settings.request_bytes
             for topic in existing:
                 if topic in partitions:
-                    given = settings.get(topic, {})
-                    longest = min(int(given.get(_LIMIT, most)), most)
-                    both = given.get(_DIFFERENCE, (1 << 63) - 1)
-                    times = (int(given.get(name, both)) for name in (_BEFORE, _AFTER))
+                    of_topic = settings.get(topic, {})
+                    longest = min(int(of_topic.get(_LIMIT, most)), most)
+                    both = of_topic.get(_DIFFERENCE, (1 << 63) - 1)
+                    times = (int(of_topic.get(name, both)) for name in (_BEFORE, _AFTER))
                     self._known[topic] = Topic(longest, partitions[topic], topic in own, *times)
             self._absent = wanted - self._known.keys()
             self._looked = time.monotonic()

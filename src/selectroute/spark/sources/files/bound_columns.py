@@ -39,17 +39,17 @@ def identifiers_of(column: str, bound: Bound) -> list[str]:
     """Return the identifiers that a column holds: those bound to it, or else the one of its own name, unless
     that is bound to another column.
     """
-    found = [name for name, one in bound.items() if one.column == column]
-    return found or ([] if column in bound else [column])
+    names = [name for name, source in bound.items() if source.column == column]
+    return names or ([] if column in bound else [column])
 
 
 def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
     """Return the rows with a column for each bound identifier in place of its own column."""
     if not bound:
         return batch
-    taken = {one.column for one in bound.values()} | bound.keys()
+    taken = {source.column for source in bound.values()} | bound.keys()
     columns = Batch(batch)
-    found: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for position, field in enumerate(batch.schema):
         own = schema_columns(pa.schema([field]))
@@ -58,11 +58,11 @@ def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
             others.append((field.name, batch.column(position)))
         else:
             others += [(name, columns.column(name)) for name in leaves if name not in taken]
-    for name, one in bound.items():
-        column = columns.column(one.column)
+    for name, source in bound.items():
+        column = columns.column(source.column)
         if column is not None:
-            found[name] = column if one.cast is None else cast_array(column, one.cast)
-    every = [*others, *found.items()]
+            converted[name] = column if source.cast is None else cast_array(column, source.cast)
+    every = [*others, *converted.items()]
     return pa.RecordBatch.from_arrays([column for _, column in every], names=[name for name, _ in every])
 
 
@@ -86,15 +86,17 @@ def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:
     values are of an unlike type.
     """
     types = {name: type_ for name, _, type_ in schema_columns(schema)}
-    found: dict[str, str] = {}
-    for name, one in bound.items():
-        type_ = types.get(one.column)
-        if type_ is None or one.cast is None or one.cast in casts_of(type_):
+    sentences: dict[str, str] = {}
+    for name, source in bound.items():
+        type_ = types.get(source.column)
+        if type_ is None or source.cast is None or source.cast in casts_of(type_):
             continue
         possible = casts_of(type_)
         advice = f"it can be cast to {', '.join(possible)}" if possible else "this type has no cast"
-        found[name] = str(ColumnTypeError(one.column, type_, f"it has no cast to {one.cast}: {advice}"))
-    return found
+        sentences[name] = str(
+            ColumnTypeError(source.column, type_, f"it has no cast to {source.cast}: {advice}")
+        )
+    return sentences
 
 
 def cast_array(column: Any, to: str) -> Any:

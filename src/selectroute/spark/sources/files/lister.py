@@ -56,7 +56,7 @@ def planned_files(checkpoint: Path, batch: int) -> list[PlannedFile]:
     """Return the files of a batch from Spark's offset log. Raises SourceError."""
     path = checkpoint / "offsets" / str(batch)
     try:
-        return [PlannedFile(*one) for one in json.loads(log_lines(path)[-1])["files"]]
+        return [PlannedFile(*entry) for entry in json.loads(log_lines(path)[-1])["files"]]
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(f"{path} is damaged, or not in the format of this release") from error
 
@@ -95,14 +95,14 @@ class FileLister(Planner):
         # Only what Spark has planned counts: it may ask twice for one batch.
         self._planned.update(name for name, _ in start["files"])
         listed = self._listed_ahead()
-        found = self._new(listed)
+        new = self._new(listed)
         # Of what was available at the start, a listing since then has all.
-        if not found and (listed is None or self._target is None):
-            found = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
-        if not found:
+        if not new and (listed is None or self._target is None):
+            new = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
+        if not new:
             return start
         self._list_ahead()
-        files = [[name, size] for _, name, size in sorted(found)[: self._limit]]
+        files = [[name, size] for _, name, size in sorted(new)[: self._limit]]
         return {"number": start["number"] + 1, "files": files}
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -111,21 +111,21 @@ class FileLister(Planner):
 
     def _new(self, listed: list[_File] | None) -> list[_File]:
         """Return the listed files that are not planned, and are part of the stream."""
-        found = [one for one in listed or () if one[1] not in self._planned]
-        return found if self._target is None else [one for one in found if one[1] in self._target]
+        new = [file for file in listed or () if file[1] not in self._planned]
+        return new if self._target is None else [file for file in new if file[1] in self._target]
 
     def _list_ahead(self) -> None:
         """Begin to list the files. A daemon does it: the process of the planner ends at any time."""
-        found: Future[list[_File]] = Future()
+        listing: Future[list[_File]] = Future()
 
         def work() -> None:
             try:
-                found.set_result([*self._entries()])
+                listing.set_result([*self._entries()])
             except BaseException as error:
-                found.set_exception(error)
+                listing.set_exception(error)
 
         threading.Thread(target=work, name="selectroute-lister", daemon=True).start()
-        self._ahead = found
+        self._ahead = listing
 
     def _listed_ahead(self) -> list[_File] | None:
         """Return the files that were listed while the last batch was routed; None if they were not, or the
@@ -138,10 +138,10 @@ class FileLister(Planner):
         """Return the files of the folder. If the storage does not answer in so many seconds, return None, or
         with some raise the error, since Spark would take the stream for read.
         """
-        found = self.asked(lambda: [*self._entries()], WAITED_FOR, seconds, _PAUSE_SECONDS)
-        if found is None and seconds and self.outage is not None:
+        listed = self.asked(lambda: [*self._entries()], WAITED_FOR, seconds, _PAUSE_SECONDS)
+        if listed is None and seconds and self.outage is not None:
             raise self.outage
-        return found
+        return listed
 
     def _entries(self) -> Iterator[_File]:
         if self._folder.is_local and not self._folder.path.is_dir():

@@ -73,8 +73,8 @@ class ColumnMessages:
             names = [*(columns.schema.field(index).name for index in others), _ID]
             columns = pa.RecordBatch.from_arrays(arrays, names=names)
         self._columns = columns
-        found = dict.fromkeys(name for name, _ in leaves(columns.schema))
-        self._names = [name for name in found if not name.startswith("@") or name in (TOPIC, BODY)]
+        leaf_names = dict.fromkeys(name for name, _ in leaves(columns.schema))
+        self._names = [name for name in leaf_names if not name.startswith("@") or name in (TOPIC, BODY)]
 
     def take(self, rows: npt.NDArray[np.int64]) -> ColumnMessages:
         """Return the messages at these rows."""
@@ -97,7 +97,7 @@ _ENCODED_BYTES_A_VALUE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedColumns:
     """Columns to read from a file.
 
     Attributes:
@@ -119,7 +119,7 @@ def select(
     names: Sequence[str],
     full: bool = False,
     bound: Bound = UNBOUND,
-) -> Selection:
+) -> SelectedColumns:
     """Choose the columns: those of the identifiers that a snapshot reads, ``names``, or with ``full`` all.
     O(columns).
 
@@ -152,7 +152,7 @@ def select(
         if type_ in (pa.string(), pa.large_string())
     }
     chosen = list(dict.fromkeys(columns.values()))
-    return Selection(chosen, _repeating(metadata, row_groups, strings), id_name, ambiguous)
+    return SelectedColumns(chosen, _repeating(metadata, row_groups, strings), id_name, ambiguous)
 
 
 def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
@@ -189,7 +189,7 @@ class SourcePartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageBatch:
     """Messages of one source partition: columns, rows in the file or offsets in the partition, and ids or
     None."""
 
@@ -201,10 +201,10 @@ class Messages:
     numbers: npt.NDArray[np.int64] | None = None
     """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Messages:
+    def take(self, indices: npt.NDArray[np.int64]) -> MessageBatch:
         """Return the messages at these indices."""
         chosen = pa.array(indices)
-        return Messages(
+        return MessageBatch(
             self.columns.take(chosen),
             self.rows[indices],
             None if self.ids is None else self.ids.take(chosen),
@@ -245,7 +245,7 @@ def read(
     max_message_bytes: int,
     full: bool = False,
     bound: Bound = UNBOUND,
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[MessageBatch | DeadLetterBatch]:
     """Yield all rows of a split: ``names`` are the identifiers that selectors read, ``full`` asks for all;
     ``bound`` has the columns of identifiers in Parquet.
     """
@@ -258,7 +258,7 @@ def read(
 
 def _read_parquet(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool, bound: Bound
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[MessageBatch | DeadLetterBatch]:
     row = split.first_row
     end = row + split.rows
     try:
@@ -319,7 +319,7 @@ def _batch_rows(group: Any) -> int:
     return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
 
 
-def _decoded_bytes(group: Any, selection: Selection) -> int:
+def _decoded_bytes(group: Any, selection: SelectedColumns) -> int:
     """Return the decompressed bytes of the chosen columns of a row group, counting each dictionary once."""
     chosen = tuple(selection.columns)
     within = tuple(f"{name}." for name in chosen)
@@ -358,9 +358,9 @@ def checked_rows(
     max_message_bytes: int,
     full: bool,
     numbers: npt.NDArray[np.int64] | None = None,
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[MessageBatch | DeadLetterBatch]:
     """Yield the rows of a batch; those that are too large, or not UTF-8, which neither Parquet nor Spark
-    checks, as dead letters. For ``numbers`` see `Messages`.
+    checks, as dead letters. For ``numbers`` see `MessageBatch`.
     """
     if batch.nbytes > max_message_bytes:  # otherwise no row is too large
         large = _row_bytes(batch) > max_message_bytes
@@ -381,7 +381,7 @@ def checked_rows(
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
         columns = _with_a_column(batch, len(rows))
-        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
+        yield MessageBatch(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
 
 
 def _is_text(value: Any) -> bool:
@@ -420,7 +420,7 @@ def id_text(column: Any) -> Any | None:
 
 def _read_json(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[MessageBatch | DeadLetterBatch]:
     name_length = longest_name(names)
     messages: list[Message] = []
     rows: list[int] = []
@@ -472,8 +472,10 @@ def _parse(line: bytes, row: int, name_length: int) -> Message | DeadLetterBatch
 
 def _as_columns(
     messages: list[Message], rows: list[int], names: Sequence[str], full: bool
-) -> Iterator[Messages]:
+) -> Iterator[MessageBatch]:
     if messages:
         batch = _with_a_column(from_messages(messages, names), len(messages))
         ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
-        yield Messages(batch, np.array(rows, dtype=np.int64), ids, ParsedMessages(messages) if full else None)
+        yield MessageBatch(
+            batch, np.array(rows, dtype=np.int64), ids, ParsedMessages(messages) if full else None
+        )

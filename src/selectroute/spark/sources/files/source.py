@@ -31,9 +31,9 @@ from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
 from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
-from selectroute.spark.sources.files.reader import Messages, read
+from selectroute.spark.sources.files.reader import MessageBatch, read
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.task import TaskSettings, route_splits
 from selectroute.storage import Location
@@ -156,27 +156,27 @@ class FileSource:
 
     def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
         files = read_files(commit)
-        entries = self._entries(one.source for one in files)
+        entries = self._entries(file.source for file in files)
         same: list[PlannedFile] = []
         gone: list[str] = []
-        for one, entry in zip(files, entries, strict=True):
-            if one.is_same(entry):
-                assert one.size is not None, "a file without a size is never the same"
-                same.append(PlannedFile(one.source, one.size))
+        for file, entry in zip(files, entries, strict=True):
+            if file.is_same(entry):
+                assert file.size is not None, "a file without a size is never the same"
+                same.append(PlannedFile(file.source, file.size))
             else:
-                gone.append(one.source)
+                gone.append(file.source)
         return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
     def narrow(
         self, inputs: Sequence[PlannedFile], letters: pa.Table
     ) -> tuple[list[PlannedFile], npt.NDArray[np.bool_]]:
         """Return the files of these letters, and which letters are in them."""
-        names = {as_written(one.name): one for one in inputs}
+        names = {as_written(file.name): file for file in inputs}
         mask: npt.NDArray[np.bool_] = pc.is_in(
             letters["source"], pa.array(list(names), pa.string())
         ).to_numpy()
         wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
-        return [one for name, one in names.items() if name in wanted], mask
+        return [file for name, file in names.items() if name in wanted], mask
 
     def weight(self, letters: pa.Table) -> int:
         """Return the number of files of these letters."""
@@ -186,9 +186,9 @@ class FileSource:
         """Return messages of the last file: evenly spread over what is read of it at once."""
         splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
         for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
-            if isinstance(part, Messages) and part.count and part.full is not None:
+            if isinstance(part, MessageBatch) and part.count and part.full is not None:
                 rows = np.unique(np.linspace(0, part.count - 1, count).astype(np.int64))
-                return [one for one in part.full.messages(rows) if isinstance(one, Message)]
+                return [message for message in part.full.messages(rows) if isinstance(message, Message)]
         return []
 
     def noted(self, file: PlannedFile) -> tuple[int | None, float | None]:
@@ -203,7 +203,7 @@ class FileSource:
 
     def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks. In remote storage each file is one."""
-        files = ((self.folder / one.name, one.size) for one in inputs)
+        files = ((self.folder / file.name, file.size) for file in inputs)
         return plan_in(self.folder, files, self._job.file_format, tasks)
 
     def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
@@ -212,20 +212,20 @@ class FileSource:
         """
         if self.folder.is_local:
             return True
-        entries = self._entries(one.name for one in inputs)
-        return [one and one.size for one in entries] == [one.size for one in inputs]
+        entries = self._entries(file.name for file in inputs)
+        return [entry and entry.size for entry in entries] == [entry.size for entry in inputs]
 
     def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
         """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
         What can't be read is left to the tasks, which say so; those of this machine are read as fast there.
         """
-        is_small = len(inputs) <= _THREADS and sum(one.size for one in inputs) <= _AHEAD_BYTES
+        is_small = len(inputs) <= _THREADS and sum(file.size for file in inputs) <= _AHEAD_BYTES
         if self.folder.is_local or not is_small:
             return {}
         contents: dict[str, bytes] = {}
 
-        def read(one: PlannedFile) -> None:
-            file = self.folder / one.name
+        def read(planned: PlannedFile) -> None:
+            file = self.folder / planned.name
             with suppress(OSError):
                 contents[str(file)] = file.read()
 
@@ -264,7 +264,7 @@ class FileBatchInput:
         when it was last changed.
         """
         source = self._source
-        noted = {one.name: source.noted(one) for one in self._files}
+        noted = {file.name: source.noted(file) for file in self._files}
         sizes = {name: size for name, (size, _) in noted.items()}
         times = {name: modified for name, (_, modified) in noted.items() if modified is not None}
         record = {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
@@ -288,9 +288,11 @@ class FileBatchInput:
         tasks = self._source.cut(self._files, self._tasks)
         if not self._contents:
             return tasks
-        return [[replace(one, content=self._contents.get(one.path)) for one in splits] for splits in tasks]
+        return [
+            [replace(split, content=self._contents.get(split.path)) for split in splits] for splits in tasks
+        ]
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
         source, tasks = self._source, self._splits()
 
@@ -302,7 +304,7 @@ class FileBatchInput:
         warnings: dict[str, str] = {}
         for report, splits in zip(reports, tasks, strict=True):
             _check_rows(batch, splits, report["rows"])
-            unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
+            unlike |= {name: tuple(problem) for name, problem in report["unlike"].items()}
             warnings |= report["warnings"]
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
@@ -334,16 +336,18 @@ def _entry(file: Location) -> Entry | None:
 def read_before(output: Location) -> list[str]:
     """Return the names of all files that committed batches have read."""
     merged = output / "_inputs"
-    newest = max((int(one.stem) for one in merged.files() if one.stem.isdigit()), default=-1)
+    newest = max((int(file.stem) for file in merged.files() if file.stem.isdigit()), default=-1)
     names: list[str] = []
     if newest >= 0:
         names = json.loads((merged / f"{newest}.json").read())
-    commits = [one for one in (output / "_commits").files() if one.stem.isdigit() and int(one.stem) > newest]
+    commits = [
+        file for file in (output / "_commits").files() if file.stem.isdigit() and int(file.stem) > newest
+    ]
     with ThreadPoolExecutor(_THREADS) as threads:
-        for content in threads.map(lambda one: one.read_json() or {}, commits):
+        for content in threads.map(lambda file: file.read_json() or {}, commits):
             names += content.get("inputs", {}).get("sizes", {})
     if len(commits) > _MERGED_AFTER:
-        last = max(int(one.stem) for one in commits)
+        last = max(int(file.stem) for file in commits)
         merged.make_folder()
         (merged / f"{last}.json").put(json.dumps(names).encode())
         if newest >= 0:

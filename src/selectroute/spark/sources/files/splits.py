@@ -71,15 +71,15 @@ def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: in
     Every row of every file is in exactly one split. The same files give the same splits.
     """
     files = [_file(path, folder, file_format) for path in sorted(paths)]
-    target = max(_SMALLEST_SPLIT, sum(one.weight for one in files) // max(1, tasks * _SPLITS_A_TASK))
+    target = max(_SMALLEST_SPLIT, sum(file.weight for file in files) // max(1, tasks * _SPLITS_A_TASK))
     splits: list[Split] = []
-    for one in files:
-        if one.kind == "json" and one.stop > target:
-            splits += _cut_lines(one, target)
-        elif one.kind == "parquet":
-            splits += _cut_row_groups(one, target)
+    for file in files:
+        if file.kind == "json" and file.stop > target:
+            splits += _cut_lines(file, target)
+        elif file.kind == "parquet":
+            splits += _cut_row_groups(file, target)
         else:
-            splits.append(one)
+            splits.append(file)
     return _share_out(splits, tasks)
 
 
@@ -92,7 +92,7 @@ def plan_in(
     if folder.is_local:
         return plan([file.path for file, _ in files], folder.path, file_format, tasks)
     splits = []
-    for file, size in sorted(files, key=lambda one: one[0].key):
+    for file, size in sorted(files, key=lambda entry: entry[0].key):
         source, kind = file.relative_to(folder), kind_of(file.name, file_format)
         split = Split(str(file), source, kind, stop=size, weight=max(1, size))
         splits.append(split if kind else _of_unknown_format(split))

@@ -43,7 +43,7 @@ from selectroute.spark.job import CommitError
 from selectroute.spark.session import Runner
 from selectroute.spark.sources.checkpoint import batch_offsets, offsets_digest
 from selectroute.spark.sources.frame.reader import HASH, LETTER, PLACE, RowLayout, RowReader
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.task.task import Reader, TaskSettings, run_once
 from selectroute.topics.filter import TOPIC
 
@@ -151,7 +151,7 @@ class FrameBatchInput:
         """Return the input in the tasks of this plan."""
         return FrameBatchInput(self._batch, self._source, plan.get("tasks"))
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the rows, in tasks. Raises `CommitError`."""
         if self._batch is None:
             return Outcome.of([])
@@ -188,19 +188,21 @@ def _selected(
     unlike = unlike_types(snapshot, bound)
     wrong = {name for name, (_, is_binary) in unlike.items() if not is_binary}
     chosen = {
-        one.identifier: unlike_values(one.read(schema, columns))
-        if one.identifier in wrong
-        else one.read(schema, columns)
-        for one in bound
+        column.identifier: unlike_values(column.read(schema, columns))
+        if column.identifier in wrong
+        else column.read(schema, columns)
+        for column in bound
     }
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in chosen:
         chosen[INVALID_NAMES] = invalid_names(schema, columns, binding)
     ids = bind(schema, _IDS, binding)[:1]
     others = _all_identifiers(input, schema) if is_full else []
-    for one in (*ids, *bind(schema, others, binding)):
-        if one.identifier not in chosen:
-            values = one.read(schema, columns)
-            chosen[one.identifier] = values if can_be_property(one.type) else unlike_values(values)
+    for bound_column in (*ids, *bind(schema, others, binding)):
+        if bound_column.identifier not in chosen:
+            values = bound_column.read(schema, columns)
+            chosen[bound_column.identifier] = (
+                values if can_be_property(bound_column.type) else unlike_values(values)
+            )
     if not chosen:
         chosen["@none"] = F.lit(False)
     more = _more(input, exact, schema, columns)
@@ -236,8 +238,8 @@ def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> Dat
 
 def _all_identifiers(input: FrameInput, schema: StructType) -> list[str]:
     """Return the identifiers of all columns that are a part of the message."""
-    found = by_identifier(schema, input.binding)
-    return [name for name in found if not name.startswith("@") or name in (TOPIC, BODY)]
+    names = by_identifier(schema, input.binding)
+    return [name for name in names if not name.startswith("@") or name in (TOPIC, BODY)]
 
 
 def _more(
@@ -245,10 +247,12 @@ def _more(
 ) -> dict[str, Column]:
     """Return the additional columns: the position, and the row as JSON where a part of it is NULL."""
     types = dict(zip(PLACE, ("string", "int", "bigint"), strict=True))
-    more = {part: one.read(schema, columns).cast(types[part]) for part, one in input.places(schema).items()}
+    more = {
+        part: column.read(schema, columns).cast(types[part]) for part, column in input.places(schema).items()
+    }
     if more:
         whole = F.to_json(
-            F.struct(*(one.alias(name) for one, name in zip(columns, schema.names, strict=True)))
+            F.struct(*(column.alias(name) for column, name in zip(columns, schema.names, strict=True)))
         )
         try:
             exact.select(whole.alias("whole"))

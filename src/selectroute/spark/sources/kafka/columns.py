@@ -173,9 +173,9 @@ _FEW: Final = 64
 
 def column_of_texts(texts: Any, type_: str, name: str) -> Column:
     """Convert a binary array of header values to the column of the identifier ``name``. O(rows)."""
-    found = None if type_ == "bytes" else _at_once(texts, type_, name)
-    if found is not None:
-        return found, {}
+    column = None if type_ == "bytes" else _at_once(texts, type_, name)
+    if column is not None:
+        return column, {}
     return _one_by_one(texts.to_pylist(), lambda text: value_of(text, type_, name), type_, name)
 
 
@@ -226,12 +226,12 @@ def _data(strings: Any) -> bytes:
     return b"" if buffer is None else buffer.to_pybytes()
 
 
-def _one_by_one(given: Iterable[Any], value: Callable[[Any], Value | None], type_: str, name: str) -> Column:
+def _one_by_one(plain: Iterable[Any], value: Callable[[Any], Value | None], type_: str, name: str) -> Column:
     values: list[Value | None] = []
     errors: dict[int, TextError] = {}
-    for row, one in enumerate(given):
+    for row, item in enumerate(plain):
         try:
-            values.append(None if one is None else value(one))
+            values.append(None if item is None else value(item))
         except TextError as error:
             values.append(None)
             errors[row] = error
@@ -239,5 +239,4 @@ def _one_by_one(given: Iterable[Any], value: Callable[[Any], Value | None], type
         if name in _IDS:
             return pa.array(values, pa.binary(24)), errors
         return mixed_array(values), errors  # for dialects without byte strings, too
-    plain = [getattr(one, "value", one) for one in values]
-    return pa.array(plain, ARROW_TYPES[type_]), errors
+    return pa.array([getattr(item, "value", item) for item in values], ARROW_TYPES[type_]), errors

@@ -94,10 +94,10 @@ class OffsetReader(Planner):
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         seconds = 0.0 if self._target is None else PATIENCE_SECONDS
-        found = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
-        if found is None and self._target is not None:
+        end = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
+        if end is None and self._target is not None:
             raise UnreachableError(str(self.outage))
-        return start if found is None else found
+        return start if end is None else end
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the present end of each partition as that of the stream."""
@@ -157,20 +157,20 @@ def first_of(wire: Wire, input: KafkaInput) -> dict[str, Any]:
         LostRecordsError: the input starts at an offset that Kafka does not have.
     """
     partitions = partitions_of(wire, input)
-    given = input.starting
-    if isinstance(given, Mapping):
-        found = _nested(_given_offsets(wire, partitions, given))
+    starting = input.starting
+    if isinstance(starting, Mapping):
+        first = _nested(_given_offsets(wire, partitions, starting))
     else:
-        at = EARLIEST if given == "earliest" else LATEST
-        found = _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
-    return offsets_with(found, {topic: _identity(wire, topic, of) for topic, of in found.items()})
+        at = EARLIEST if starting == "earliest" else LATEST
+        first = _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
+    return offsets_with(first, {topic: _identity(wire, topic, of) for topic, of in first.items()})
 
 
 def _given_offsets(
-    wire: Wire, partitions: Sequence[Partition], given: StartingOffsets
+    wire: Wire, partitions: Sequence[Partition], starting: StartingOffsets
 ) -> dict[Partition, int]:
     """Return the offsets that a user gave, with -2 and -1 replaced, and checked."""
-    wanted = {(topic, int(number)): int(at) for topic, of in given.items() for number, at in of.items()}
+    wanted = {(topic, int(number)): int(at) for topic, of in starting.items() for number, at in of.items()}
     if unknown := sorted(wanted.keys() - set(partitions)):
         raise KafkaClientError(
             f"the starting offsets name {unknown[0][0]}/{unknown[0][1]}, which is not a partition of the "
@@ -181,16 +181,16 @@ def _given_offsets(
             f"the starting offsets do not name {left_out[0][0]}/{left_out[0][1]}: give one for each partition"
         )
     first, after = wire.offsets(wanted, EARLIEST), wire.offsets(wanted, LATEST)
-    found = {}
+    offsets = {}
     for partition, offset in wanted.items():
         low, high = first[partition], after[partition]
-        found[partition] = low if offset == EARLIEST else high if offset == LATEST else offset
-        if not low <= found[partition] <= high:
+        offsets[partition] = low if offset == EARLIEST else high if offset == LATEST else offset
+        if not low <= offsets[partition] <= high:
             raise LostRecordsError(
                 f"{partition[0]}/{partition[1]} has offsets {low} to {high - 1}, and the job is to start at "
                 f"{offset}"
             )
-    return found
+    return offsets
 
 
 def next_offsets(
@@ -237,16 +237,18 @@ def next_offsets(
                     f"{topic}/{number} ends at offset {of_topic[number]}, but the job has read up to {at}: "
                     "the topic was created again, or lost records"
                 )
-        firsts = wire.offsets([(topic, int(one)) for one in new], EARLIEST) if new else {}
+        firsts = wire.offsets([(topic, int(number)) for number in new], EARLIEST) if new else {}
         skipped = {str(number): first for (_, number), first in firsts.items() if first}
         begin |= {
             str(number): first for (_, number), first in firsts.items() if first or history > was.history
         }
         starts[topic] = {number: begin.get(number, known.get(number, 0)) for number in of_topic}
         identities[topic] = replace(now, history=history, begin=begin, skipped=skipped)
-    found = limited(starts, ends, most)
-    is_new = any(one.history != identity_of(start, topic).history for topic, one in identities.items())
-    return offsets_with(found, identities) if is_new or found != before else dict(start)
+    end = limited(starts, ends, most)
+    is_new = any(
+        identity.history != identity_of(start, topic).history for topic, identity in identities.items()
+    )
+    return offsets_with(end, identities) if is_new or end != before else dict(start)
 
 
 _GONE: Final = (
@@ -266,11 +268,11 @@ def limited(start: Positions, ends: Positions, most: int | None) -> dict[str, di
         for number, end in of_topic.items()
     }
     total = sum(waiting.values())
-    found: dict[str, dict[str, int]] = {topic: {} for topic in ends}
+    limits: dict[str, dict[str, int]] = {topic: {} for topic in ends}
     for (topic, number), count in waiting.items():
         share = count if most is None or total <= most else max(count * most // total, min(count, 1))
-        found[topic][number] = start[topic][number] + share
-    return found
+        limits[topic][number] = start[topic][number] + share
+    return limits
 
 
 def _identity(wire: Wire, topic: str, partitions: Iterable[str]) -> Identity:
@@ -279,7 +281,7 @@ def _identity(wire: Wire, topic: str, partitions: Iterable[str]) -> Identity:
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    nested: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(number)] = offset
-    return found
+        nested.setdefault(topic, {})[str(number)] = offset
+    return nested

@@ -32,7 +32,7 @@ from selectroute.spark.sources.kafka.offsets import (
     write_first_offsets,
 )
 from selectroute.spark.sources.kafka.reader import FullRecords, Unlike, rows_of
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.task.task import TaskSettings, route_ranges
 
 _FEW_RECORDS = 2_000
@@ -95,23 +95,23 @@ class KafkaSource:
 
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
         with self.input.cluster.wire() as wire:
-            there = kept(wire, (one for ranges in of_batch.values() for one in ranges))
+            there = kept(wire, (range_ for ranges in of_batch.values() for range_ in ranges))
         return [_left(batch, ranges, there) for batch, ranges in of_batch.items()]
 
     def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
         """Return the part of each range between its first and last letter, and which letters are in them."""
-        found, mask = [], np.zeros(len(letters), np.bool_)
+        narrowed, mask = [], np.zeros(len(letters), np.bool_)
         offsets = letters["offset"].to_numpy()
-        for one in inputs:
+        for range_ in inputs:
             own = pc.and_(
-                pc.equal(letters["source"], one.source), pc.equal(letters["partition"], one.partition)
+                pc.equal(letters["source"], range_.source), pc.equal(letters["partition"], range_.partition)
             )
-            inside = own.to_numpy() & (offsets >= one.start) & (offsets < one.end)
+            inside = own.to_numpy() & (offsets >= range_.start) & (offsets < range_.end)
             if inside.any():
                 mask |= inside
                 start, last = int(offsets[inside].min()), int(offsets[inside].max())
-                found.append(one._replace(start=start, end=last + 1, skipped=0))
-        return found, mask
+                narrowed.append(range_._replace(start=start, end=last + 1, skipped=0))
+        return narrowed, mask
 
     def weight(self, letters: pa.Table) -> int:
         """Return the number of offsets between the first and the last letter of each partition."""
@@ -130,13 +130,13 @@ class KafkaSource:
         newest = most._replace(start=max(most.start, most.end - count))
         input, binding = self.input, self.input.binding
         schemas = None if input.schemas is None else open_schemas(input.schemas)
-        found: list[Message] = []
+        messages: list[Message] = []
         with input.cluster.wire() as wire:
             for part in read(wire, [newest], committed=input.cluster.reads_committed, may_lack=True):
                 rows = rows_of(part)
                 full = FullRecords(rows, binding, schemas).messages(np.arange(len(rows)))
-                found += [one for one in full if isinstance(one, Message)]
-        return found
+                messages += [message for message in full if isinstance(message, Message)]
+        return messages
 
 
 class KafkaBatchInput:
@@ -158,8 +158,8 @@ class KafkaBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the ranges of each task."""
-        found = plan(self._ranges, tasks, self._source.input.min_partitions)
-        return {"ranges": [[list(one) for one in task] for task in found]}
+        tasks_ranges = plan(self._ranges, tasks, self._source.input.min_partitions)
+        return {"ranges": [[list(range_) for range_ in task] for task in tasks_ranges]}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return True: what Kafka no longer has is a gap."""
@@ -167,8 +167,8 @@ class KafkaBatchInput:
 
     def by(self, plan: Mapping[str, Any]) -> KafkaBatchInput:
         """Return the input in the tasks of this plan."""
-        tasks = [[Range(*one) for one in task] for task in plan["ranges"]]
-        ranges = [one for task in tasks for one in task]
+        tasks = [[Range(*fields) for fields in task] for task in plan["ranges"]]
+        ranges = [range_ for task in tasks for range_ in task]
         return KafkaBatchInput(ranges, self._source, self._again, tasks)
 
     def record(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class KafkaBatchInput:
             **ranges_record(self._ranges),
         }
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the records, in tasks. Raises `CommitError`."""
         source, input, tasks = self._source, self._source.input, self._tasks
         if tasks is None:
@@ -193,15 +193,15 @@ class KafkaBatchInput:
         unlike: dict[str, Unlike] = {}
         for report in reports:
             for name, of_task in report["unlike"].items():
-                found = Unlike(*of_task)
-                unlike[name] = unlike[name].plus(found) if name in unlike else found
+                values = Unlike(*of_task)
+                unlike[name] = unlike[name].plus(values) if name in unlike else values
             for topic, partition, rows, first, last in report["came"]:
                 came[topic, partition] += rows
                 self._check(batch, topic, partition, first, last)
         gaps = {}
         spans: Counter[tuple[str, int]] = Counter()
-        for one in self._ranges:
-            spans[one.topic, one.partition] += one.end - one.start
+        for range_ in self._ranges:
+            spans[range_.topic, range_.partition] += range_.end - range_.start
         for (topic, partition), span in spans.items():
             missing = span - came[topic, partition]
             if missing < 0:
@@ -214,34 +214,36 @@ class KafkaBatchInput:
         for (topic, _), rows in came.items():
             topics[topic] += rows
         binding = input.binding
-        sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
+        sentences = {
+            name: (values.sentence(name, binding.field(name)), False) for name, values in unlike.items()
+        }
         of_inputs = {"gaps": gaps} if gaps else {}
         return Outcome.of(
-            reports, found=of_inputs, topics=topics, unlike=sentences, warnings=self._warnings()
+            reports, additions=of_inputs, topics=topics, unlike=sentences, warnings=self._warnings()
         )
 
     def _warnings(self) -> dict[str, str]:
         """Return a sentence for each partition that begins late, and each topic that is another one."""
-        found = {
-            f"skipped {one.source}/{one.partition}": (
-                f"{one.source}/{one.partition}, which is new, begins at offset {one.start}: "
-                f"{counted(one.skipped, 'record')} before it had been dropped, and are not read"
+        warnings = {
+            f"skipped {range_.source}/{range_.partition}": (
+                f"{range_.source}/{range_.partition}, which is new, begins at offset {range_.start}: "
+                f"{counted(range_.skipped, 'record')} before it had been dropped, and are not read"
             )
-            for one in self._ranges
-            if one.skipped
+            for range_ in self._ranges
+            if range_.skipped
         }
-        return found | {
-            f"history {one.source}": (
-                f"the topic {one.topic} was created again, or lost records: what is read of it since then is "
-                f"{one.source} in the output"
+        return warnings | {
+            f"history {range_.source}": (
+                f"the topic {range_.topic} was created again, or lost records: what is read of it since "
+                f"then is {range_.source} in the output"
             )
-            for one in self._ranges
-            if one.history > 1
+            for range_ in self._ranges
+            if range_.history > 1
         }
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
         """Check that these records are in the batch's ranges."""
-        own = [one for one in self._ranges if (one.topic, one.partition) == (topic, partition)]
+        own = [range_ for range_ in self._ranges if (range_.topic, range_.partition) == (topic, partition)]
         if not own or first < own[0].start or last >= own[-1].end:
             raise CommitError(
                 f"batch {batch}: records {first} to {last} of {topic}/{partition} belong to another batch"
@@ -259,7 +261,7 @@ def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = Non
         most_tasks: the largest number of tasks, unless ``least_tasks`` is larger.
         least_tasks: the smallest number of tasks, as far as there are records.
     """
-    cut = [one for one in ranges if one.start < one.end]
+    cut = [range_ for range_ in ranges if range_.start < range_.end]
     while len(cut) < (least_tasks or 0):
         largest = max(cut, key=_size)
         if _size(largest) < 2:
@@ -271,26 +273,26 @@ def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = Non
     count = max(min(len(cut), most_tasks, -(-total // _FEW_RECORDS)), min(len(cut), least_tasks or 0))
     tasks: list[list[Range]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for one in sorted(cut, key=lambda one: (-_size(one), one)):
+    for range_ in sorted(cut, key=lambda range_: (-_size(range_), range_)):
         chosen = sizes.index(min(sizes))
-        tasks[chosen].append(one)
-        sizes[chosen] += _size(one)
+        tasks[chosen].append(range_)
+        sizes[chosen] += _size(range_)
     # A task reads each partition once; of several parts of a range they would be in one task.
     return [sorted(task) for task in tasks]
 
 
-def _size(one: Range) -> int:
-    return one.end - one.start
+def _size(range_: Range) -> int:
+    return range_.end - range_.start
 
 
 def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> ReplayableInput:
     """Return the ranges of a batch that Kafka still has; ``kept`` has the part of each that is there."""
     left, gone = [], []
-    for one in (one for one in ranges if one.start < one.end):
-        there = kept[one]
+    for range_ in (range_ for range_ in ranges if range_.start < range_.end):
+        there = kept[range_]
         gone += [
-            one._replace(start=start, end=end)
-            for start, end in ((one.start, there.start), (there.end, one.end))
+            range_._replace(start=start, end=end)
+            for start, end in ((range_.start, there.start), (there.end, range_.end))
             if start < end
         ]
         if there.start < there.end:
@@ -300,5 +302,5 @@ def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> R
         tuple(left),
         tuple(map(str, gone)),
         noun="no longer kept by Kafka",
-        sources=tuple(one.source for one in gone),
+        sources=tuple(range_.source for range_ in gone),
     )
