@@ -27,7 +27,7 @@ _IDLE_SECONDS: Final = 25.0
 _LOOK_SECONDS: Final = 1.0
 """Least time between two looks."""
 
-_FINISH_SECONDS: Final = 10.0
+_LAST_TASK_SECONDS: Final = 10.0
 
 _STAY_SECONDS: Final = 0.1
 """Time that each task takes at least: a worker that is done gets the next task, and no other is started."""
@@ -66,7 +66,7 @@ class ReadyWorkers:
         """End the thread; wait some seconds for a task that is running. Idempotent."""
         self._ending.set()
         if self._thread.is_alive():
-            self._thread.join(_FINISH_SECONDS)
+            self._thread.join(_LAST_TASK_SECONDS)
 
     def _run(self) -> None:
         self._give_task("selectroute: starts the Python workers")
