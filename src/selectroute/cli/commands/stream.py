@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.audit import Audit
     from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place
-    from selectroute.spark.audit.status import JobStatus
     from selectroute.spark.audit.why import Why
+    from selectroute.spark.job_administration import JobStatus
     from selectroute.spark.tables.schemas import Counts
 
 app = typer.Typer(
@@ -89,7 +89,7 @@ def status(
 
     selectroute stream status out --top 10
     """
-    from selectroute.spark.audit.status import status as status_of
+    from selectroute.spark.job_administration import status as status_of
 
     found = status_of(output)
     most = None

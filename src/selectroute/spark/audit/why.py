@@ -24,8 +24,7 @@ from selectroute.spark.job import JobError, MessageNotFoundError, job_record
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.checkpoint import FRAME
-from selectroute.spark.sources.files.bound_columns import Bound
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, read
+from selectroute.spark.sources.files.reader import Bound, DeadLetterBatch, MessageBatch, read
 from selectroute.spark.sources.files.source import bound_by, read_files
 from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX

@@ -49,7 +49,7 @@ from selectroute.spark.columns.binding import (
     is_mixed,
 )
 from selectroute.spark.columns.casts import PROPERTY_TYPES, casts_of, unlike_values
-from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
+from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):

@@ -1,5 +1,10 @@
 """Backfills: deliveries that subscriptions missed while paused, from the inputs that still exist.
 
+Backfills and replays are *side batches*, numbered -1, -2, …, each with its own commit, folders and line of
+the accounting, which the totals of the stream do not count. The pin of a side batch includes its plan, and it
+has its own lease: the next batch of the stream may use a newer revision before an interrupted side batch is
+finished.
+
 What is owed is computed from the registry's change log::
 
     revision    …  p ──────────── r ……… R
@@ -16,7 +21,7 @@ set of owed batches is final.
   does not depend on how fast the job was before the second pause.
 - Replaced: owed batches are matched with the selector at the time of the backfill.
 
-A backfill is a side batch (see ``side_batches``). It takes owed batches, reads their inputs again, and
+A backfill takes owed batches, reads their inputs again, and
 matches them with these subscriptions only, at the revision of its pin::
 
     unfinished one? ─yes→ by its pin ─────────────────────────────────────────────────┐
@@ -39,7 +44,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -49,15 +54,65 @@ from selectroute.index.folder.manifest import locked, published_digest, revision
 from selectroute.registry.changes import Change, Op
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL
-from selectroute.spark.batch.pins import Pin, read_pin, reference
+from selectroute.spark.batch.pins import Pin, check_pinned, read_pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
-from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease, open_once
 from selectroute.spark.job import DROP, Unrouted
-from selectroute.spark.replay.side_batches import SideBatches
+from selectroute.spark.replay.letters import History
 from selectroute.storage import Location
 
 if TYPE_CHECKING:
     from selectroute.client.any_registry import SubscriptionRegistry
+
+
+class SideBatches:
+    """Side batches of one kind of one job. All must come between two batches of the stream.
+
+    ``kind`` is that of their commits.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._job = router.job
+        self._commits = router.commits
+        self._pins = router.job.output / "pins"
+        self._history = History(router.commits)
+        self._is_leased = True  # or may be: a crash may have come between commit and release
+
+    def _interrupted(self) -> Pin | None:
+        """Return the pin of a side batch that was interrupted by a crash; None if there is none.
+
+        Raises:
+            PinError: the pinned revision is gone or was replaced.
+        """
+        pinned = read_pin(self._commits.next_side_batch(), self._pins)
+        if pinned is None or pinned.kind != self.kind:
+            return None
+        check_pinned(pinned, self._job.snapshots)
+        return pinned
+
+    def _pin(self, revision: int, query: str, **plan: Any) -> Pin:
+        """Pin the next side batch durably, after its lease. Hold the lock of the snapshot folder."""
+        snapshots, number = self._job.snapshots, self._commits.next_side_batch()
+        pinned = Pin(number, revision, published_digest(snapshots, revision), self.kind, **plan)
+        lease(snapshots, _lease_of(query), revision)
+        self._pins.make_folder()
+        (self._pins / f"{number}.json").put_json(pinned.to_json())
+        return pinned
+
+    def _release(self, query: str) -> None:
+        """Release the lease of a committed side batch, if there may be one."""
+        if self._is_leased:
+            (self._job.snapshots / "leases" / f"{_lease_of(query)}.json").delete()
+            self._is_leased = False
+
+
+def _lease_of(query: str) -> str:
+    """Return the lease's name, the same for backfills and replays: only one of them is made at a time."""
+    return f"{query}-backfill"
+
 
 OWED_OPS: tuple[Op, ...] = ("remove", "resume")
 """Kinds of changes that affect owed batches; no others are read."""

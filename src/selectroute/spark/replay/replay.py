@@ -1,6 +1,6 @@
 """Replays: dead letters judged again on request, after a repair.
 
-A replay is a side batch (see ``side_batches``)::
+A replay is a side batch (see ``backfill``)::
 
     unfinished one? ─yes→ by its pin ───────────────────────────────────────────────────────┐
                     └no→ request: the next batches with letters that no replay took ─→ pin ─┴→
@@ -38,9 +38,9 @@ from selectroute.spark.batch.pins import Pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import DROP, JobError, Unrouted
+from selectroute.spark.replay.backfill import SideBatches
 from selectroute.spark.replay.letters import batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
-from selectroute.spark.replay.side_batches import SideBatches
 from selectroute.spark.sources.source import ReplayableInput
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.replay_filter import LETTERS, Scope, write_replay_list

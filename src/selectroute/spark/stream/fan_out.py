@@ -47,8 +47,7 @@ from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler, offsets_behind
 from selectroute.spark.stream.side_thread import FairLock, SideThread, admitted
-from selectroute.spark.stream.upkeep import TableUpkeep
-from selectroute.spark.stream.worker_warm_up import ReadyWorkers
+from selectroute.spark.stream.upkeep import ReadyWorkers, TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.working_copy import keep
 from selectroute.storage import Location

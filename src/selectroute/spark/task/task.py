@@ -42,12 +42,13 @@ from selectroute.spark.destinations.kafka.writer import (
 )
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.reader import (
     RAW_BYTES,
+    Bound,
     DeadLetterBatch,
     MessageBatch,
     SourcePartition,
+    not_cast,
     read,
 )
 from selectroute.spark.sources.files.splits import Split, opened_by_arrow

@@ -29,9 +29,8 @@ from selectroute.spark.columns.binding import Binding
 from selectroute.spark.job import CommitError, Job
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
-from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
-from selectroute.spark.sources.files.reader import MessageBatch, read
+from selectroute.spark.sources.files.reader import Bound, BoundColumn, MessageBatch, read
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
 from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
