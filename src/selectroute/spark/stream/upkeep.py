@@ -1,4 +1,4 @@
-"""Threads behind a stream: `TableUpkeep` merges files and writes checkpoints, `ReadyWorkers` warms workers up.
+"""Threads behind a stream: `TableUpkeep` merges files and writes checkpoints, `ReadyWorkers` warms up.
 
 Spark starts a Python worker when a batch has a task for it, and ends all of them when they had no task for a
 minute. A worker takes one to three seconds to start, to import and to load the kernel; a batch of some

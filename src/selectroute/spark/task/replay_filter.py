@@ -25,7 +25,6 @@ from selectroute.match.extended import Refused
 from selectroute.match.match import Matches
 from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
-from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 
 Ints = npt.NDArray[np.int64]
@@ -189,36 +188,8 @@ class ReplayFilter:
         return scoped, DeliveryFilter(offsets, pairs, self._ordinals)
 
 
-def select_inputs(
-    replay_filter: ReplayFilter | None, nth: int, place: SourcePartition, part: MessageBatch | DeadLetterBatch
-) -> Iterator[tuple[MessageBatch | DeadLetterBatch, LetterFilter | None]]:
-    """Yield those of a part's inputs that are to be judged in a pass: all of them without a replay."""
-    return iter([(part, None)]) if replay_filter is None else replay_filter.of(nth, place, part)
-
-
-def write_judged(
-    sinks: Sinks,
-    place: SourcePartition,
-    judged: tuple[MessageBatch, Matches] | DeadLetterBatch,
-    limit: LetterFilter | None,
-    records: pa.RecordBatch | None = None,
-) -> None:
-    """Write judged messages or dead letters to the sinks, within the filter."""
-    if isinstance(judged, DeadLetterBatch):
-        if isinstance(limit, DeliveryFilter):
-            assert judged.rows is not None
-            rows, ordinals = limit.of(judged.rows)
-            sinks.deny(place, judged, replace(judged, rows=rows), ordinals)
-        else:
-            sinks.bury(place, judged, records)
-        return
-    messages, matches = judged
-    if limit is not None:
-        matches = _within(limit, messages, matches)
-    sinks.deliver(place, messages, matches, listed=not isinstance(limit, DeliveryFilter))
-
-
-def _within(limit: LetterFilter, messages: MessageBatch, matches: Matches) -> Matches:
+def within(limit: LetterFilter, messages: MessageBatch, matches: Matches) -> Matches:
+    """Return the allowed matches of messages."""
     keep = limit.keep(np.repeat(messages.rows, np.diff(matches.offsets)), matches.ordinals)
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
     refused = matches.refused

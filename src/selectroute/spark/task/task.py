@@ -1,37 +1,24 @@
 """Work of one Spark task: read a share of a batch, match it, write it, report.
 
-`run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
-`RecordReader`. `route_splits` and `route_ranges` call it for either. The rows of a DataFrame can be read only
-once in a task, with `run_once` and the reader in ``rows``.
+`run` is the task. Files, Kafka records and rows of a DataFrame differ in their `Reader`, which is with their
+source. Rows can be read only once in a task: their source calls `run_once`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.errors import FencedError, UnreachableError
-from selectroute.kafka.ranges import Range
-from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
-from selectroute.kafka.schemas.registry import SchemaRegistry
-from selectroute.match.columns.batch import leaves
+from selectroute.kafka.schemas.cache import SchemaUnavailableError
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
 from selectroute.match.match import Matches
-from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.destination import Outgoing, OutgoingWriter, destinations
 from selectroute.spark.destinations.kafka.writer import (
@@ -43,20 +30,13 @@ from selectroute.spark.destinations.kafka.writer import (
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
 from selectroute.spark.sources.files.reader import (
-    RAW_BYTES,
-    Bound,
     DeadLetterBatch,
     MessageBatch,
     SourcePartition,
-    not_cast,
-    read,
 )
-from selectroute.spark.sources.files.splits import Split, opened_by_arrow
-from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaCluster, KafkaInput
-from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.parquet_file import OutputFiles
-from selectroute.spark.tables.schemas import RAW
-from selectroute.spark.task.replay_filter import ReplayFilter, select_inputs, write_judged
+from selectroute.spark.task.replay_filter import DeliveryFilter, LetterFilter, ReplayFilter, within
 from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 from selectroute.storage.patient import WAITED_FOR
@@ -167,45 +147,6 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def route_splits(
-    tasks: Sequence[Sequence[Split]], bound: Bound, settings: TaskSettings, task: int
-) -> dict[str, Any]:
-    """Route the splits of files of the task of this number; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, tasks[task], bound), settings, task)
-
-
-def route_ranges(
-    tasks: Sequence[Sequence[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
-) -> dict[str, Any]:
-    """Route the records of the ranges of the task of this number; return the report of `run` and
-    `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
-    """
-    return run(partial(_record_reader, tasks[task], input, may_lack, task), settings, task)
-
-
-def _record_reader(
-    ranges: Sequence[Range],
-    input: KafkaInput,
-    may_lack: bool,
-    task: int,
-    snapshot: Snapshot,
-    settings: TaskSettings,
-    full: bool,
-) -> RecordReader:
-    from selectroute.kafka.reading import read  # needs the extra `kafka`
-
-    # Partitions are read side by side, in no certain order; the progress of puts needs one.
-    groups = [[range_] for range_ in sorted(ranges)] if settings.queues is not None else [ranges]
-    wire, committed = connected(input.cluster), input.cluster.reads_committed
-    options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
-    parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
-    batches, registry = map(rows_of, parts), input.schemas
-    decisions = None
-    if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
-        decisions = Decisions(Location.of(settings.schema_decisions), task)
-    return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
-
-
 def run(
     reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings, task: int
 ) -> dict[str, Any]:
@@ -265,37 +206,34 @@ def _attempt(
     outgoing = outgoing_of(snapshot, settings, task, held)
     if (full := held_up(outgoing)) is not None:
         return full
+    replayed, revision = settings.replay_list, settings.snapshot.revision
+    letters = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
     sinks = Sinks(
-        settings.files,
-        snapshot.ids,
-        settings.snapshot.revision,
-        settings.unrouted,
-        outgoing,
-        settings.counts_busiest,
+        settings.files, snapshot.ids, revision, settings.unrouted, outgoing, settings.counts_busiest
     )
-    replayed = settings.replay_list
     try:
-        replay_filter = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
         # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
-        for nth in (0,) if replay_filter is None else replay_filter.passes:
+        for nth in (0,) if letters is None else letters.passes:
             reader = reader_of(snapshot, settings, bool(outgoing))
-            for number, place, read_or_dead, original in reader.parts():
-                for of_kind in outgoing:
-                    of_kind.part = (nth << _PART_BITS) + number
-                for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
-                    for judged in judge(snapshot, part):
-                        records = None
-                        if original is not None and isinstance(judged, DeadLetterBatch):
-                            records = original(judged)
-                        write_judged(sinks, place, judged, limit, records)
+            for part in reader.parts():
+                for kind in outgoing:
+                    kind.part = (nth << _PART_BITS) + part.number
+                inputs = [(part.read, None)] if letters is None else letters.of(nth, part.place, part.read)
+                for unjudged, limit in inputs:
+                    for judged in judge(snapshot, unjudged):
+                        write(sinks, part, judged, limit)
         files = sinks.close()
     except BaseException:
         # Where files stay in place, each attempt would leave some in the table's folder.
         sinks.discard()
         raise
-    of_kinds = {of_kind.kind: of_kind.report() for of_kind in outgoing}
-    outcome = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
-    return {**outcome, "outgoing": of_kinds, **reader.report()}
+    return {
+        "counts": asdict(sinks.counts),
+        "files": files,
+        "busiest": sinks.busiest(),
+        "outgoing": {kind.kind: kind.report() for kind in outgoing},
+        **reader.report(),
+    }
 
 
 def outgoing_of(
@@ -348,145 +286,21 @@ def judge(
         yield DeadLetterBatch("judge", "column-type", str(error), part.rows)
 
 
-class SplitReader:
-    """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
-    ``warnings`` of columns that are missing or compared with constants of another type. ``bound`` has the
-    columns of identifiers in Parquet.
-    """
-
-    def __init__(
-        self,
-        splits: Sequence[Split],
-        bound: Bound,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
-    ) -> None:
-        self._splits = splits
-        self._bound = bound
-        self._snapshot = snapshot
-        self._names = settings.names(snapshot)
-        self._max_message_bytes = settings.max_message_bytes
-        self._full = full
-        self._types = ReadTypes(snapshot)
-        self._rows: list[int] = []
-        self._unlike: dict[str, tuple[str, bool]] = {}
-        self._warnings: dict[str, str] = {}
-
-    def parts(self) -> Iterator[InputPart]:
-        """Yield the rows of the splits."""
-        for number, split in enumerate(self._splits):
-            rows, place, checked = 0, SourcePartition(split.source), False
-            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
-                rows += part.count
-                if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
-                    checked = True  # the columns are the same in the whole file
-                    origins = {name: source.column for name, source in self._bound.items()}
-                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
-                    self._look_for_casts(split)
-                    self._look_for_missing(split, part.columns)
-                    types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
-                    unlike = unlike_constants(self._snapshot.segments, types)
-                    self._warnings |= {sentence: sentence for sentence in unlike}
-                yield InputPart(number, place, part)
-            self._rows.append(rows)
-
-    def report(self) -> dict[str, Any]:
-        """Return the rows of each split, and the warnings about columns."""
-        return {"rows": self._rows, "unlike": self._unlike, "warnings": self._warnings}
-
-    def _look_for_casts(self, split: Split) -> None:
-        """Record the columns whose casts a Parquet file does not allow."""
-        if any(source.cast is not None for source in self._bound.values()):
-            with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                sentences = not_cast(_schema_of(split), self._bound)
-                reads = self._snapshot.reads
-                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
-
-    def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
-        """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
-        existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
-        missing = missing_columns(self._snapshot.reads, existing)
-        key = ", ".join(["missing", *missing])
-        if missing and key not in self._warnings:
-            with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                present = [name for name, _ in leaves(_schema_of(split))]
-                self._warnings[key] = str(MissingColumnError(missing, present, split.source))
-
-
-class RecordReader:
-    """Reader of Kafka records. Reports columns that are ``unlike``, and under ``came`` the number of records,
-    the first and the last offset of each partition.
-
-    Raises `SchemaUnavailableError` for a schema that is not available, if the policy of its registry is to
-    wait.
-    """
-
-    def __init__(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        binding: KafkaBinding,
-        registry: SchemaRegistry | None,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
-        ranges: Sequence[Range] = (),
-        decisions: Decisions | None = None,
-    ) -> None:
-        self._batches = batches
-        partitions = sorted({SourcePartition(range_.topic, range_.partition) for range_ in ranges})
-        self._numbers = {partition: number for number, partition in enumerate(partitions)}
-        self._sources = {range_.topic: range_.source for range_ in ranges}
-        self._schemas = None if registry is None else open_schemas(registry)
-        self._binding = binding
-        self._full = full
-        self._reader = KafkaReader(
-            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas, decisions
-        )
-        self._came: dict[SourcePartition, tuple[int, int, int]] = {}
-
-    def parts(self) -> Iterator[InputPart]:
-        """Yield the records of the batches."""
-        for batch in self._batches:
-            for records in self._reader.read(batch):
-                place = SourcePartition(records.topic, records.partition)
-                self._came[place] = _added(self._came.get(place), records)
-                for part in records.parts:
-                    if self._full and not isinstance(part, DeadLetterBatch):
-                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
-                        part = replace(part, full=full)
-                    shown = place._replace(source=self._sources.get(records.topic, records.topic))
-                    yield InputPart(
-                        self._numbers.get(place, 0), shown, part, partial(original_record, records)
-                    )
-
-    def report(self) -> dict[str, Any]:
-        """Return the warnings about columns, and the ranges of the records read."""
-        came = [[*place, *rows] for place, rows in self._came.items()]
-        return {"unlike": self._reader.unlike, "came": came}
-
-
-def _schema_of(split: Split) -> pa.Schema:
-    with opened_by_arrow(split) as file:
-        return pq.read_schema(file)
-
-
-def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
-    """Return the original records of dead letters, in the columns of `RAW`: of one that is too large the
-    beginning of value and key, and no headers.
-    """
-    assert dead.rows is not None
-    rows = records.of(dead.rows)
-    value, key, headers = (rows.column(name) for name in ("value", "key", "headers"))
-    if dead.reason == "too-large":
-        value, key = (pc.binary_slice(column, 0, RAW_BYTES) for column in (value, key))
-        headers = pa.nulls(len(rows), RAW.field("headers").type)
-    return pa.RecordBatch.from_arrays([value, key, headers], names=["value", "key", "headers"])
-
-
-def _added(before: tuple[int, int, int] | None, records: Records) -> tuple[int, int, int]:
-    offsets = records.rows.column("offset").to_numpy(zero_copy_only=False)
-    rows, first, last = len(offsets), int(np.min(offsets)), int(np.max(offsets))
-    if before is None:
-        return rows, first, last
-    return before[0] + rows, min(before[1], first), max(before[2], last)
+def write(
+    sinks: Sinks,
+    part: InputPart,
+    judged: tuple[MessageBatch, Matches] | DeadLetterBatch,
+    limit: LetterFilter | None,
+) -> None:
+    """Write judged messages or dead letters of a part to the sinks, within the filter of a replay."""
+    if not isinstance(judged, DeadLetterBatch):
+        messages, matches = judged
+        if limit is not None:
+            matches = within(limit, messages, matches)
+        sinks.deliver(part.place, messages, matches, listed=not isinstance(limit, DeliveryFilter))
+    elif isinstance(limit, DeliveryFilter):
+        assert judged.rows is not None
+        rows, ordinals = limit.of(judged.rows)
+        sinks.deny(part.place, judged, replace(judged, rows=rows), ordinals)
+    else:
+        sinks.bury(part.place, judged, None if part.original is None else part.original(judged))

@@ -21,8 +21,8 @@ import selectroute as sr
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import Router
-from selectroute.spark.destinations.destination import Block, RefusedDeliveries, Waiting
-from selectroute.spark.destinations.kafka.writer import KafkaTarget, Topic
+from selectroute.spark.destinations.destination import Block, RefusedDeliveries, Topic, Waiting
+from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.task import task

@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.destination import Waiting, destinations, names_of, patient
-from selectroute.spark.destinations.kafka.writer import KafkaTarget, Topic
-from selectroute.spark.destinations.missing import refuse_missing
+from selectroute.spark.destinations.destination import (
+    Topic,
+    Waiting,
+    destinations,
+    names_of,
+    patient,
+    refuse_missing,
+)
+from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.job import FAIL_MISSING, Job, JobError
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 

@@ -33,6 +33,8 @@ from selectroute.kafka.record import (
 )
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.destinations.destination import (
+    INPUT_TOPIC,
+    UNKNOWN_TOPIC,
     Block,
     Codes,
     Contents,
@@ -40,6 +42,7 @@ from selectroute.spark.destinations.destination import (
     Ints,
     Mask,
     RefusedDeliveries,
+    Topic,
     converted,
 )
 from selectroute.spark.sources.files.reader import MessageBatch
@@ -50,10 +53,6 @@ from selectroute.spark.tables.schemas import HEADERS, as_written
 if TYPE_CHECKING:
     from selectroute.kafka.cluster import Partition, Wire
     from selectroute.kafka.tokens import Token, TokenTopic
-
-UNKNOWN_TOPIC: Final = "unknown-topic"
-INPUT_TOPIC: Final = "input-topic"
-"""Reasons of dead letters for a topic that does not exist, and for one that the job reads."""
 
 _COLUMNS = pa.schema(
     [("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS), ("timestamp", pa.int64())]
@@ -69,19 +68,6 @@ _OURS_BYTES = 1_024
 
 _BLOCK = 8_192
 _BLOCK_BYTES = 16 << 20
-
-
-class Topic(NamedTuple):
-    """Topic to write to: its maximum record size in bytes, its number of partitions, and whether it is also
-    an input of the job, and so must not be written; and the milliseconds by which the time stamp of a record
-    may be before and after the broker's clock (KIP-937).
-    """
-
-    longest: int
-    partitions: int
-    is_input: bool = False
-    before_ms: int = (1 << 63) - 1
-    after_ms: int = (1 << 63) - 1
 
 
 _UNKNOWN_TOPIC = Topic(-1, 1)

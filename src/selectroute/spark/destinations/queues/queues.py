@@ -13,8 +13,7 @@ from selectroute.durable.settings_file import url_by_reference
 from selectroute.extras import importing
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.destination import Waiting, names_of, patient
-from selectroute.spark.destinations.missing import refuse_missing, shown
+from selectroute.spark.destinations.destination import Waiting, names_of, patient, refuse_missing, shown
 from selectroute.spark.destinations.queues.writer import QueueTarget
 from selectroute.spark.job import FAIL_MISSING, Job, JobError
 from selectroute.store.errors import NoDatabaseError, UnavailableError

@@ -25,6 +25,7 @@ from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.message.from_stream import Routed, routed_of
 from selectroute.selector.message import Message
 from selectroute.spark.destinations.destination import (
+    UNKNOWN_QUEUE,
     Block,
     Codes,
     Contents,
@@ -37,9 +38,6 @@ from selectroute.spark.tables.schemas import as_written
 
 if TYPE_CHECKING:
     from selectroute.queues.sql.deliveries import Delivery, QueueDeliveries
-
-UNKNOWN_QUEUE: Final = "unknown-queue"
-"""Reason of a dead letter for a queue that does not exist."""
 
 _COLUMNS = pa.schema(
     [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -21,20 +21,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.batch import leaves
+from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
 from selectroute.spark.columns.binding import Binding
+from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.job import CommitError, Job
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
 from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
-from selectroute.spark.sources.files.reader import Bound, BoundColumn, MessageBatch, read
-from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
+from selectroute.spark.sources.files.reader import (
+    Bound,
+    BoundColumn,
+    DeadLetterBatch,
+    MessageBatch,
+    SourcePartition,
+    not_cast,
+    read,
+)
+from selectroute.spark.sources.files.splits import OUTSIDE, Split, opened_by_arrow, plan_in
 from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
-from selectroute.spark.task.task import TaskSettings, route_splits
+from selectroute.spark.task.task import InputPart, TaskSettings, run
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 from selectroute.storage.protocol import Entry
@@ -376,3 +389,81 @@ def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
 def inputs_digest(sources: Iterable[str]) -> str:
     """Return the SHA-256 of the names of a batch's files, which a repeat of the batch must have, too."""
     return hashlib.sha256("\0".join(sorted(sources)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def route_splits(
+    tasks: Sequence[Sequence[Split]], bound: Bound, settings: TaskSettings, task: int
+) -> dict[str, Any]:
+    """Route the splits of files of the task of this number; return the report of `run` and `SplitReader`."""
+    return run(partial(SplitReader, tasks[task], bound), settings, task)
+
+
+class SplitReader:
+    """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
+    ``warnings`` of columns that are missing or compared with constants of another type. ``bound`` has the
+    columns of identifiers in Parquet.
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[Split],
+        bound: Bound,
+        snapshot: Snapshot,
+        settings: TaskSettings,
+        full: bool,
+    ) -> None:
+        self._splits = splits
+        self._bound = bound
+        self._snapshot = snapshot
+        self._names = settings.names(snapshot)
+        self._max_message_bytes = settings.max_message_bytes
+        self._full = full
+        self._types = ReadTypes(snapshot)
+        self._rows: list[int] = []
+        self._unlike: dict[str, tuple[str, bool]] = {}
+        self._warnings: dict[str, str] = {}
+
+    def parts(self) -> Iterator[InputPart]:
+        """Yield the rows of the splits."""
+        for number, split in enumerate(self._splits):
+            rows, place, checked = 0, SourcePartition(split.source), False
+            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
+                rows += part.count
+                if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
+                    checked = True  # the columns are the same in the whole file
+                    origins = {name: source.column for name, source in self._bound.items()}
+                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
+                    self._look_for_casts(split)
+                    self._look_for_missing(split, part.columns)
+                    types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
+                    unlike = unlike_constants(self._snapshot.segments, types)
+                    self._warnings |= {sentence: sentence for sentence in unlike}
+                yield InputPart(number, place, part)
+            self._rows.append(rows)
+
+    def report(self) -> dict[str, Any]:
+        """Return the rows of each split, and the warnings about columns."""
+        return {"rows": self._rows, "unlike": self._unlike, "warnings": self._warnings}
+
+    def _look_for_casts(self, split: Split) -> None:
+        """Record the columns whose casts a Parquet file does not allow."""
+        if any(source.cast is not None for source in self._bound.values()):
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                sentences = not_cast(_schema_of(split), self._bound)
+                reads = self._snapshot.reads
+                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
+
+    def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
+        """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
+        existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
+        missing = missing_columns(self._snapshot.reads, existing)
+        key = ", ".join(["missing", *missing])
+        if missing and key not in self._warnings:
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                present = [name for name, _ in leaves(_schema_of(split))]
+                self._warnings[key] = str(MissingColumnError(missing, present, split.source))
+
+
+def _schema_of(split: Split) -> pa.Schema:
+    with opened_by_arrow(split) as file:
+        return pq.read_schema(file)
