@@ -336,11 +336,7 @@ _LOCAL: dict[str, str] = {
 
 
 def local_session(
-    app: str,
-    cores: int | None = None,
-    *,
-    log_level: str = "ERROR",
-    **conf: str | int | bool,
+    app: str, cores: int | None = None, *, log_level: str = "ERROR", **conf: str | int | bool
 ) -> SparkSession:
     """Return a Spark session named ``app`` that runs on this machine, on loopback only, and logs little.
 

@@ -272,6 +272,14 @@ class RefusedDeliveries(NamedTuple):
     sentence: str
 
 
+def refuse(
+    mask: Mask, codes: Codes, reason: str, sentence: Callable[[int], str]
+) -> Iterator[RefusedDeliveries]:
+    """Yield the deliveries of a mask, those of each destination with the ``sentence`` of its code."""
+    for code in np.unique(codes[mask]).tolist():
+        yield RefusedDeliveries(mask & (codes == code), reason, sentence(code))
+
+
 class DestinationFormat(Protocol):
     """Format of messages for one kind of destination."""
 
@@ -376,7 +384,7 @@ class Outgoing:
             contents = self._kind.contents(messages, block)
             left = np.ones(len(own), np.bool_)
 
-            def refuse(refused_block: RefusedDeliveries, own: Ints = own, left: Mask = left) -> None:
+            def strike_off(refused_block: RefusedDeliveries, own: Ints = own, left: Mask = left) -> None:
                 left &= ~refused_block.without
                 dead = DeadLetterBatch(
                     "deliver",
@@ -387,7 +395,7 @@ class Outgoing:
                 refused.append((dead, matches.ordinals[own[refused_block.without]]))
 
             for refusal in self._refused(contents, positions, codes[own]):
-                refuse(refusal)
+                strike_off(refusal)
             kept = np.flatnonzero(left)
             if len(kept):
                 assert self.writer is not None, "deliveries without a destination are refused by their format"
@@ -409,7 +417,7 @@ class Outgoing:
                 for refusal in written:
                     without = np.zeros(len(own), np.bool_)
                     without[kept[refusal.without]] = True
-                    refuse(refusal._replace(without=without))
+                    strike_off(refusal._replace(without=without))
             self.deliveries += int(np.count_nonzero(left))
             keep[own[~left]] = False
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]

@@ -9,22 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.match import Matches
 from selectroute.selector.arguments import check_argument, check_iterable, check_path
-from selectroute.spark.columns.matches import (
-    TYPES,
-    Output,
-    form_of,
-    portions,
-)
+from selectroute.spark.columns.matches import TYPES, Output, form_of, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.route import SNAPSHOT, SUBSCRIPTIONS, warn_of_extended
 from selectroute.spark.job import MAX_MESSAGE_BYTES

@@ -31,13 +31,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 
 from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
@@ -92,11 +86,7 @@ from selectroute.spark.partitions.route import (
     needs_exchange,
     route_partitioned,
 )
-from selectroute.spark.partitions.snapshot import (
-    PartitionedSnapshot,
-    PartitionsRef,
-    partitioned_revisions,
-)
+from selectroute.spark.partitions.snapshot import PartitionedSnapshot, PartitionsRef, partitioned_revisions
 from selectroute.spark.partitions.steps import PartitionError
 from selectroute.spark.tables.schemas import BATCH, DELIVERIES, SCHEMAS, decoded
 from selectroute.storage import Location
@@ -460,10 +450,7 @@ def _check_arguments(df: DataFrame, binding: Binding | None) -> None:
         df, DataFrame, "df", "a DataFrame of Spark: spark.createDataFrame(df); Arrow is for Snapshot.match"
     )
     check_argument(
-        binding,
-        (Binding, NoneType),
-        "binding",
-        "a Binding, such as Binding({'JMSType': 'kind'}), or None",
+        binding, (Binding, NoneType), "binding", "a Binding, such as Binding({'JMSType': 'kind'}), or None"
     )
 
 
@@ -696,9 +683,7 @@ def _exploded(
     )
 
 
-def _open(
-    ref: SnapshotRef | PartitionsRef | str,
-) -> tuple[Snapshot | MappedPartitions, int]:
+def _open(ref: SnapshotRef | PartitionsRef | str) -> tuple[Snapshot | MappedPartitions, int]:
     """Open the snapshot of a reference in a worker; return it and its revision."""
     if isinstance(ref, PartitionsRef):
         return map_once(ref), ref.revision

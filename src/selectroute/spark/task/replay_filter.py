@@ -75,7 +75,7 @@ class MessageFilter:
 
     def rows(self, offsets: Ints) -> Mask:
         """Return a mask of the selected messages."""
-        return np.ones(len(offsets), np.bool_) if self.whole else _among(self.offsets, offsets)
+        return np.isin(offsets, self.offsets) | self.whole
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
         """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
@@ -102,7 +102,7 @@ class DeliveryFilter:
 
     def rows(self, offsets: Ints) -> Mask:
         """Return a mask of the selected messages."""
-        return _among(self.offsets, offsets)
+        return np.isin(offsets, self.offsets)
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
         """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
@@ -135,7 +135,7 @@ class ReplayFilter:
         self.passes = tuple(nth for nth in (0, 1) if np.any(single == bool(nth))) or (0,)
         self._ordinals = max(1, len(snapshot.ids))
         self._scopes = [
-            (None if only is None else _found(snapshot, only), _found(snapshot, without))
+            (None if only is None else _ordinals(snapshot, only), _ordinals(snapshot, without))
             for only, without in scopes
         ]
         self._places: dict[SourcePartition, tuple[MessageFilter, DeliveryFilter]] = {}
@@ -199,14 +199,6 @@ def within(limit: LetterFilter, messages: MessageBatch, matches: Matches) -> Mat
     return replace(matches, offsets=offsets, ordinals=matches.ordinals[keep], refused=refused)
 
 
-def _among(sorted_offsets: Ints, offsets: Ints) -> Mask:
-    if not len(sorted_offsets):
-        return np.zeros(len(offsets), np.bool_)
-    place = np.searchsorted(sorted_offsets, offsets)
-    is_there: Mask = sorted_offsets[np.minimum(place, len(sorted_offsets) - 1)] == offsets
-    return is_there
-
-
-def _found(snapshot: Snapshot, ids: Any) -> Ordinals:
+def _ordinals(snapshot: Snapshot, ids: Any) -> Ordinals:
     ordinals = snapshot.find(ids)
     return ordinals[ordinals >= 0].astype(np.int32)

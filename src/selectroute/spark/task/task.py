@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -29,11 +29,7 @@ from selectroute.spark.destinations.kafka.writer import (
 )
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.reader import (
-    DeadLetterBatch,
-    MessageBatch,
-    SourcePartition,
-)
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.parquet_file import OutputFiles
 from selectroute.spark.task.replay_filter import DeliveryFilter, LetterFilter, ReplayFilter, within
@@ -46,40 +42,37 @@ if TYPE_CHECKING:  # needs the extras `kafka` and `service`
     from selectroute.kafka.cluster import Wire
     from selectroute.queues.sql.deliveries import QueueDeliveries
 
-_open: dict[tuple[int, bool, str, tuple[tuple[str, str], ...]], Wire] = {}
-"""Connections by process, since they do not survive a fork, by use, and by cluster."""
+_Connection = TypeVar("_Connection")
 
-_databases: dict[tuple[int, str], QueueDeliveries] = {}
-"""Databases of queues by process and URL."""
+_open: dict[tuple[object, ...], Any] = {}
+"""Connections by process, since they do not survive a fork, then by what they are connected to."""
 
 
 def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
     """Return this process's connections to a cluster. A broker takes the requests of a connection one after
     the other, so those that write are not behind those that read.
     """
-    key = os.getpid(), to_write, cluster.servers, tuple(sorted(cluster.options.items()))
-    if key not in _open:
-        _open[key] = cluster.wire()
-    return _open[key]
+    return _connected_once(cluster.wire, to_write, cluster.servers, *sorted(cluster.options.items()))
 
 
 def opened(url: str) -> QueueDeliveries:
     """Return this process's open database of queues."""
     from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
 
-    key = os.getpid(), url
-    if key not in _databases:
-        _databases[key] = QueueDeliveries(url)
-    return _databases[key]
+    return _connected_once(lambda: QueueDeliveries(url), url)
+
+
+def _connected_once(connect: Callable[[], _Connection], *to: object) -> _Connection:
+    key = os.getpid(), *to
+    if key not in _open:
+        _open[key] = connect()
+    return _open[key]  # type: ignore[no-any-return]
 
 
 def disconnect() -> None:
     """Close this process's connections, after an error: the next task makes new ones."""
-    own = os.getpid()
-    for key in [key for key in _open if key[0] == own]:
+    for key in [key for key in _open if key[0] == os.getpid()]:
         _open.pop(key).close()
-    for database in [key for key in _databases if key[0] == own]:
-        _databases.pop(database).close()
 
 
 _PART_BITS: Final = 32

@@ -54,10 +54,7 @@ class KafkaTopics:
     """
 
     def __init__(
-        self,
-        job: Job,
-        warn: Callable[[str], None] = lambda _: None,
-        pause: Callable[[], bool] = lambda: True,
+        self, job: Job, warn: Callable[[str], None] = lambda _: None, pause: Callable[[], bool] = lambda: True
     ) -> None:
         assert job.kafka is not None, "a job without a cluster has no topics"
         self._cluster = job.kafka

@@ -44,6 +44,7 @@ from selectroute.spark.destinations.destination import (
     RefusedDeliveries,
     Topic,
     converted,
+    refuse,
 )
 from selectroute.spark.sources.files.reader import MessageBatch
 from selectroute.spark.sources.kafka.config import KafkaCluster
@@ -89,7 +90,6 @@ class KafkaMessages:
         self._has_cluster = topics is not None
         known = [(topics or {}).get(name, _UNKNOWN_TOPIC) for name in names]
         self._longest = np.array([topic.longest for topic in known], np.int64)
-        self._counts = np.array([topic.partitions for topic in known], np.int64)
         self._is_input = np.array([topic.is_input for topic in known], np.bool_)
 
     def block(self, messages: MessageBatch) -> int:
@@ -128,14 +128,17 @@ class KafkaMessages:
         """
         limits, is_input = self._longest[codes], self._is_input[codes]
         too_large = (limits >= 0) & ~is_input & (sizes_of(contents.columns)[rows] > limits)
-        for code in np.unique(codes[limits < 0]).tolist():
-            yield RefusedDeliveries(codes == code, UNKNOWN_TOPIC, self._unknown(code))
-        for code in np.unique(codes[is_input]).tolist():
-            text = f"the job reads the topic {self._names[code]}: the delivery would return endlessly"
-            yield RefusedDeliveries(codes == code, INPUT_TOPIC, text)
-        for code in np.unique(codes[too_large]).tolist():
-            text = f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
-            yield RefusedDeliveries(too_large & (codes == code), "too-large", text)
+        yield from refuse(limits < 0, codes, UNKNOWN_TOPIC, self._unknown)
+        yield from refuse(
+            is_input,
+            codes,
+            INPUT_TOPIC,
+            lambda code: f"the job reads the topic {self._names[code]}: the delivery would return endlessly",
+        )
+        yield from refuse(too_large, codes, "too-large", self._too_large)
+
+    def _too_large(self, code: int) -> str:
+        return f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
 
     def _unknown(self, code: int) -> str:
         if not self._has_cluster:

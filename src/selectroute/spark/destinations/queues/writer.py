@@ -32,6 +32,7 @@ from selectroute.spark.destinations.destination import (
     Ints,
     RefusedDeliveries,
     converted,
+    refuse,
 )
 from selectroute.spark.sources.files.reader import MessageBatch
 from selectroute.spark.tables.schemas import as_written
@@ -91,11 +92,11 @@ class QueueMessages:
         limits = self._lengths[codes]
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
         too_large = (limits >= 0) & (sizes > limits)
-        for code in np.unique(codes[limits < 0]).tolist():
-            yield RefusedDeliveries(codes == code, UNKNOWN_QUEUE, self._unknown(code))
-        for code in np.unique(codes[too_large]).tolist():
-            text = f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
-            yield RefusedDeliveries(too_large & (codes == code), "too-large", text)
+        yield from refuse(limits < 0, codes, UNKNOWN_QUEUE, self._unknown)
+        yield from refuse(too_large, codes, "too-large", self._too_large)
+
+    def _too_large(self, code: int) -> str:
+        return f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
 
     def _unknown(self, code: int) -> str:
         if not self._has_queues:

@@ -1,7 +1,7 @@
 """Planner of a stream of files: which files the next batch has. The workers read them.
 
-It is in Spark's checkpoint, ``offsets/<batch>``: ``{"number": 7, "files": [["a/x.parquet", 1234]]}``. A file
-is planned once, by its name, as soon as the storage lists it; those that were changed first come first.
+The plan is in Spark's checkpoint, ``offsets/<batch>``: ``{"number": 7, "files": [["a/x.parquet", 1234]]}``. A
+file is planned once, by its name, as soon as the storage lists it; those that were changed first come first.
 Sub-folders are included; names that begin with ``_`` or ``.`` are ignored. Spark's own listing would pass
 over names that its JVM can't spell, and files much older than the newest one.
 
@@ -15,21 +15,18 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from selectroute.spark.sources.checkpoint import SourceError, log_lines
-from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
+from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner
 from selectroute.storage import Location
 from selectroute.storage.patient import WAITED_FOR
 from selectroute.storage.protocol import UnreachableError
 
 NAME: Final = "selectroute-files"
-_SCHEMA: Final = "number long"
 
 _PAUSE_SECONDS: Final = 0.5
 
@@ -39,17 +36,6 @@ class PlannedFile(NamedTuple):
 
     name: str
     size: int
-
-
-def files_source(folder: str, limit: int, known: Iterable[str]) -> type[DataSource]:
-    """Return the source of a job's files, to be registered; it travels to Spark's processes by value.
-
-    Args:
-        folder: URL of the folder.
-        limit: maximum number of files of a batch.
-        known: names of the files that committed batches have read.
-    """
-    return planning_source(NAME, _SCHEMA, partial(FileLister, folder, limit, tuple(known)))
 
 
 def planned_files(checkpoint: Path, batch: int) -> list[PlannedFile]:

@@ -273,11 +273,7 @@ class SelectedColumns:
 
 
 def select(
-    metadata: Any,
-    row_groups: Sequence[int],
-    names: Sequence[str],
-    full: bool = False,
-    bound: Bound = UNBOUND,
+    metadata: Any, row_groups: Sequence[int], names: Sequence[str], full: bool = False, bound: Bound = UNBOUND
 ) -> SelectedColumns:
     """Choose the columns: those of the identifiers that a snapshot reads, ``names``, or with ``full`` all.
     O(columns).
@@ -399,11 +395,7 @@ class DeadLetterBatch:
 
 
 def read(
-    split: Split,
-    names: Sequence[str],
-    max_message_bytes: int,
-    full: bool = False,
-    bound: Bound = UNBOUND,
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False, bound: Bound = UNBOUND
 ) -> Iterator[MessageBatch | DeadLetterBatch]:
     """Yield all rows of a split: ``names`` are the identifiers that selectors read, ``full`` asks for all;
     ``bound`` has the columns of identifiers in Parquet.

@@ -34,7 +34,7 @@ from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.job import CommitError, Job
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
-from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
+from selectroute.spark.sources.files.lister import NAME, FileLister, PlannedFile, planned_files
 from selectroute.spark.sources.files.reader import (
     Bound,
     BoundColumn,
@@ -45,6 +45,7 @@ from selectroute.spark.sources.files.reader import (
     read,
 )
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, opened_by_arrow, plan_in
+from selectroute.spark.sources.planner import planned_stream
 from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.task import InputPart, TaskSettings, run
@@ -150,9 +151,8 @@ class FileSource:
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches."""
         assert self._spark is not None, "a stream needs Spark"
-        known = read_before(self._job.output)
-        self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
-        return self._spark.readStream.format(NAME).load()
+        planner = partial(FileLister, str(self.folder), self.limit, tuple(read_before(self._job.output)))
+        return planned_stream(self._spark, NAME, planner)
 
     def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[PlannedFile]:
         """Return the files of a batch from Spark's offset log."""
@@ -284,7 +284,9 @@ class FileBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the number of tasks, and the digest of their splits."""
-        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._files, tasks))}
+        splits = repr(self._source.cut(self._files, tasks))
+        digest = hashlib.sha256(splits.encode("utf-8", "surrogateescape")).hexdigest()
+        return {"tasks": tasks, "sha256": digest}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
@@ -325,10 +327,6 @@ class FileBatchInput:
                 f"dead letter ({links[0]})"
             )
         return Outcome.of(reports, unlike=unlike, warnings=warnings)
-
-
-def _splits_digest(tasks: list[list[Split]]) -> str:
-    return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def bound_by(binding: Binding) -> Bound:
@@ -405,12 +403,7 @@ class SplitReader:
     """
 
     def __init__(
-        self,
-        splits: Sequence[Split],
-        bound: Bound,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
+        self, splits: Sequence[Split], bound: Bound, snapshot: Snapshot, settings: TaskSettings, full: bool
     ) -> None:
         self._splits = splits
         self._bound = bound

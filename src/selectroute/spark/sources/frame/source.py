@@ -302,10 +302,7 @@ def _runner(
 
 
 def _task(
-    layout: RowLayout,
-    settings: TaskSettings,
-    held: Mapping[int, Mapping[str, str]],
-    numbers: Collection[int],
+    layout: RowLayout, settings: TaskSettings, held: Mapping[int, Mapping[str, str]], numbers: Collection[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that routes a partition, if its task is one of these numbers."""
 

@@ -104,10 +104,7 @@ class Headers:
         return np.asarray(pc.is_valid(self._last(places)))
 
     def break_rules(
-        self,
-        is_property: Callable[[str], bool],
-        more: Mapping[str, Mask],
-        name_length: int = MAX_NAME_LENGTH,
+        self, is_property: Callable[[str], bool], more: Mapping[str, Mask], name_length: int = MAX_NAME_LENGTH
     ) -> Mask:
         """Return which records have property names that break a rule of seed 003, bool[records].
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
@@ -37,10 +35,9 @@ from selectroute.spark.sources.kafka.offsets import (
     offsets_with,
     positions_of,
 )
-from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
+from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner
 
 NAME: Final = "selectroute-kafka"
-_SCHEMA: Final = "offset long"
 
 _PAUSE_SECONDS: Final = 0.2
 _WAITED_FOR: Final = (UnreachableError,)
@@ -50,16 +47,6 @@ Positions: TypeAlias = Mapping[str, Mapping[str, int]]
 
 _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""
-
-
-def offsets_source(input: KafkaInput, first: Offsets) -> type[DataSource]:
-    """Return the source of a job's records, to be registered; it travels to Spark's processes by value.
-
-    Args:
-        input: the topics.
-        first: the start of the first batch, which Spark asks for in a new checkpoint.
-    """
-    return planning_source(NAME, _SCHEMA, partial(OffsetReader, input, first))
 
 
 class OffsetReader(Planner):

@@ -38,6 +38,7 @@ from selectroute.spark.sources.kafka.offsets import (
     write_first_offsets,
 )
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, Unlike, rows_of
+from selectroute.spark.sources.planner import planned_stream
 from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import RAW
 from selectroute.spark.task.task import InputPart, TaskSettings, connected, run
@@ -80,14 +81,14 @@ class KafkaSource:
 
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches. A new checkpoint gets the start of the first one."""
-        from selectroute.spark.sources.kafka.planner import NAME, first_of, offsets_source  # extra `kafka`
+        from selectroute.spark.sources.kafka.planner import NAME, OffsetReader, first_of  # extra `kafka`
 
         assert self._spark is not None, "a stream needs Spark"
         if not has_first_offsets(checkpoint):
             with self.input.cluster.wire() as wire:
                 write_first_offsets(checkpoint, first_of(wire, self.input))
-        self._spark.dataSource.register(offsets_source(self.input, first_offsets(checkpoint)))
-        return self._spark.readStream.format(NAME).load()
+        planner = partial(OffsetReader, self.input, first_offsets(checkpoint))
+        return planned_stream(self._spark, NAME, planner)
 
     def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Range]:
         """Return the ranges of a batch from Spark's offset log."""
