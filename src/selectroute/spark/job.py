@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -69,16 +69,12 @@ class Unrouted:
 
     def never_failing(self) -> Unrouted:
         """Return the same policies with `KEEP` for `FAIL`, for batches that must not fail the job."""
-        kept = tuple(
-            (topic_filter, KEEP if policy == FAIL else policy) for topic_filter, policy in self.by_topic
-        )
+        kept = tuple((topics, KEEP if policy == FAIL else policy) for topics, policy in self.by_topic)
         return Unrouted(KEEP if self.default == FAIL else self.default, kept)
 
     def policy(self, topic: str | None) -> str:
         """Return the policy for a topic. O(filters)."""
-        return next(
-            (policy for topic_filter, policy in self.by_topic if topic_filter.matches(topic)), self.default
-        )
+        return next((policy for topics, policy in self.by_topic if topics.matches(topic)), self.default)
 
     def sort(self, columns: pa.RecordBatch, rows: Ints) -> Iterator[tuple[str, Ints]]:
         """Group these rows of messages by their policy. O(rows + distinct topics x filters)."""
@@ -145,6 +141,10 @@ class DestinationNotFoundError(JobError):
 
 class CommitError(SelectRouteError):
     """Batch that must not be committed, or whose commit and output do not belong together."""
+
+
+Commit: TypeAlias = Mapping[str, Any]
+"""Commit of a batch, as JSON."""
 
 
 def job_record(output: Where) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
 from selectroute.spark.batch.pins import read_pin
 from selectroute.spark.folder import is_owned
-from selectroute.spark.job import job_record
+from selectroute.spark.job import Commit, job_record
 from selectroute.spark.replay.letters import (
     History,
     LetterPlace,
@@ -281,7 +281,7 @@ class JobFolder:
         )
 
 
-def _replayed_batch(batch: int, commit: Mapping[str, Any]) -> ReplayedBatch:
+def _replayed_batch(batch: int, commit: Commit) -> ReplayedBatch:
     """Return the batch of a replay, from its commit."""
     return ReplayedBatch(
         batch=batch,

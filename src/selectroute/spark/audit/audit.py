@@ -29,7 +29,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.job import KEEP, OtherJobError, job_record
+from selectroute.spark.job import KEEP, Commit, OtherJobError, job_record
 from selectroute.spark.sources.checkpoint import FRAME, batch_offsets, done_batches, planned_batches
 from selectroute.spark.sources.files.lister import planned_files
 from selectroute.spark.sources.files.reader import DeadLetterBatch, read
@@ -186,7 +186,7 @@ def _check_inputs(commits: Commits, input: str, report: Audit) -> None:
         return
 
 
-def _check_counts(commit: Mapping[str, Any], report: Audit) -> None:
+def _check_counts(commit: Commit, report: Audit) -> None:
     """Compare the counts of a batch with each other and with the rows of its files."""
     batch, counts = commit["batch"], Counts(**commit["counts"])
     accounted = counts.routed + counts.unrouted + counts.dead_lettered
@@ -214,7 +214,7 @@ def _check_counts(commit: Mapping[str, Any], report: Audit) -> None:
             )
 
 
-def _check_files(checker: Checker, commits: Commits, commit: Mapping[str, Any], report: Audit) -> None:
+def _check_files(checker: Checker, commits: Commits, commit: Commit, report: Audit) -> None:
     """Compare the published files of a batch with its commit."""
     batch = commit["batch"]
     # Checked first: what is published afterwards is found in place.
@@ -229,7 +229,7 @@ def _check_files(checker: Checker, commits: Commits, commit: Mapping[str, Any], 
         report.find(batch, sentence)
 
 
-def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], report: Audit) -> None:
+def _check_accounting(commits: Commits, known: Iterable[Commit], report: Audit) -> None:
     """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
     published may have none.
     """
@@ -255,7 +255,7 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], repo
         )
 
 
-def _recount(input: str, commit: Mapping[str, Any], file_format: str, report: Audit) -> None:
+def _recount(input: str, commit: Commit, file_format: str, report: Audit) -> None:
     """Read the inputs of a batch again, if none was changed, and count their messages."""
     batch, inputs = commit["batch"], read_files(commit)
     if batch < 0 or "sizes" not in commit["inputs"]:
@@ -275,7 +275,7 @@ def _recount(input: str, commit: Mapping[str, Any], file_format: str, report: Au
         report.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
 
 
-def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], report: Audit) -> None:
+def check_source(record: Mapping[str, Any], commits: Sequence[Commit], report: Audit) -> None:
     """Compare commits with the planned and finished batches in Spark's checkpoint.
 
     Args:
@@ -311,7 +311,7 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
 
 
 def _check_names(
-    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Mapping[str, Any]], report: Audit
+    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Commit], report: Audit
 ) -> None:
     """Compare the files of the commits with each other, and with the plans that Spark still has."""
     taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
@@ -330,9 +330,7 @@ def _check_names(
         report.find(None, f"in a commit, but not planned: {listed_briefly('input', unknown)}")
 
 
-def _check_offsets(
-    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], report: Audit
-) -> None:
+def _check_offsets(checkpoint: Path, planned: Sequence[int], live: Sequence[Commit], report: Audit) -> None:
     """Compare the offsets of the commits, in the sources of a DataFrame, with Spark's plan."""
     for commit in live:
         batch = commit["batch"]
@@ -340,17 +338,14 @@ def _check_offsets(
             report.find(batch, "it read other offsets than Spark planned")
 
 
-def _check_records(
-    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], report: Audit
-) -> None:
+def _check_records(checkpoint: Path, planned: Sequence[int], live: Sequence[Commit], report: Audit) -> None:
     """Compare the offsets of the commits with each other, with Spark's plan and with their counts."""
     first = first_offsets(checkpoint)
     reached: dict[tuple[str, int], Range] = {}
     for topic, partitions in positions_of(first).items():
         id = identity_of(first, topic).id
-        reached |= {
-            (topic, int(number)): Range(topic, int(number), 0, at, id) for number, at in partitions.items()
-        }
+        for number, at in partitions.items():
+            reached[topic, int(number)] = Range(topic, int(number), 0, at, id)
     another: set[str] = set()
     for commit in live:
         batch, ranges = commit["batch"], ranges_of(commit["inputs"])
@@ -403,9 +398,7 @@ def check_system(record: Mapping[str, Any], wire: Wire) -> None:
         )
 
 
-def check_topics(
-    wire: Wire, record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], report: Audit
-) -> None:
+def check_topics(wire: Wire, record: Mapping[str, Any], commits: Sequence[Commit], report: Audit) -> None:
     """Compare the topics that a job has read, delivers to and keeps commit tokens in with those of Kafka.
 
     Args:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.record import Record
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job import job_record
+from selectroute.spark.job import Commit, job_record
 from selectroute.spark.sources.checkpoint import FRAME
 from selectroute.spark.sources.files.source import ReadFile, read_files
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
@@ -65,9 +65,7 @@ def busiest(output: Where, top: int) -> Busiest:
     return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
 
 
-_NONE_COUNTED: Final = pa.table(
-    {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
-)
+_NONE_COUNTED: Final = pa.schema([("subscription", pa.string()), ("count", pa.int64())]).empty_table()
 _COUNTED_ROWS: Final = 1 << 18
 """Counts to collect before they are summed."""
 
@@ -99,7 +97,7 @@ class Place(NamedTuple):
         parts = zip(("", "partition ", "offset "), self, strict=True)
         return ", ".join(f"{name}{value}" for name, value in parts if value is not None)
 
-    def may_be_in(self, commit: Mapping[str, Any]) -> bool:
+    def may_be_in(self, commit: Commit) -> bool:
         """Return whether a batch may have read messages at this position, by its commit alone."""
         inputs = commit["inputs"]
         if self.source is None or commit["batch"] < 0:
@@ -203,7 +201,7 @@ def newest_outcomes(
     return taken
 
 
-def record_place(commit: Mapping[str, Any], place: Place) -> Range | None:
+def record_place(commit: Commit, place: Place) -> Range | None:
     """Return where the record of Kafka at a position is, by the commit of a batch that read it; None if the
     batch did not.
     """
@@ -231,7 +229,7 @@ def _text(value: bytes) -> str:
 
 
 def _rows(
-    commits: Commits, commit: Mapping[str, Any], sink: str, subscription: str | None, place: Place
+    commits: Commits, commit: Commit, sink: str, subscription: str | None, place: Place
 ) -> Iterator[dict[str, Any]]:
     """Yield the wanted rows of a batch; none of a file that was moved away."""
     columns = [name for name in SCHEMAS[sink].names if name in _COLUMNS]
@@ -242,24 +240,20 @@ def _rows(
         yield from rows.to_pylist()
 
 
-def _outcome(
-    origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]
-) -> MessageOutcome:
-    text, missing = _message(origin, row, files)
+def _outcome(input: str, batch: int, row: dict[str, Any], files: Mapping[str, ReadFile]) -> MessageOutcome:
+    text, missing = _message(input, row, files)
     values = {name: row.get(name) for name in _COLUMNS}
     return MessageOutcome(batch=batch, **values, message=text, missing=missing)  # type: ignore[arg-type]
 
 
-def _message(
-    origin: str, row: Mapping[str, Any], files: Mapping[str, ReadFile]
-) -> tuple[str | None, str | None]:
+def _message(input: str, row: dict[str, Any], files: Mapping[str, ReadFile]) -> tuple[str | None, str | None]:
     """Return the message from its source and None, or None and the reason why it is missing."""
     source, offset = row["source"], row["offset"]
-    if origin.startswith(PREFIX):
+    if input.startswith(PREFIX):
         return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
-    if origin.startswith(FRAME):
+    if input.startswith(FRAME):
         return None, "rows of a DataFrame can be read only while their batch is routed"
-    path = Location.of(origin) / source
+    path = Location.of(input) / source
     if (entry := path.entry()) is None:
         return None, f"{path} is gone"
     known = files.get(source)

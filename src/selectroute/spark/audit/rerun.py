@@ -25,7 +25,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.folder import OutputFolder
-from selectroute.spark.job import PARQUET, Job, JobError, job_record
+from selectroute.spark.job import PARQUET, Commit, Job, JobError, job_record
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.sources.source import Source
 from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
@@ -176,7 +176,7 @@ def _digests(files: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(file["path"].split("/")[0], file["sha256"]) for file in files]
 
 
-def _rows_of(commits: Commits, commit: Mapping[str, Any]) -> dict[str, pa.Table]:
+def _rows_of(commits: Commits, commit: Commit) -> dict[str, pa.Table]:
     """Return all rows of a batch by sink, sorted, with dictionaries decoded."""
     tables = {}
     for sink in SINKS:

@@ -20,7 +20,7 @@ from selectroute.selector.message import Message
 from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place, newest_outcomes, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
-from selectroute.spark.job import JobError, MessageNotFoundError, job_record
+from selectroute.spark.job import Commit, JobError, MessageNotFoundError, job_record
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.checkpoint import FRAME
@@ -126,7 +126,7 @@ def _revision_of(commits: Commits, replay: int) -> int:
     return int(commit["revision"])
 
 
-def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
+def _commit_of(commits: Commits, place: Place) -> Commit:
     """Return the commit of the batch of the stream that read a message."""
     for batch in reversed(commits.batches()):
         commit = commits.read(batch)
@@ -135,9 +135,7 @@ def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
     raise MessageNotFoundError(f"no committed batch has read {place}")
 
 
-def _of_record(
-    record: Mapping[str, Any], commit: Mapping[str, Any], place: Place, fetch: Fetch | None
-) -> Message | str:
+def _of_record(record: Mapping[str, Any], commit: Commit, place: Place, fetch: Fetch | None) -> Message | str:
     if fetch is None:
         raise JobError("the message is a record of Kafka: say with --kafka-servers where to read it")
     position = record_place(commit, place._replace(partition=place.partition or 0))
@@ -154,9 +152,7 @@ def _of_record(
         return str(error)
 
 
-def _of_file(
-    input: str, commit: Mapping[str, Any], place: Place, file_format: str, bound: Bound
-) -> Message | str:
+def _of_file(input: str, commit: Commit, place: Place, file_format: str, bound: Bound) -> Message | str:
     folder = Location.of(input)
     (file,) = (read_file for read_file in read_files(commit) if as_written(read_file.source) == place.source)
     path = folder / file.source

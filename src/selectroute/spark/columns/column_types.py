@@ -53,7 +53,7 @@ from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):
-    """Part of the interface of `PartitionedSnapshot`, which is never loaded whole, that concerns columns."""
+    """What a `Snapshot`, or a `PartitionedSnapshot`, which is never loaded whole, says of columns."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nu
 class ReadTypes:
     """Valid types of the columns that a snapshot reads."""
 
-    def __init__(self, snapshot: Snapshot | Reads) -> None:
+    def __init__(self, snapshot: Reads) -> None:
         self.no_bytes = snapshot.no_bytes
 
     def check(self, name: str, type_: pa.DataType) -> None:
@@ -167,9 +167,7 @@ class ReadTypes:
         return name in self.no_bytes
 
 
-def check_types(
-    snapshot: Snapshot | Reads, bound: Collection[FrameColumn], strict: bool = False
-) -> frozenset[str]:
+def check_types(snapshot: Reads, bound: Collection[FrameColumn], strict: bool = False) -> frozenset[str]:
     """Return the identifiers whose columns have a type that no property has, before any job runs.
 
     Each is a warning with the number of subscriptions affected. Bytes are not returned, because dialects with
@@ -190,7 +188,7 @@ def check_types(
     return frozenset(name for name, (_, binary) in problems.items() if not binary)
 
 
-def constants_unlike(snapshot: Snapshot | Reads, bound: Iterable[FrameColumn]) -> list[str]:
+def constants_unlike(snapshot: Reads, bound: Iterable[FrameColumn]) -> list[str]:
     """Return the warnings of `unlike_constants` about the columns of a frame."""
     types = {
         column.identifier: arrow_type
@@ -200,9 +198,7 @@ def constants_unlike(snapshot: Snapshot | Reads, bound: Iterable[FrameColumn]) -
     return [*unlike_constants(snapshot.segments, types)] if isinstance(snapshot, Snapshot) else []
 
 
-def unlike_types(
-    snapshot: Snapshot | Reads, bound: Iterable[FrameColumn]
-) -> dict[str, tuple[ColumnTypeError, bool]]:
+def unlike_types(snapshot: Reads, bound: Iterable[FrameColumn]) -> dict[str, tuple[ColumnTypeError, bool]]:
     """Return the identifiers whose columns have a type that no property has, each with its error, and whether
     it is bytes, which a property of another dialect may have.
 
@@ -239,7 +235,7 @@ def unlike_types(
 def read_columns(
     schema: StructType,
     columns: Sequence[Column],
-    snapshot: Snapshot | Reads,
+    snapshot: Reads,
     binding: Binding | None,
     strict: bool = False,
 ) -> list[tuple[str, Column]]:

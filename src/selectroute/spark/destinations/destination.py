@@ -272,12 +272,10 @@ class RefusedDeliveries(NamedTuple):
     sentence: str
 
 
-def refuse(
-    mask: Mask, codes: Codes, reason: str, sentence: Callable[[int], str]
-) -> Iterator[RefusedDeliveries]:
-    """Yield the deliveries of a mask, those of each destination with the ``sentence`` of its code."""
+def refuse(mask: Mask, codes: Codes, reason: str, text: Callable[[int], str]) -> Iterator[RefusedDeliveries]:
+    """Yield the deliveries of a mask, those of each destination with the ``text`` of its code."""
     for code in np.unique(codes[mask]).tolist():
-        yield RefusedDeliveries(mask & (codes == code), reason, sentence(code))
+        yield RefusedDeliveries(mask & (codes == code), reason, text(code))
 
 
 class DestinationFormat(Protocol):

@@ -210,6 +210,10 @@ def _sent(column: Column, type_: DataType) -> Column:
     return column if can_be_property(type_) else F.when(column.isNotNull(), F.lit("2000-01-01").cast("date"))
 
 
+_Known: TypeAlias = Snapshot | PartitionedSnapshot
+_Opened: TypeAlias = Snapshot | MappedPartitions
+_Ref: TypeAlias = SnapshotRef | PartitionsRef | str
+
 SUBSCRIPTIONS = "subscriptions"
 """Column that `route` adds."""
 
@@ -319,21 +323,20 @@ def route(
     warn_of_extended(known)
     _tell_missing(df, known, binding, missing)
     revision = _revision(snapshot, known)
-    if _sends(df, against, exchange):
-        assert isinstance(against, PartitionedSnapshot)
-        form = "array" if output == "auto" else output
-        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
-        fixed = form != "ids" and revision is not None
-        return routed.withMetadata(SUBSCRIPTIONS, {_REVISION: revision}) if fixed else routed
+    sends = _sends(df, against, exchange)
     if isinstance(against, _Followed) and output != "ids":
         raise OutputError(
             "ordinals are valid within one revision only, but a stream that follows a folder has many: use "
             "output='ids', or a fixed revision: sr.Snapshot.open(folder)"
         )
-    exact, columns = by_position(df)
     form = _form(output, known)
-    judge, arguments = _judging(df, columns, against, binding, form, strict)
     metadata = {} if form == "ids" or revision is None else {_REVISION: revision}
+    if sends:
+        assert isinstance(against, PartitionedSnapshot)
+        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
+        return routed.withMetadata(SUBSCRIPTIONS, metadata) if metadata else routed
+    exact, columns = by_position(df)
+    judge, arguments = _judging(df, columns, against, binding, form, strict)
     routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
     return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
 
@@ -422,7 +425,7 @@ def deliveries(
     return narrow.mapInArrow(spell, from_arrow_schema(_DELIVERY_SCHEMA))
 
 
-def warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:
+def warn_of_extended(snapshot: _Known) -> None:
     """Warn of EXTENDED subscriptions if no extended selection provider is installed."""
     count = int(np.sum(snapshot.extended if snapshot.extended is not None else 0))
     if count and provider() is None:
@@ -523,21 +526,21 @@ def _sends(df: DataFrame, against: _Against, exchange: Exchange) -> bool:
     return False
 
 
-def _form(output: Output, known: Snapshot | PartitionedSnapshot) -> Form:
+def _form(output: Output, known: _Known) -> Form:
     """Return the form of an output; ``auto`` is an array where the whole registry is not at hand."""
     if isinstance(known, Snapshot):
         return form_of(output, known)
     return "array" if output == "auto" else output
 
 
-def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
+def _ref(against: _Against) -> _Ref:
     """Return the reference for the workers: a revision, or the followed folder."""
     if isinstance(against, _Followed):
         return against.folder
     return against.ref if isinstance(against, PartitionedSnapshot) else refer(against)
 
 
-def _revision(snapshot: object, known: Snapshot | PartitionedSnapshot) -> int | None:
+def _revision(snapshot: object, known: _Known) -> int | None:
     """Return the revision of the snapshot; None if it is not published."""
     if isinstance(snapshot, Snapshot):
         return snapshot.revision if snapshot.folder is not None else None
@@ -598,9 +601,7 @@ def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
     return names
 
 
-def _tell_missing(
-    df: DataFrame, snapshot: Snapshot | PartitionedSnapshot, binding: Binding | None, missing: Missing
-) -> None:
+def _tell_missing(df: DataFrame, snapshot: _Known, binding: Binding | None, missing: Missing) -> None:
     """Report the identifiers that selectors read and the frame lacks.
 
     Raises:
@@ -683,7 +684,7 @@ def _exploded(
     )
 
 
-def _open(ref: SnapshotRef | PartitionsRef | str) -> tuple[Snapshot | MappedPartitions, int]:
+def _open(ref: _Ref) -> tuple[_Opened, int]:
     """Open the snapshot of a reference in a worker; return it and its revision."""
     if isinstance(ref, PartitionsRef):
         return map_once(ref), ref.revision
@@ -692,9 +693,7 @@ def _open(ref: SnapshotRef | PartitionsRef | str) -> tuple[Snapshot | MappedPart
     return open_once(ref), ref.revision
 
 
-def _match(
-    snapshot: Snapshot | MappedPartitions, columns: Sequence[pa.Array], names: Sequence[str]
-) -> tuple[Any, Any]:
+def _match(snapshot: _Opened, columns: Sequence[pa.Array], names: Sequence[str]) -> tuple[Any, Any]:
     """Return the matches of columns as offsets and ordinals. A registry that reads no column has no names."""
     batch = pa.RecordBatch.from_arrays(list(columns), names=names or ["@none"])
     if isinstance(snapshot, MappedPartitions):
@@ -703,9 +702,7 @@ def _match(
     return matches.offsets, matches.ordinals
 
 
-def _in_form(
-    form: str, offsets: Any, ordinals: Any, snapshot: Snapshot | MappedPartitions, revision: int
-) -> pa.Array:
+def _in_form(form: str, offsets: Any, ordinals: Any, snapshot: _Opened, revision: int) -> pa.Array:
     if form != _WITH_REVISION:
         # Ids of partitions are a file of their own, which is opened if they are needed.
         return written(form, offsets, ordinals, snapshot.ids if form == "ids" else None)
@@ -714,7 +711,7 @@ def _in_form(
     return pa.StructArray.from_arrays([revisions, lists], names=["revision", "subscriptions"])
 
 
-def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form: str) -> Callable[..., Any]:
+def _judge(ref: _Ref, identifiers: list[str], form: str) -> Callable[..., Any]:
     # Spark reads these type hints when the function is wrapped.
     def judge(*columns: pa.Array) -> pa.Array:
         snapshot, revision = _open(ref)
@@ -723,7 +720,7 @@ def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form:
     return judge
 
 
-def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
+def _named(ref: _Ref) -> Callable[..., Any]:
     """Return the function that converts ordinals to their revision and ids."""
 
     def named(column: pa.Array) -> pa.Array:
@@ -734,7 +731,7 @@ def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
 
 
 def _spell(
-    ref: SnapshotRef | PartitionsRef | str, names: list[str], frame: dict[str, int], routed: bool
+    ref: _Ref, names: list[str], frame: dict[str, int], routed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def spell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot, revision = _open(ref)

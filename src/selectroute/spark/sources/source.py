@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from selectroute.selector.message import Message
+from selectroute.spark.job import Commit
 from selectroute.spark.session import Runner
 from selectroute.spark.tables.schemas import Counts, busiest_of
 from selectroute.spark.task.task import TaskSettings
@@ -145,7 +146,7 @@ class Source(Protocol):
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> BatchInput:
         """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return those inputs of each of these committed batches that can be read again."""
 
     def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.extended import Refused
 from selectroute.match.match import Matches
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
 from selectroute.storage import Location
 
@@ -151,8 +151,8 @@ class ReplayFilter:
                 self._places[place] = self._limits(sorted_letters.slice(start, stop - start), snapshot)
 
     def of(
-        self, nth: int, place: SourcePartition, part: MessageBatch | DeadLetterBatch
-    ) -> Iterator[tuple[MessageBatch | DeadLetterBatch, LetterFilter]]:
+        self, nth: int, place: SourcePartition, part: InputBatch
+    ) -> Iterator[tuple[InputBatch, LetterFilter]]:
         """Yield the dead letters of a part in a pass, with the filter of their deliveries."""
         limits = self._places.get(place._replace(source=as_written(place.source)))
         if limits is None:

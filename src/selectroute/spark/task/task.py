@@ -29,7 +29,7 @@ from selectroute.spark.destinations.kafka.writer import (
 )
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.parquet_file import OutputFiles
 from selectroute.spark.task.replay_filter import DeliveryFilter, LetterFilter, ReplayFilter, within
@@ -126,7 +126,7 @@ class InputPart(NamedTuple):
 
     number: int
     place: SourcePartition
-    read: MessageBatch | DeadLetterBatch
+    read: InputBatch
     original: Callable[[DeadLetterBatch], pa.RecordBatch] | None = None
 
 
@@ -266,9 +266,7 @@ def held_up(outgoing: Sequence[Outgoing]) -> dict[str, Any] | None:
     return None
 
 
-def judge(
-    snapshot: Snapshot, part: MessageBatch | DeadLetterBatch
-) -> Iterator[tuple[MessageBatch, Matches] | DeadLetterBatch]:
+def judge(snapshot: Snapshot, part: InputBatch) -> Iterator[tuple[MessageBatch, Matches] | DeadLetterBatch]:
     """Match messages. They become dead letters if a column of the frame has an invalid type."""
     if isinstance(part, DeadLetterBatch):
         yield part

@@ -112,9 +112,8 @@ class KafkaTopics:
         name, may_change = f"{self._producer}-tokens", self._cluster.recreated == READ_RECREATED
         topic = open_topic(wire, name, self._is_begun, known, may_change)
         try:
-            Transactions(
-                wire, f"{self._producer}-check"
-            ).begin()  # refused without the rights to transactions
+            # Refused without the rights to transactions.
+            Transactions(wire, f"{self._producer}-check").begin()
         except RefusedError as error:
             if error.name != _NO_TRANSACTIONS:
                 raise
@@ -149,9 +148,8 @@ class KafkaTopics:
         if self._cluster.recreated != READ_RECREATED:
             ids = {name: of_topic[-1] for name in topics if (of_topic := self._ids.get(name))}
         if tokens is not None:
-            tokens = replace(
-                tokens, known=tuple(token for token in self._newest.values() if token.batch == batch)
-            )
+            known = tuple(token for token in self._newest.values() if token.batch == batch)
+            tokens = replace(tokens, known=known)
         return KafkaTarget(
             self._cluster, topics, job, batch, self._producer, tokens, plan, ids, by_message=self._by_message
         )

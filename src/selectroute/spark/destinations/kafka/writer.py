@@ -108,9 +108,8 @@ class KafkaMessages:
             if len(places) < len(rows):
                 rows = rows.take(pa.array(places))
             arrays = [rows.column(name).cast(_COLUMNS.field(name).type) for name in _COLUMNS.names]
-            return Contents(
-                pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), np.ones(len(places), np.bool_), []
-            )
+            fit = np.ones(len(places), np.bool_)
+            return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, [])
         records, fit, reasons = converted(messages, places, record_of)
         columns = {
             "key": [record.key for record in records],

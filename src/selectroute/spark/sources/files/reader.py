@@ -30,6 +30,8 @@ from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, o
 from selectroute.storage.patient import WAITED_FOR
 from selectroute.topics.filter import TOPIC
 
+Ints: TypeAlias = npt.NDArray[np.int64]
+
 
 class BoundColumn(NamedTuple):
     """Column of an identifier, and the type that it is cast to; None for no cast."""
@@ -196,10 +198,10 @@ _ID = "JMSMessageID"
 class FullMessages(Protocol):
     """Full messages of one source, in any form."""
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FullMessages:
+    def take(self, rows: Ints) -> FullMessages:
         """Return the messages at these rows."""
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
+    def messages(self, rows: Ints) -> Iterator[Message | str]:
         """Yield the messages at these rows, in order; for an invalid one, the error text."""
 
 
@@ -209,11 +211,11 @@ class ParsedMessages:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
 
-    def take(self, rows: npt.NDArray[np.int64]) -> ParsedMessages:
+    def take(self, rows: Ints) -> ParsedMessages:
         """Return the messages at these rows."""
         return ParsedMessages(list(self.messages(rows)))
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message]:
+    def messages(self, rows: Ints) -> Iterator[Message]:
         """Yield the messages at these rows."""
         return (self._messages[row] for row in rows.tolist())
 
@@ -235,11 +237,11 @@ class ColumnMessages:
         leaf_names = dict.fromkeys(name for name, _ in leaves(columns.schema))
         self._names = [name for name in leaf_names if not name.startswith("@") or name in (TOPIC, BODY)]
 
-    def take(self, rows: npt.NDArray[np.int64]) -> ColumnMessages:
+    def take(self, rows: Ints) -> ColumnMessages:
         """Return the messages at these rows."""
         return ColumnMessages(self._columns.take(pa.array(rows)))
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
+    def messages(self, rows: Ints) -> Iterator[Message | str]:
         """Yield the messages at these rows; the error text if a column can't be a property."""
         for start in range(0, len(rows), _BLOCK):
             chosen = rows[start : start + _BLOCK]
@@ -349,14 +351,14 @@ class MessageBatch:
     None."""
 
     columns: pa.RecordBatch
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     ids: Any | None
     full: FullMessages | None = None
     """Full messages, if requested."""
-    numbers: npt.NDArray[np.int64] | None = None
+    numbers: Ints | None = None
     """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
 
-    def take(self, indices: npt.NDArray[np.int64]) -> MessageBatch:
+    def take(self, indices: Ints) -> MessageBatch:
         """Return the messages at these indices."""
         chosen = pa.array(indices)
         return MessageBatch(
@@ -381,7 +383,7 @@ class DeadLetterBatch:
     stage: str
     reason: str
     message: str
-    rows: npt.NDArray[np.int64] | None
+    rows: Ints | None
     raw: bytes | None = None
 
     @property
@@ -389,14 +391,17 @@ class DeadLetterBatch:
         """Number of inputs."""
         return 1 if self.rows is None else len(self.rows)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> DeadLetterBatch:
+    def take(self, indices: Ints) -> DeadLetterBatch:
         """Return the inputs at these indices."""
         return self if self.rows is None else replace(self, rows=self.rows[indices])
 
 
+InputBatch: TypeAlias = MessageBatch | DeadLetterBatch
+
+
 def read(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False, bound: Bound = UNBOUND
-) -> Iterator[MessageBatch | DeadLetterBatch]:
+) -> Iterator[InputBatch]:
     """Yield all rows of a split: ``names`` are the identifiers that selectors read, ``full`` asks for all;
     ``bound`` has the columns of identifiers in Parquet.
     """
@@ -409,7 +414,7 @@ def read(
 
 def _read_parquet(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool, bound: Bound
-) -> Iterator[MessageBatch | DeadLetterBatch]:
+) -> Iterator[InputBatch]:
     row = split.first_row
     end = row + split.rows
     try:
@@ -482,11 +487,11 @@ def _decoded_bytes(group: Any, selection: SelectedColumns) -> int:
     )
 
 
-def _too_large(rows: npt.NDArray[np.int64], max_message_bytes: int) -> DeadLetterBatch:
+def _too_large(rows: Ints, max_message_bytes: int) -> DeadLetterBatch:
     return DeadLetterBatch("read", "too-large", f"the row is longer than {max_message_bytes} bytes", rows)
 
 
-def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
+def _row_bytes(batch: Any) -> Ints:
     """Return the bytes of all texts and byte strings of each row, int64[rows]."""
     total = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
@@ -504,12 +509,12 @@ def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
 
 def checked_rows(
     batch: Any,
-    rows: npt.NDArray[np.int64],
+    rows: Ints,
     id_name: str | None,
     max_message_bytes: int,
     full: bool,
-    numbers: npt.NDArray[np.int64] | None = None,
-) -> Iterator[MessageBatch | DeadLetterBatch]:
+    numbers: Ints | None = None,
+) -> Iterator[InputBatch]:
     """Yield the rows of a batch; those that are too large, or not UTF-8, which neither Parquet nor Spark
     checks, as dead letters. For ``numbers`` see `MessageBatch`.
     """
@@ -571,7 +576,7 @@ def id_text(column: Any) -> Any | None:
 
 def _read_json(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool
-) -> Iterator[MessageBatch | DeadLetterBatch]:
+) -> Iterator[InputBatch]:
     name_length = longest_name(names)
     messages: list[Message] = []
     rows: list[int] = []

@@ -31,7 +31,7 @@ from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
 from selectroute.spark.columns.binding import Binding
 from selectroute.spark.columns.column_types import ReadTypes
-from selectroute.spark.job import CommitError, Job
+from selectroute.spark.job import Commit, CommitError, Job
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
 from selectroute.spark.sources.files.lister import NAME, FileLister, PlannedFile, planned_files
@@ -96,7 +96,7 @@ class ReadFile(NamedTuple):
         return self.modified is not None and entry.modified in (self.modified, float(int(self.modified)))
 
 
-def read_files(commit: Mapping[str, Any]) -> list[ReadFile]:
+def read_files(commit: Commit) -> list[ReadFile]:
     """Return the files that a batch has read; none for records of Kafka, and rows."""
     inputs = commit.get("inputs", {})
     sizes = inputs.get("sizes", {})
@@ -162,11 +162,11 @@ class FileSource:
         """Return these files as the input of a batch."""
         return FileBatchInput(inputs, self, self.tasks)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return the unchanged files of each batch, and the names of the others."""
         return [self._reread(commit) for commit in commits]
 
-    def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
+    def _reread(self, commit: Commit) -> ReplayableInput:
         files = read_files(commit)
         entries = self._entries(file.source for file in files)
         same: list[PlannedFile] = []
@@ -302,9 +302,7 @@ class FileBatchInput:
         tasks = self._source.cut(self._files, self._tasks)
         if not self._contents:
             return tasks
-        return [
-            [replace(split, content=self._contents.get(split.path)) for split in splits] for splits in tasks
-        ]
+        return [[replace(split, content=self._contents.get(split.path)) for split in task] for task in tasks]
 
     def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""

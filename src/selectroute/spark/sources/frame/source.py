@@ -39,7 +39,7 @@ from selectroute.spark.columns.column_types import (
 from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.columns.snapshot_ref import open_once
 from selectroute.spark.destinations.destination import destinations
-from selectroute.spark.job import CommitError
+from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner
 from selectroute.spark.sources.checkpoint import batch_offsets, offsets_digest
 from selectroute.spark.sources.frame.reader import HASH, LETTER, PLACE, RowLayout, RowReader
@@ -96,7 +96,7 @@ class FrameSource:
         """Return this batch as an input; without one, an input of no rows."""
         return FrameBatchInput(inputs[0] if inputs else None, self)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return that no batch can be read again."""
         return [ReplayableInput(commit["batch"], (), unknown=_GONE) for commit in commits]
 
@@ -197,12 +197,10 @@ def _selected(
         chosen[INVALID_NAMES] = invalid_names(schema, columns, binding)
     ids = bind(schema, _IDS, binding)[:1]
     others = _all_identifiers(input, schema) if is_full else []
-    for bound_column in (*ids, *bind(schema, others, binding)):
-        if bound_column.identifier not in chosen:
-            values = bound_column.read(schema, columns)
-            chosen[bound_column.identifier] = (
-                values if can_be_property(bound_column.type) else unlike_values(values)
-            )
+    for other in (*ids, *bind(schema, others, binding)):
+        if other.identifier not in chosen:
+            values = other.read(schema, columns)
+            chosen[other.identifier] = values if can_be_property(other.type) else unlike_values(values)
     if not chosen:
         chosen["@none"] = F.lit(False)
     more = _more(input, exact, schema, columns)

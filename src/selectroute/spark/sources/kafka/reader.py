@@ -32,7 +32,7 @@ from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, TOO_LONG_TOPIC, Message, longest_name
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, id_text
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, id_text
 from selectroute.spark.sources.kafka.columns import (
     Column,
     Headers,
@@ -93,7 +93,7 @@ class Records:
     topic: str
     partition: int
     rows: pa.RecordBatch
-    parts: tuple[MessageBatch | DeadLetterBatch, ...]
+    parts: tuple[InputBatch, ...]
 
     def of(self, offsets: Integers) -> pa.RecordBatch:
         """Return the rows with these ascending offsets. O(offsets log rows)."""
@@ -156,9 +156,7 @@ class KafkaReader:
         for start, stop in _partitions(batch, offsets):
             first, last = np.searchsorted(rows, (start, stop))
             length = int(last - first)
-            parts: list[MessageBatch | DeadLetterBatch] = (
-                _dead(errors, offsets, start, stop) if errors else []
-            )
+            parts: list[InputBatch] = _dead(errors, offsets, start, stop) if errors else []
             if length:
                 own = offsets[rows[first:last]]
                 parts.append(MessageBatch(columns.slice(first, length), own, ids.slice(first, length)))
@@ -308,7 +306,7 @@ def _partitions(batch: pa.RecordBatch, offsets: Integers) -> Iterator[tuple[int,
     return ((start, stop) for start, stop in pairwise(borders) if stop > start)
 
 
-def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[MessageBatch | DeadLetterBatch]:
+def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[InputBatch]:
     """Return the dead letters of a range of rows, grouped by reason and error text."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for row in sorted(errors):

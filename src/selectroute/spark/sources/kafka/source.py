@@ -23,7 +23,7 @@ from selectroute.kafka.schemas.cache import open_schemas
 from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
-from selectroute.spark.job import CommitError
+from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
 from selectroute.spark.sources.files.reader import RAW_BYTES, DeadLetterBatch, SourcePartition
@@ -98,7 +98,7 @@ class KafkaSource:
         """Return these records as the input of a batch."""
         return KafkaBatchInput(inputs, self, again)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return the ranges of each batch that Kafka still has."""
         from selectroute.kafka.reading import kept  # needs the extra `kafka`
 
@@ -226,9 +226,12 @@ class KafkaBatchInput:
         sentences = {
             name: (values.sentence(name, binding.field(name)), False) for name, values in unlike.items()
         }
-        of_inputs = {"gaps": gaps} if gaps else {}
         return Outcome.of(
-            reports, additions=of_inputs, topics=topics, unlike=sentences, warnings=self._warnings()
+            reports,
+            additions={"gaps": gaps} if gaps else {},
+            topics=topics,
+            unlike=sentences,
+            warnings=self._warnings(),
         )
 
     def _warnings(self) -> dict[str, str]:
@@ -389,9 +392,7 @@ class RecordReader:
                         full = FullRecords(records.of(part.rows), self._binding, self._schemas)
                         part = replace(part, full=full)
                     shown = place._replace(source=self._sources.get(records.topic, records.topic))
-                    yield InputPart(
-                        self._numbers.get(place, 0), shown, part, partial(original_record, records)
-                    )
+                    yield InputPart(self._numbers.get(place, 0), shown, part, partial(originals, records))
 
     def report(self) -> dict[str, Any]:
         """Return the warnings about columns, and the ranges of the records read."""
@@ -399,7 +400,7 @@ class RecordReader:
         return {"unlike": self._reader.unlike, "came": came}
 
 
-def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
+def originals(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
     """Return the original records of dead letters, in the columns of `RAW`: of one that is too large the
     beginning of value and key, and no headers.
     """
