@@ -108,10 +108,13 @@ def list_array(offsets: Ints, ordinals: Ordinals) -> Any:
 
 def list_offsets(lists: Any) -> tuple[Ints, Ordinals]:
     """Return a ``list<int32>`` column as offsets and ordinals; a NULL list is an empty one."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets, lists.flatten().to_numpy(zero_copy_only=False)
+    return _offsets(pc.list_value_length(lists)), lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def _offsets(lengths: Any) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    return offsets
 
 
 Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
@@ -261,9 +264,7 @@ def read(column: Any) -> tuple[Ints, Ordinals]:
     """
     if not pa.types.is_binary(column.type):
         return list_offsets(column)
-    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(column) + 1, dtype=np.int64)
-    np.cumsum(lengths // 4, out=offsets[1:])
+    offsets = _offsets(pc.binary_length(column)) // 4
     # A slice shares the bytes before and after it; a NULL may have bytes, too.
     whole = column.fill_null(b"") if column.null_count else column
     _, ends, data = whole.buffers()

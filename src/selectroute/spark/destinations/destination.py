@@ -502,37 +502,27 @@ class MissingDestinations:
             queues: the existing queues; None if the job has no database of queues.
             topics: the existing topics; None if the job has no Kafka cluster.
         """
-        of_kinds: dict[str, set[MissingDestination]] = {}
+        every: set[MissingDestination] = set()
+        sentences: list[str] = []
         for kind in (KAFKA, QUEUE):
             to = destinations(snapshot, kind)
-            names = () if to is None else to.names
-            problems = {name: _problem(kind, name, queues, topics) for name in names}
-            of_kinds[kind] = {
-                MissingDestination(f"{kind}:{name}", *problem)
-                for name, problem in problems.items()
-                if problem
-            }
-        every = set().union(*of_kinds.values())
-        new = every - self._known
-        self._known = every
-        count = 0
-        for kind, of_kind in of_kinds.items():
-            mine = sorted(new & of_kind)
-            if not mine:
+            if to is None:
                 continue
-            to = destinations(snapshot, kind)
-            assert to is not None
-            of_each = np.bincount(to.codes[to.codes >= 0], minlength=len(to.names)).tolist()
-            counts: Counter[str] = Counter()
-            for name, subscriptions in zip(to.names, of_each, strict=True):
-                counts[name] += subscriptions
-            for destination in mine:
-                count += 1
-                if count <= _MOST:
-                    self._warn(self._sentence(destination, counts[destination.destination.partition(":")[2]]))
-        if count > _MOST:
+            problems = {name: _problem(kind, name, queues, topics) for name in to.names}
+            missing = {MissingDestination(f"{kind}:{name}", *why) for name, why in problems.items() if why}
+            every |= missing
+            if new := sorted(missing - self._known):
+                of_each = np.bincount(to.codes[to.codes >= 0], minlength=len(to.names)).tolist()
+                counts: Counter[str] = Counter()
+                for name, subscriptions in zip(to.names, of_each, strict=True):
+                    counts[f"{kind}:{name}"] += subscriptions
+                sentences += [self._sentence(each, counts[each.destination]) for each in new]
+        self._known = every
+        for sentence in sentences[:_MOST]:
+            self._warn(sentence)
+        if len(sentences) > _MOST:
             self._warn(
-                f"nothing can be delivered to {count - _MOST:,} more destinations of subscriptions: "
+                f"nothing can be delivered to {len(sentences) - _MOST:,} more destinations of subscriptions: "
                 f"`selectroute dead-letter list {self._output} --stage deliver` lists them"
             )
 

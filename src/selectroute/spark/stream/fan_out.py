@@ -230,12 +230,7 @@ class FanOut:
         except BaseException as error:
             with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
                 self.stop()
-            if self._side_thread is not None:
-                self._side_thread.finish(lambda: True)
-            if self._upkeep is not None:
-                self._upkeep.finish(at_once=True)
-            if self._workers is not None:
-                self._workers.finish()
+            self._finish_threads(lambda: True, "ended", at_once=True)
             with suppress(SelectRouteError, OSError):  # what has failed first is what is raised
                 self._close()
             if isinstance(error, StoppingError):
@@ -319,12 +314,8 @@ class FanOut:
                 self._stopping.set()
             failed = failed or not isinstance(self._failure, StoppingError | None)
             ending: Ending = "failed" if failed else "stopped" if self._stopping.is_set() else "ended"
-            if self._side_thread is not None:
-                self._side_thread.finish(should_stop if ended else lambda: True, ending)
-            if self._upkeep is not None:
-                self._upkeep.finish(at_once=not ended or self._stopping.is_set())
-            if self._workers is not None:
-                self._workers.finish()
+            at_once = not ended or self._stopping.is_set()
+            self._finish_threads(should_stop if ended else lambda: True, ending, at_once=at_once)
             try:
                 self._close()
             except SelectRouteError as error:
@@ -421,6 +412,15 @@ class FanOut:
             if self._kafka is not None:
                 last.callback(self._kafka.close)
             self._router.close()
+
+    def _finish_threads(self, should_stop: Callable[[], bool], ending: Ending, *, at_once: bool) -> None:
+        """Finish the threads beside the query, as far as they were started."""
+        if self._side_thread is not None:
+            self._side_thread.finish(should_stop, ending)
+        if self._upkeep is not None:
+            self._upkeep.finish(at_once)
+        if self._workers is not None:
+            self._workers.finish()
 
     def _fail(self, error: BaseException) -> None:
         """Stop after a failure in another thread: the job ends as after a failed batch."""

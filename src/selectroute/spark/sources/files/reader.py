@@ -230,9 +230,7 @@ class ColumnMessages:
     def __init__(self, columns: pa.RecordBatch, ids: Any | None = None) -> None:
         if ids is not None:
             others = [index for index, column in enumerate(columns.schema) if column.name != _ID]
-            arrays = [*(columns.column(index) for index in others), ids]
-            names = [*(columns.schema.field(index).name for index in others), _ID]
-            columns = pa.RecordBatch.from_arrays(arrays, names=names)
+            columns = columns.select(others).append_column(_ID, ids)
         self._columns = columns
         leaf_names = dict.fromkeys(name for name, _ in leaves(columns.schema))
         self._names = [name for name in leaf_names if not name.startswith("@") or name in (TOPIC, BODY)]

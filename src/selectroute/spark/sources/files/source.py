@@ -344,23 +344,24 @@ def _entry(file: Location) -> Entry | None:
 def read_before(output: Location) -> list[str]:
     """Return the names of all files that committed batches have read."""
     merged = output / "_inputs"
-    newest = max((int(file.stem) for file in merged.files() if file.stem.isdigit()), default=-1)
+    newest = max(_numbered(merged), default=-1)
     names: list[str] = []
     if newest >= 0:
         names = json.loads((merged / f"{newest}.json").read())
-    commits = [
-        file for file in (output / "_commits").files() if file.stem.isdigit() and int(file.stem) > newest
-    ]
+    commits = {batch: file for batch, file in _numbered(output / "_commits").items() if batch > newest}
     with ThreadPoolExecutor(_THREADS) as threads:
-        for content in threads.map(lambda file: file.read_json() or {}, commits):
+        for content in threads.map(lambda file: file.read_json() or {}, commits.values()):
             names += content.get("inputs", {}).get("sizes", {})
     if len(commits) > _MERGED_AFTER:
-        last = max(int(file.stem) for file in commits)
         merged.make_folder()
-        (merged / f"{last}.json").put(json.dumps(names).encode())
+        (merged / f"{max(commits)}.json").put(json.dumps(names).encode())
         if newest >= 0:
             (merged / f"{newest}.json").delete()
     return names
+
+
+def _numbered(folder: Location) -> dict[int, Location]:
+    return {int(file.stem): file for file in folder.files() if file.stem.isdigit()}
 
 
 def check_folder(folder: Where) -> None:

@@ -199,6 +199,7 @@ class KafkaBatchInput:
 
         reports = attempts.complete(source.run, work_of, settings, len(tasks))
         came: Counter[tuple[str, int]] = Counter()
+        topics: Counter[str] = Counter()
         unlike: dict[str, Unlike] = {}
         for report in reports:
             for name, of_task in report["unlike"].items():
@@ -206,6 +207,7 @@ class KafkaBatchInput:
                 unlike[name] = unlike[name].plus(values) if name in unlike else values
             for topic, partition, rows, first, last in report["came"]:
                 came[topic, partition] += rows
+                topics[topic] += rows
                 self._check(batch, topic, partition, first, last)
         gaps = {}
         spans: Counter[tuple[str, int]] = Counter()
@@ -219,20 +221,10 @@ class KafkaBatchInput:
                 )
             if missing:
                 gaps[f"{topic}/{partition}"] = missing
-        topics: Counter[str] = Counter()
-        for (topic, _), rows in came.items():
-            topics[topic] += rows
-        binding = input.binding
-        sentences = {
-            name: (values.sentence(name, binding.field(name)), False) for name, values in unlike.items()
-        }
-        return Outcome.of(
-            reports,
-            additions={"gaps": gaps} if gaps else {},
-            topics=topics,
-            unlike=sentences,
-            warnings=self._warnings(),
-        )
+        field = input.binding.field
+        sentences = {name: (values.sentence(name, field(name)), False) for name, values in unlike.items()}
+        additions, warnings = {"gaps": gaps} if gaps else {}, self._warnings()
+        return Outcome.of(reports, additions=additions, topics=topics, unlike=sentences, warnings=warnings)
 
     def _warnings(self) -> dict[str, str]:
         """Return a sentence for each partition that begins late, and each topic that is another one."""
