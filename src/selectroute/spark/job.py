@@ -275,5 +275,5 @@ class Job(JobOptions):
 
 
 def _name_of(output: Location) -> str:
-    """Return the name of a stream that is given none; that of a bucket's root is not empty either."""
+    """Return the default name of a stream; the root of a bucket, which has none, is called \"stream\"."""
     return "".join(filter(str.isprintable, output.name))[:MAX_NAME] or "stream"

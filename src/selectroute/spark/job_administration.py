@@ -141,7 +141,7 @@ class JobFolder:
         self._counts: dict[int, tuple[int, list[LettersLeft]]] = {}
 
     def has_run(self) -> bool:
-        """Return whether the job has been started. Raises JobNotFoundError: what is there is another's."""
+        """Return whether the job has been started. Raises JobNotFoundError for another folder."""
         if next(self._output.entries(), None) is None:
             return False
         job_record(self._output)
@@ -161,8 +161,8 @@ class JobFolder:
         after: str | None = None,
     ) -> list[tuple[str, DeadLetter]]:
         """Return the dead letters that a filter finds, those of the newest commit first, each with its
-        ``place``. With ``left_only`` those that no replay took, with ``unasked_only`` those that no request
-        which waits asks for, with ``after`` those after this place. O(letters of the batches that are read).
+        ``place``. ``left_only``: exclude replayed letters; ``unasked_only``: exclude letters covered by a
+        pending request; ``after``: start after this place. O(letters of the batches that are read).
 
         Raises:
             ValueError: ``after`` is not a place.
@@ -179,15 +179,15 @@ class JobFolder:
         return [(f"{place.batch}.{place.row}", letter) for place, letter in islice(letters, limit)]
 
     def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[LettersLeft]:
-        """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how
-        many of them the requests ask for that wait.
+        """Return the number of letters that were not replayed, by batch, the newest commit first, and how
+        many of them a pending request covers.
         """
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))
         return list(left_by_batch(self._output, request, history, open_requests(self._output)))
 
     def all_left(self) -> list[LettersLeft]:
-        """Return the numbers of all those that no replay took, as `left`, without what requests ask for. A
+        """Return the number of all letters that were not replayed, as `left`, without regard to requests. A
         batch is read only at the first call, and after a replay took letters of it.
         """
         history = self._up_to_date()
@@ -221,9 +221,9 @@ class JobFolder:
         return [path.stem for path in waiting(self._output)]
 
     def replay(self, wanted: Mapping[str, Sequence[Any]], expected: int) -> tuple[str | None, int]:
-        """File a request to replay those that a filter finds, if they are as many as expected; return its id,
-        or None, and their number. Letters that come later are not part of it, and those that a request asks
-        for which waits are its own.
+        """File a request to replay the letters that a filter finds, if their number is as expected; return its
+        id, or None, and their number. Later letters are not part of it, nor letters that a pending request
+        covers.
         """
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))
@@ -273,7 +273,7 @@ class JobFolder:
             return history
 
     def audit(self) -> AuditTotals:
-        """Return what an audit says that does not read the published files: sizes and rows."""
+        """Return the totals of an audit of sizes and rows, which does not read the published files."""
         report = audit(self._output, digests=False)
         names = ("batches", "backfills", "replays", "files", "bytes", "pending", "findings")
         return AuditTotals(

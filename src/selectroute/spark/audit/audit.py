@@ -9,7 +9,7 @@ The checks:
 - inputs: every file that Spark has ever planned is in exactly one commit;
 - ``accounting.jsonl``: one line per commit;
 - on request the inputs, read again: as many messages as were counted;
-- on request the topics in Kafka: the same as were read and written, and with what was read.
+- on request the topics in Kafka: not created again since, and still with the records that were read.
 
 An audit only reads, needs no Spark and may run while the job does: batches committed later are ignored.
 """
@@ -217,7 +217,7 @@ def _check_counts(commit: Commit, report: Audit) -> None:
 def _check_files(checker: Checker, commits: Commits, commit: Commit, report: Audit) -> None:
     """Compare the published files of a batch with its commit."""
     batch = commit["batch"]
-    # Checked first: what is published afterwards is found in place.
+    # Checked first: files that are published afterwards are in place.
     pending = commits.is_pending(commit)
     if pending:
         report.pending.append(batch)  # committed; the job publishes it, or its next start

@@ -166,7 +166,7 @@ def newest_outcomes(
         since: the first batch of the stream to consider; excludes backfills and replays.
         fetch: reads Kafka records; without it only the positions of a Kafka job's messages are returned.
         place: selects messages.
-        subscription: that of the deliveries; all unless given.
+        subscription: the id of a subscription; None for all.
 
     Raises:
         JobError: the folder is not a job's.

@@ -33,7 +33,7 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 _ANY_BYTES: Final = 1 << 30
-"""Bytes of a message that is read again: what is too large, the job has decided."""
+"""Maximum bytes of a message that is read again: the job has already refused longer ones."""
 
 
 @dataclass(frozen=True, slots=True)

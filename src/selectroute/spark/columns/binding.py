@@ -47,7 +47,7 @@ class Cast:
 
     Attributes:
         type: ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
-        column: the column's name; None: that of the identifier.
+        column: the column's name; None for the name of the identifier.
     """
 
     type: str
@@ -166,8 +166,8 @@ BY_NAME = Binding()
 class FrameColumn:
     """Identifier with the name, the position and the type of its column.
 
-    ``type`` is that of the values that are read: after the cast to ``cast``, if it is not None, of a column
-    of type ``own``.
+    ``own`` is the type of the column, and ``type`` the type of the identifier's values, which differs if
+    ``cast`` is not None.
     """
 
     identifier: str

@@ -136,9 +136,9 @@ class ReadTypes:
     def unlike(
         self, columns: pa.RecordBatch, names: Iterable[str], origins: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, tuple[str, bool]]:
-        """Return those of these columns that have a type that no property has, each with its error text, and
-        whether it is bytes, which a property of another dialect may have. ``origins`` has the names that
-        columns have in their file, where these differ.
+        """Return the columns whose type no property has, each with its error text, and whether it is bytes,
+        which a property of another dialect may have. ``origins`` has the names of columns in their file,
+        where they differ.
         """
         batch = Batch(columns)
         problems: dict[str, tuple[str, bool]] = {}

@@ -12,9 +12,9 @@ back for a bounded time::
       └──────────────── a batch that it accepted completely ─────────────────┘
 
 Each destination has its own budget of seconds. Waiting uses it up; it is refilled at a tenth of the time
-that passes without waiting. So a destination that stays full costs the stream its budget once, and one that
-is full again and again at most a tenth of the time. The state is in memory: a restarted job waits again.
-Destinations to which nothing can be delivered are warned of once each, and the job goes on.
+that passes without waiting. So a destination that stays full costs the stream its budget once; a destination
+that is full again and again costs at most a tenth of the time. The state is in memory: a restarted job waits
+again. Destinations to which nothing can be delivered are warned of once each, and the job goes on.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Destinations:
         names: the queue or topic of each destination. A topic has several destinations if they differ in
             their grouping.
         codes: int32[ordinals], index in ``names`` of each subscription's destination, -1 if of another kind.
-        groupings: of each destination, None if that of the job applies.
+        groupings: the grouping of each destination; None for the grouping of the job.
     """
 
     names: tuple[str, ...]
@@ -265,7 +265,7 @@ def converted(
 
 
 class RefusedDeliveries(NamedTuple):
-    """Deliveries that are not made: a mask of those that were asked for, and why."""
+    """Deliveries that a destination does not accept: a mask over the deliveries of a block; the reason."""
 
     without: Mask
     reason: str
@@ -295,8 +295,8 @@ class DestinationFormat(Protocol):
         """Return the columns of the kind for the messages at these rows."""
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
-        """Yield the deliveries that are not accepted, of those given: a row of the contents and a destination
-        each.
+        """Yield the deliveries that are not accepted; a delivery is a row of the contents and the code of a
+        destination.
         """
 
 
@@ -304,14 +304,14 @@ class OutgoingWriter(Protocol):
     """Writer of one task's deliveries to destinations of one kind."""
 
     def write(self, block: Block) -> list[RefusedDeliveries]:
-        """Write the deliveries of a block of messages; return those that are not made."""
+        """Write the deliveries of a block of messages; return the refused ones."""
 
     def close(self) -> None:
         """Finish, after the last block."""
 
     def report(self) -> dict[str, Any]:
-        """Return what the report of the task says of the kind, after `close`: the destinations to which
-        deliveries were ``sent``, and those that are ``held``, with the reason.
+        """Return the kind's part of the task's report, after `close`: the destinations to which deliveries
+        were ``sent``, and the destinations that are ``held``, with the reason.
         """
 
 
@@ -448,7 +448,7 @@ UNKNOWN_QUEUE: Final = "unknown-queue"
 
 UNKNOWN_TOPIC: Final = "unknown-topic"
 INPUT_TOPIC: Final = "input-topic"
-"""Reasons of dead letters for a topic that does not exist, and for one that the job reads."""
+"""Reasons of dead letters for a topic that does not exist, and for a topic that the job reads."""
 
 
 class Topic(NamedTuple):

@@ -93,7 +93,7 @@ from selectroute.storage import Location
 from selectroute.topics.filter import TOPIC
 
 _KEPT = 2
-"""Micro-batches whose pins are kept: the newest, and the one that Spark may repeat."""
+"""Micro-batches whose pins are kept: the newest, and the one before, which Spark may repeat."""
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets in the tasks of a stream."""

@@ -76,7 +76,7 @@ class PartitionedSnapshot:
         partitions: number of partitions, without the rest.
         tuples: the combinations of attributes whose values determine partitions.
         reads: the columns that selectors and topic filters read, sorted.
-        no_bytes: those of them that can't be columns of bytes.
+        no_bytes: the identifiers of `reads` that can't be columns of bytes.
         extended: number of EXTENDED subscriptions.
         rows, bytes: subscriptions, and bytes that matching reads, of each partition, then of the rest.
         subscriptions: number of distinct subscriptions.

@@ -307,7 +307,7 @@ def _answers(
 
 def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: bool) -> Any:
     """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry, all
-    marked as in ``merge`` or none: which ones are in other parts, no task knows.
+    marked as in ``merge`` or none: no task knows which ordinals are in other parts.
     """
     matches = part.match(messages, missing="ignore", unlike="ignore")
     ordinals = ordinals_of(ref)[matches.ordinals]

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 class SideBatches:
     """Side batches of one kind of one job. All must come between two batches of the stream.
 
-    ``kind`` is that of their commits.
+    ``kind`` is the kind of their commits.
     """
 
     kind: ClassVar[str]
@@ -289,7 +289,7 @@ class Backfills(SideBatches):
         if not owed or owed.revision == self._nothing_at:
             return None
         batches = self._commits.batches()
-        # A pinned, uncommitted batch comes first: it may be one that is owed.
+        # A pinned, uncommitted batch comes first: it may be owed.
         if not batches or read_pin(batches[-1] + 1, self._pins) is not None:
             return None
         with locked(self._job.snapshots):  # so that the revision is not removed before it is leased

@@ -68,8 +68,8 @@ class LetterPlace(NamedTuple):
 def wanted_letters(
     output: Where, wanted: ReplayFilterSpec = ALL, *, left_only: bool = False
 ) -> Iterator[DeadLetter]:
-    """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
-    replay took.
+    """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only``, exclude
+    replayed letters.
 
     Holds some thousands of rows at a time. Skips a file that is removed during the call.
 
@@ -101,8 +101,8 @@ def newest_letters(
         wanted: the filter.
         history: the job's history, read up to now.
         after: the place to begin after: what comes meanwhile is newer, so pages neither repeat nor skip.
-        left_only: leave out those that a replay took.
-        asked: leave out those that these requests ask for.
+        left_only: exclude replayed letters.
+        asked: exclude letters covered by these requests.
 
     Raises:
         JobError: the folder is not a job's, or a file in it can't be read.
@@ -222,7 +222,7 @@ def messages_in(letters: pa.Table) -> int | None:
 
 
 class History:
-    """History of backfills and replays from the commits: batches given to subscriptions, letters taken."""
+    """History of backfills and replays from the commits: backfilled batches, replayed letters."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
@@ -259,7 +259,7 @@ class History:
             self._read_to = number
 
     def order(self, batch: int) -> tuple[int, int]:
-        """Return a key that sorts batches by the time of their commits, as that of `Commits`; a side batch
+        """Return a key that sorts batches by the time of their commits, as `Commits` does; a side batch
         without a commit is the oldest.
         """
         return (batch, 0) if batch >= 0 else (self._records.get(batch, {}).get("after", -1), -batch)

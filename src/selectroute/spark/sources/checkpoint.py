@@ -80,7 +80,7 @@ def log_lines(path: Path) -> list[str]:
 
 
 FRAME: Final = "frame:"
-"""Prefix of an input's name, before that of a DataFrame."""
+"""Prefix of the name of an input that is a DataFrame."""
 
 _HEAD: Final = 2
 """Lines before the offsets: the version of the log, and the time of the batch."""

@@ -54,7 +54,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self) -> None:
         self.outage: Exception | None = None
-        """Error of the question that was not answered last; None if it was answered."""
+        """Error of the last question; None if it was answered."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return none: the tasks of a batch read its input."""
@@ -71,7 +71,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seconds: float,
         pause_seconds: float,
     ) -> Answer | None:
-        """Return the answer of what is planned from; None if none came in so many seconds, with the reason in
+        """Return the answer of the source's system; None if it did not answer in time, with the reason in
         `outage`. An outage is warned of once.
         """
         deadline = time.monotonic() + seconds

@@ -75,7 +75,7 @@ class BatchInput(Protocol):
         """
 
     def plan(self, tasks: int) -> dict[str, Any]:
-        """Return the plan of the input in at most so many tasks, as JSON: what `by` and `follows` need."""
+        """Return the plan of the input in at most this number of tasks, as JSON, for `by` and `follows`."""
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the input can be routed by a plan that `plan` returned before."""
@@ -95,7 +95,7 @@ class BatchInput(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplayableInput:
-    """Inputs of a committed batch: those that can be read again, and the names of those that are gone.
+    """Inputs of a committed batch: the ones that can be read again, and the names of the ones that are gone.
 
     ``sources`` has the deliveries' source of each entry of ``gone``, where it differs. ``unknown`` is the
     reason if the inputs are not known.
@@ -147,7 +147,7 @@ class Source(Protocol):
         """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""
 
     def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
-        """Return those inputs of each of these committed batches that can be read again."""
+        """Return the inputs of each committed batch that can be read again."""
 
     def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:
         """Return the parts of these inputs with the messages of dead letters (`LETTERS`), and a mask of the
@@ -158,6 +158,4 @@ class Source(Protocol):
         """Return the number of inputs, in the unit of `limit`, to read for these dead letters."""
 
     def sample(self, inputs: Sequence[Any], count: int) -> list[Message]:
-        """Return at most so many messages of these inputs, those of one part of them. Raises the errors of
-        reading.
-        """
+        """Return up to ``count`` messages, all from one input. Raises the errors of reading."""

@@ -231,7 +231,7 @@ class FanOut:
             with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
                 self.stop()
             self._finish_threads(lambda: True, "ended", at_once=True)
-            with suppress(SelectRouteError, OSError):  # what has failed first is what is raised
+            with suppress(SelectRouteError, OSError):  # the first failure is raised
                 self._close()
             if isinstance(error, StoppingError):
                 self._failure = error
@@ -280,7 +280,7 @@ class FanOut:
         return {kind: 0 if sender is None else sender.waiting.count for kind, sender in senders.items()}
 
     def _state(self) -> dict[str, Any]:
-        """Return what the stream says of itself to a registry."""
+        """Return the state of the stream for a registry."""
         try:
             progress = None if self.query is None else self.query.lastProgress
         except (PySparkException, Py4JError, OSError):  # the query or the JVM has ended
@@ -399,7 +399,7 @@ class FanOut:
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
     def _close(self) -> None:
-        """Close the router, then what it needs, and release the folder at last, whichever of them fails:
+        """Close the router, then its destinations, and release the folder at last, whichever of them fails:
         another process may wait for it. Idempotent, because the folder may be another's from then on.
         """
         if self._closed:

@@ -57,8 +57,8 @@ class BatchReporter:
     Unlike the commits, which are the truth, reports may be lost with the process.
 
     Args:
-        state: returns what the stream says of itself: the destinations that make it ``waiting``, by kind, and
-            how many messages it is ``behind``, None if that is not known.
+        state: returns the state of the stream: the number of destinations that make it ``waiting``, by kind,
+            and how many messages it is ``behind``, None if unknown.
         clock: returns seconds.
     """
 
@@ -76,8 +76,8 @@ class BatchReporter:
             self._waiting.append(summary_of(report))
 
     def send(self, streams: StreamReports, query: str, at_once: bool = False) -> None:
-        """Report what was noted, if a second has passed, or ``at_once``; and a sign of life now and then.
-        Raises the registry's errors; what was noted is kept.
+        """Report the noted batches, if a second has passed, or ``at_once``; otherwise now and then a sign of
+        life. Raises the registry's errors; the batches are kept.
         """
         passed = None if self._sent is None else self._clock() - self._sent
         due = _PAUSE_SECONDS if self._waiting else LIFE_SECONDS

@@ -206,8 +206,8 @@ class SideThread:
         self._report_end()
 
     def _report_end(self) -> None:
-        """Report what is left and how the stream ends, unless the registry did not answer just now: a job
-        does not wait for it to end.
+        """Report the remaining batches and how the stream ends, unless the registry did not answer just now:
+        a job does not wait for it to end.
         """
         if self._registry is not None and self._query is not None and self._admitted and self._reached:
             with suppress(SelectRouteError, OSError):

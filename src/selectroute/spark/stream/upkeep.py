@@ -104,7 +104,7 @@ def _load_kernel() -> None:
 
 _FINISH_SECONDS = 60.0
 _PAUSE_SECONDS = 60.0
-"""Pause after an error: what fails may cost much, as a merge that the disk has no room for."""
+"""Pause after an error: a failing step may be expensive, as a merge on a full disk."""
 
 _ACCOUNT_SECONDS = 60.0
 """Interval in which the accounting is written to remote storage."""
@@ -117,7 +117,7 @@ _QUIET_SECONDS = 0.25
 class TableUpkeep:
     """Thread that runs from `start` to `finish`; tell it when a batch begins, and `wake` it after the batch.
 
-    Batches do not wait for it, and what it cannot do is a warning: it is tried again after a minute.
+    Batches do not wait for it. A failure is a warning, and is tried again after a minute.
 
     Args:
         commits: the prepared commits and tables of the job.
@@ -140,11 +140,11 @@ class TableUpkeep:
         self._thread.start()
 
     def begin(self) -> None:
-        """Let it put off what costs much: a batch begins."""
+        """Defer expensive maintenance: a batch begins."""
         self._busy.set()
 
     def wake(self) -> None:
-        """Let it look for what is due: a batch has ended."""
+        """Look for due maintenance: a batch has ended."""
         self._busy.clear()
         self._due.set()
 

@@ -41,7 +41,7 @@ _SCOPES: Final = b"selectroute-scopes"
 
 
 class Scope(NamedTuple):
-    """Subscriptions that may get a dead letter's message: ``only`` these, if given, and not ``without``."""
+    """Subscriptions that may get a letter's message: ``only`` these, unless None, and not ``without``."""
 
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class ReplayFilter:
         file: the file that `write_replay_list` wrote.
         snapshot: the snapshot to match with.
 
-    ``passes`` are the passes over the input: 0 for the letters that are messages, 1 for those that are
+    ``passes`` are the passes over the input: 0 for letters that are messages, 1 for letters that are
     deliveries.
     """
 

@@ -50,7 +50,7 @@ _open: dict[tuple[object, ...], Any] = {}
 
 def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
     """Return this process's connections to a cluster. A broker takes the requests of a connection one after
-    the other, so those that write are not behind those that read.
+    the other, so writers have connections of their own.
     """
     return _connected_once(cluster.wire, to_write, cluster.servers, *sorted(cluster.options.items()))
 
@@ -232,7 +232,7 @@ def _attempt(
 def outgoing_of(
     snapshot: Snapshot, settings: TaskSettings, task: int, held: Collection[str] = ()
 ) -> list[Outgoing]:
-    """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
+    """Return the outgoing deliveries of a task, for each kind of destination in use."""
     outgoing: list[Outgoing] = []
     ids, revision = snapshot.ids, settings.snapshot.revision
     writer: OutgoingWriter | None
@@ -253,7 +253,7 @@ def outgoing_of(
         if target is not None:
             wire = connected(target.cluster, to_write=True)
             writer = KafkaWriter(target, wire, task, to, ids, revision, held)
-        # Before queues: what is sent is committed before the progress says that only full queues are left.
+        # Before queues: records are committed before the progress says that only full queues are left.
         outgoing.insert(0, Outgoing(records, to, writer))
     return outgoing
 

@@ -1,7 +1,7 @@
 """Kafka as a destination: what the driver of a job knows of its topics, and the target of each batch.
 
-The tasks send (see ``destinations/kafka_writer.py``). Here are the existing topics, with their limits, and
-the topic of the job's commit tokens.
+The tasks send (see ``writer``). Here are the existing topics, with their limits, and the topic of the job's
+commit tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LIMIT: Final = "max.message.bytes"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
 _AFTER: Final = "message.timestamp.after.max.ms"
-"""Settings of topics; `_DIFFERENCE` is that of brokers before Kafka 3.6, for both directions."""
+"""Settings of topics; brokers before Kafka 3.6 have `_DIFFERENCE`, for both directions."""
 
 _Result = TypeVar("_Result")
 
@@ -165,7 +165,7 @@ class KafkaTopics:
         self._tokens = replace(self._tokens, since=since)
 
     def known(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
-        """Return those of these topics that exist.
+        """Return the existing ones of these topics.
 
         Topics found before are not looked up again. Without ``refresh``, missing ones are looked up only now
         and then, since a topic that is never created would cost each batch a request.
@@ -225,7 +225,7 @@ class KafkaTopics:
     # ---- inside
 
     def _identify(self, ids: Mapping[str, str]) -> None:
-        """Record the ids of topics. Raises TopicChangedError for one that was created again."""
+        """Record the ids of topics. Raises TopicChangedError if a topic was created again."""
         from selectroute.kafka.errors import GO_ON, TopicChangedError  # needs the extra `kafka`
 
         for topic, id in ids.items():
@@ -244,7 +244,7 @@ class KafkaTopics:
             self._folder.note_destinations(self._ids)
 
     def _inputs(self, topics: Iterable[str]) -> set[str]:
-        """Return those of these topics that are the job's input. Raises KafkaClientError."""
+        """Return the topics that the job also reads. Raises KafkaClientError."""
         if self._input is None:
             return set()
         if self._input.cluster != self._cluster:

@@ -220,7 +220,7 @@ class KafkaTarget:
 class _Records(NamedTuple):
     """Records to encode: the message of each, its own headers, and the first delivery of each.
 
-    ``contents`` are the messages, with their time stamps, which are NULL for those that have none.
+    ``contents`` are the messages; the time stamp of a message without one is NULL.
     """
 
     contents: pa.RecordBatch
@@ -297,7 +297,7 @@ class KafkaWriter:
         return sent | {"read_to": {str(self._tokens_topic.partition(self._task)): self._read_to}}
 
     def write(self, block: Block) -> list[RefusedDeliveries]:
-        """Send the records of a block, but for those that were sent, or whose topics are held or excluded."""
+        """Send the records of a block, unless they were sent before, or their topic is held or excluded."""
         if not self._has_begun:
             self._begin()
         target = self._target
@@ -351,7 +351,7 @@ class KafkaWriter:
         return self._target.tokens
 
     def _begin(self) -> None:
-        """Begin as the only producer of this task, and find out what it has sent before."""
+        """Fence earlier producers of this task, and read its tokens: what it has sent before."""
         from selectroute.kafka.tokens import TokenTopicError, tokens_of  # needs the extra `kafka`
 
         target = self._target
@@ -422,7 +422,7 @@ class KafkaWriter:
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
-        """Abort, and raise `HeldTopicError`, if a topic refuses what was sent before or is sent now."""
+        """Abort the transaction and raise `HeldTopicError` if a topic refuses a record."""
         from selectroute.kafka.errors import RefusedError  # needs the extra `kafka`
 
         try:

@@ -2,7 +2,7 @@
 
 A task that runs again finds in its progress what was put, and puts the rest. A queue that is full is *held*:
 the attempt goes on with all others and reports it, and a later one puts the rest, or, once the queue is
-*excluded*, gives it up. What is given up, or was for a queue that is gone, is refused in every attempt.
+*excluded*, gives it up. Deliveries that are given up, or whose queue is gone, are refused in every attempt.
 
 A delivery's number is its place in the input of the task: part, offset (for rows of a DataFrame, the row's
 number), and which of its message it is. So it is the same in every attempt, also if the input has lost other
@@ -134,7 +134,7 @@ class QueueTarget:
         job: the id of the query.
         batch: the number of the batch.
         plan: digest of the batch's plan.
-        excluded: queues that were full for too long: what they have no room for is given up.
+        excluded: queues that were full for too long: deliveries that do not fit are dead letters.
     """
 
     url: str
@@ -194,8 +194,8 @@ class QueueWriter:
         return self._puts.is_held_up()
 
     def report(self) -> dict[str, Any]:
-        """Return the queues to which deliveries were ``sent``, those that ``refused`` some, and those that
-        are ``held``, with the reason.
+        """Return the queues to which deliveries were ``sent``, the queues that ``refused`` some, and the
+        queues that are ``held``, with the reason.
         """
         progress = self._puts.progress
         return {
@@ -205,7 +205,7 @@ class QueueWriter:
         }
 
     def write(self, block: Block) -> list[RefusedDeliveries]:
-        """Put the deliveries of a block, but for those that were put, or whose queues are full or gone."""
+        """Put the deliveries of a block, unless they were put before, or their queue is full or gone."""
         codes = np.unique(block.codes).tolist()
         if not self._named:
             self._puts.take_over()

@@ -82,7 +82,7 @@ class FileLister(Planner):
         self._planned.update(name for name, _ in start["files"])
         listed = self._listed_ahead()
         new = self._new(listed)
-        # Of what was available at the start, a listing since then has all.
+        # A listing made since the start has all files that were available at the start.
         if not new and (listed is None or self._target is None):
             new = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
         if not new:

@@ -117,15 +117,15 @@ _AHEAD_BYTES: Final = 1 << 20
 """Bytes of a batch that the driver reads: Spark sends them to every task."""
 
 _MERGED_AFTER: Final = 100
-"""Commits after which the names of what was read are merged anew, at a start."""
+"""Commits after which a start merges the names of their inputs into one file."""
 
 
 class FileSource:
     """Source of the files that arrive in a folder, mounted or in remote storage; see `Source`.
 
-    A planner lists the folder (see ``sources/files/planner.py``), and what it plans is in the offset of the
-    batch: the names of its files, with their sizes. What was read is in the commits; at each start their
-    names are merged into one file, ``_inputs/<batch>.json``, from which the planner goes on.
+    A planner lists the folder (see ``lister``); the offset of a batch has the names and sizes of its files.
+    The commits have the files that were read; a start merges their names into one file,
+    ``_inputs/<batch>.json``, from which the planner goes on.
 
     Args:
         job: the job, whose input is the folder.
@@ -195,7 +195,7 @@ class FileSource:
         return len(letters["source"].unique())
 
     def sample(self, inputs: Sequence[PlannedFile], count: int) -> list[Message]:
-        """Return messages of the last file: evenly spread over what is read of it at once."""
+        """Return messages of the last file, evenly spread over its first block."""
         splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
         for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
             if isinstance(part, MessageBatch) and part.count and part.full is not None:
@@ -214,7 +214,7 @@ class FileSource:
         return (None, None) if entry is None else (entry.size, entry.modified)
 
     def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
-        """Return the splits of files, for so many tasks. In remote storage each file is one."""
+        """Return the splits of files for this number of tasks. In remote storage each file is one."""
         files = ((self.folder / file.name, file.size) for file in inputs)
         return plan_in(self.folder, files, self._job.file_format, tasks)
 
@@ -246,7 +246,7 @@ class FileSource:
         return contents
 
     def _entries(self, names: Iterable[str]) -> list[Entry | None]:
-        """Return what the folder has of these names now; None for those that are gone."""
+        """Return the present entry of each file; None if it is gone."""
         files = (self.folder / name for name in names)
         if self.folder.is_local:
             return [*map(_entry, files)]

@@ -57,8 +57,8 @@ class RowLayout:
     full: bool
 
     def source(self, text: str | None) -> str:
-        """Return the source of rows: ``text`` is that of their column. Without an offset, the rows of another
-        batch have another source.
+        """Return the source of rows: ``text`` is the value of their column. Without an offset, the rows of
+        another batch have another source.
         """
         own = self.name if text is None else text
         return own if OFFSET in self.more else f"{own}/batch={self.batch}"
@@ -138,7 +138,7 @@ class _Rows:
         return next(self._batches, None) if batch is None else batch
 
     def take(self, rows: int) -> pa.RecordBatch | None:
-        """Return so many of the next rows, or fewer at the end; None for none."""
+        """Return the next rows, fewer at the end; None for none."""
         parts: list[pa.RecordBatch] = []
         while rows and (part := self.next()) is not None:
             if part.num_rows > rows:
@@ -186,7 +186,7 @@ class RowReader:
         self._layout = layout
         self._task = task
         self._most = settings.max_message_bytes
-        # Rows keep their order where it counts what was put or sent.
+        # Rows keep their order if a task counts by it what it has put or sent.
         self._keeps_order = full
         self._batches = batches
         if settings.row_digests is not None:

@@ -167,7 +167,7 @@ class FrameBatchInput:
 
 
 class _Selected(NamedTuple):
-    """Rows with the columns to send to the workers, and what is to be said of these."""
+    """Rows with the columns to send to the workers, and the warnings about these columns."""
 
     rows: DataFrame
     layout: RowLayout
@@ -221,7 +221,7 @@ def _selected(
 
 
 def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> DataFrame:
-    """Return the rows in so many partitions, by their positions, and sorted by these.
+    """Return the rows partitioned and sorted by their positions.
 
     A source may plan its partitions in another order after a restart, and rows that come through a shuffle
     are in another order each time. Rows of one source and partition stay together, in their order.

@@ -154,7 +154,7 @@ class KafkaInput:
         return PREFIX + (",".join(sorted(self.topics)) or f"/{self.pattern}/")
 
     def matching(self, topics: Iterable[str]) -> set[str]:
-        """Return those of these topics that are of this input."""
+        """Return the topics that match this input."""
         if self.pattern is None:
             return set(topics) & set(self.topics)
         return {topic for topic in topics if re.fullmatch(self.pattern, topic)}

@@ -1,12 +1,11 @@
-"""Source of Spark's stream that plans batches by offsets, and leaves the reading to the tasks of a batch.
+"""Planner of a stream of Kafka records: the offsets of each batch. The tasks of a batch read the records.
 
 Spark asks it, in a process of its own, up to which offsets the next batch goes, and writes them to its
-checkpoint, ``offsets/<batch>``; that plan is all that a batch takes of the stream. Its form is in
-``offsets.py``.
+checkpoint, ``offsets/<batch>``, in the form of ``offsets.py``.
 
-Before it plans on, it checks that each topic is the one that was read: by its id, and where a partition has
-another leader than before, by the end of the epoch that was read last. What it is to do with one that is not
-is `KafkaCluster.recreated`.
+Before each plan it checks that each topic is still the topic that was read: by its id, and where a partition
+has a new leader, by the end of the epoch that was read last. `KafkaCluster.recreated` says what happens
+otherwise.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class OffsetReader(Planner):
         return start if end is None else end
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the present end of each partition as that of the stream."""
+        """Take the present end of each partition as the end of the stream."""
         self._target = self.asked(self._ends_now, _WAITED_FOR, PATIENCE_SECONDS, _PAUSE_SECONDS)
         if self._target is None:
             raise UnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
@@ -121,7 +120,7 @@ class OffsetReader(Planner):
             ends = self._ends_now()
         else:
             ends = self._target
-            wire.partitions(ends)  # what is known of them now, not when the stream began
+            wire.partitions(ends)  # refreshes the metadata since the stream began
         return next_offsets(wire, self._input, start, ends, most, self._checked)
 
 
@@ -244,7 +243,7 @@ _GONE: Final = (
 
 
 def limited(start: Positions, ends: Positions, most: int | None) -> dict[str, dict[str, int]]:
-    """Return the end of a batch of at most so many offsets; each partition has its share of what is waiting.
+    """Return the end of a batch of at most this number of offsets; each partition has its share.
 
     Where a partition has a share at all it is at least one offset, so a batch may have more by the number of
     partitions.

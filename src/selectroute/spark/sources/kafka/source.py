@@ -393,8 +393,8 @@ class RecordReader:
 
 
 def originals(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
-    """Return the original records of dead letters, in the columns of `RAW`: of one that is too large the
-    beginning of value and key, and no headers.
+    """Return the original records of dead letters, in the columns of `RAW`: without headers, and with the
+    beginning of value and key, if they are too large.
     """
     assert dead.rows is not None
     rows = records.of(dead.rows)
