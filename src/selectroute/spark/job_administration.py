@@ -221,9 +221,9 @@ class JobFolder:
         return [path.stem for path in waiting(self._output)]
 
     def replay(self, wanted: Mapping[str, Sequence[Any]], expected: int) -> tuple[str | None, int]:
-        """File a request to replay the letters that a filter finds, if their number is as expected; return its
-        id, or None, and their number. Later letters are not part of it, nor letters that a pending request
-        covers.
+        """File a request to replay the letters that a filter finds, if their number is as expected; return
+        its id, or None, and their number. Later letters are not part of it, nor letters that a pending
+        request covers.
         """
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))

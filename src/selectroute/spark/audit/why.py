@@ -98,7 +98,7 @@ def why(
         letter for letter in wanted_letters(output, wanted) if letter.subscription in (None, subscription)
     ]
     took = {letter.replay for letter in letters if letter.replay is not None}
-    replays = {batch: _revision_of(commits, batch) for batch in sorted(took, reverse=True)}
+    replays = {batch: int((commits.read(batch) or {})["revision"]) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
         message = _of_record(record, commit, place, fetch)
     elif record["input"].startswith(FRAME):
@@ -118,12 +118,6 @@ def why(
     unread = message if isinstance(message, str) else None
     known = None if isinstance(message, str) else message
     return Why(commit["batch"], revision, delivered, letters, replays, known, unread, row, verdict, newest)
-
-
-def _revision_of(commits: Commits, replay: int) -> int:
-    commit = commits.read(replay)
-    assert commit is not None, "letters are taken by the commit of a replay"
-    return int(commit["revision"])
 
 
 def _commit_of(commits: Commits, place: Place) -> Commit:

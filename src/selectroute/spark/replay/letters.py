@@ -150,7 +150,11 @@ def _letters_of(
             some = numbers[start : start + _AT_ONCE]
             letters = rows.take(pa.array(some)).to_pylist()
             for number, replay, row in zip(some.tolist(), replays[some].tolist(), letters, strict=True):
-                yield before + number, _letter(batch, row, replay or None)
+                headers = row.pop("headers")
+                pairs = (
+                    None if headers is None else tuple((header["key"], header["value"]) for header in headers)
+                )
+                yield before + number, DeadLetter(batch=batch, **row, headers=pairs, replay=replay or None)
         before += len(rows)
 
 
@@ -164,12 +168,6 @@ def _replays(letters: pa.Table, taken_of: Sequence[TakenLetters]) -> npt.NDArray
     for taken in taken_of:
         replays[(replays == 0) & taken.mask(letters)] = taken.replay
     return replays
-
-
-def _letter(batch: int, row: dict[str, Any], replay: int | None) -> DeadLetter:
-    headers = row.pop("headers")
-    pairs = None if headers is None else tuple((header["key"], header["value"]) for header in headers)
-    return DeadLetter(batch=batch, **row, headers=pairs, replay=replay)
 
 
 @dataclass(frozen=True, slots=True)

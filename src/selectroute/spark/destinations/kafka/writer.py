@@ -331,19 +331,15 @@ class KafkaWriter:
         """Commit what was sent, with its token."""
         if not self._sent:
             return
+        from selectroute.kafka.tokens import Token, write_token  # needs the extra `kafka`
+
+        target, part, left = self._target, len(self._tokens), tuple(sorted(self._left))
+        token = Token(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
         with self._holding():
-            self._write_token()
+            write_token(self._transactions, self._tokens_topic, token)
             self._transactions.commit()
 
     # ---- inside
-
-    def _write_token(self) -> None:
-        from selectroute.kafka.tokens import Token, write_token  # needs the extra `kafka`
-
-        target, part = self._target, len(self._tokens)
-        left = tuple(sorted(self._left))
-        token = Token(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
-        write_token(self._transactions, self._tokens_topic, token)
 
     @property
     def _tokens_topic(self) -> TokenTopic:

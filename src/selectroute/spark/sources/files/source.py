@@ -169,14 +169,9 @@ class FileSource:
     def _reread(self, commit: Commit) -> ReplayableInput:
         files = read_files(commit)
         entries = self._entries(file.source for file in files)
-        same: list[PlannedFile] = []
-        gone: list[str] = []
-        for file, entry in zip(files, entries, strict=True):
-            if file.is_same(entry):
-                assert file.size is not None, "a file without a size is never the same"
-                same.append(PlannedFile(file.source, file.size))
-            else:
-                gone.append(file.source)
+        checked = [(file, file.is_same(entry)) for file, entry in zip(files, entries, strict=True)]
+        same = [PlannedFile(file.source, file.size or 0) for file, is_same in checked if is_same]
+        gone = [file.source for file, is_same in checked if not is_same]
         return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
     def narrow(

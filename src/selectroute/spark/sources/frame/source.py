@@ -196,7 +196,8 @@ def _selected(
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in chosen:
         chosen[INVALID_NAMES] = invalid_names(schema, columns, binding)
     ids = bind(schema, _IDS, binding)[:1]
-    others = _all_identifiers(input, schema) if is_full else []
+    parts = by_identifier(schema, binding) if is_full else ()
+    others = [name for name in parts if not name.startswith("@") or name in (TOPIC, BODY)]
     for other in (*ids, *bind(schema, others, binding)):
         if other.identifier not in chosen:
             values = other.read(schema, columns)
@@ -232,12 +233,6 @@ def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> Dat
     columns = {name: f"c{first + number}" for number, name in enumerate(more)}
     keys = [columns[name] for name in PLACE if name in columns]
     return rows.repartition(tasks, *(keys[:-1] or keys)).sortWithinPartitions(*keys, columns[HASH])
-
-
-def _all_identifiers(input: FrameInput, schema: StructType) -> list[str]:
-    """Return the identifiers of all columns that are a part of the message."""
-    names = by_identifier(schema, input.binding)
-    return [name for name in names if not name.startswith("@") or name in (TOPIC, BODY)]
 
 
 def _more(

@@ -48,6 +48,11 @@ class Identity:
         """Return the identity as JSON, without what is empty."""
         return {name: value for name, value in asdict(self).items() if value}
 
+    def range(self, topic: str, partition: str, start: int, end: int) -> Range:
+        """Return a range of a partition of the topic."""
+        epoch, skipped = self.epochs.get(partition, -1), self.skipped.get(partition, 0)
+        return Range(topic, int(partition), start, end, self.id, epoch, self.history, skipped)
+
 
 def positions_of(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Return the next offset of each partition of each topic."""
@@ -87,12 +92,8 @@ def ranges_between(starts: Offsets, ends: Offsets) -> list[Range]:
         identity, before = identity_of(ends, topic), starts.get(topic, {})
         for partition, end in partitions.items():
             start = identity.begin.get(partition, before.get(partition, 0))
-            skipped = identity.skipped.get(partition, 0)
-            epoch = identity.epochs.get(partition, -1)
-            range_ = Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
-            if range_.end > range_.start or skipped:
-                ranges.append(range_)
-    return sorted(ranges)
+            ranges.append(identity.range(topic, partition, start, end))
+    return sorted(span for span in ranges if span.end > span.start or span.skipped)
 
 
 def ranges_digest(ranges: Iterable[Range]) -> str:
@@ -121,16 +122,11 @@ def ranges_record(ranges: Iterable[Range]) -> dict[str, Any]:
 
 def ranges_of(record: Mapping[str, Any]) -> list[Range]:
     """Return the ranges in the record of a commit; none of a commit whose inputs are not Kafka's records."""
-    ranges = []
-    for topic, partitions in record.get("start", {}).items():
-        identity = Identity(**record["topics"][topic])
-        for partition, start in partitions.items():
-            end, epoch = record["end"][topic][partition], identity.epochs[partition]
-            skipped = identity.skipped.get(partition, 0)
-            ranges.append(
-                Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
-            )
-    return ranges
+    return [
+        Identity(**record["topics"][topic]).range(topic, partition, start, record["end"][topic][partition])
+        for topic, partitions in record.get("start", {}).items()
+        for partition, start in partitions.items()
+    ]
 
 
 class TopicChange(NamedTuple):

@@ -107,7 +107,8 @@ class OffsetReader(Planner):
         return self._opened
 
     def _ends_now(self) -> Positions:
-        self._ends = ends_of(self._wire(), self._input)
+        wire, is_committed = self._wire(), self._input.cluster.reads_committed
+        self._ends = _nested(wire.offsets(partitions_of(wire, self._input), LATEST, committed=is_committed))
         return self._ends
 
     def _next(self, start: Offsets, most: int | None) -> dict[str, Any]:
@@ -122,11 +123,6 @@ class OffsetReader(Planner):
             ends = self._target
             wire.partitions(ends)  # refreshes the metadata since the stream began
         return next_offsets(wire, self._input, start, ends, most, self._checked)
-
-
-def ends_of(wire: Wire, input: KafkaInput) -> Positions:
-    """Return the next offset of each partition of an input's topics. Raises KafkaClientError."""
-    return _nested(wire.offsets(partitions_of(wire, input), LATEST, committed=input.cluster.reads_committed))
 
 
 def partitions_of(wire: Wire, input: KafkaInput) -> list[Partition]:

@@ -75,7 +75,8 @@ class Unlike(NamedTuple):
 
     def sentence(self, name: str, bound: Bound) -> str:
         """Return the warning, beginning with the part that is the same in every batch."""
-        source = f"{bound.source}, which is bound to {name!r} as {_article(bound.type)}"
+        article = "an" if bound.type == "int" else "a"
+        source = f"{bound.source}, which is bound to {name!r} as {article} {bound.type}"
         records = "record has" if self.records == 1 else "records have"
         return f"{source}: {self.records:,} {records} another value, the first because {self.problem}"
 
@@ -285,10 +286,6 @@ def _schema_headers(headers: Headers) -> list[bytes | None]:
     for _, ids in headers.find(pa.array([HEADER])):
         return list(ids.to_pylist())
     return [None] * headers.records
-
-
-def _article(type_: str) -> str:
-    return f"{'an' if type_ == 'int' else 'a'} {type_}"
 
 
 def _present(column: Any) -> Mask:
