@@ -91,11 +91,11 @@ def publish_partitions(
             addresses.add(rows)
         keys = addresses.keys()
         members = [*addresses.members(keys, partitions), np.array(addresses.rest, np.int64)]
-        parts = []
-        for name, ordinals in zip([*map(str, range(partitions)), "rest"], members, strict=True):
-            parts.append(
-                _publish_part(table, ordinals, own / name, revision) | {"folder": f"{own.name}/{name}"}
-            )
+        names = [*map(str, range(partitions)), "rest"]
+        parts = [
+            _publish_part(table, ordinals, own / name, revision)
+            for name, ordinals in zip(names, members, strict=True)
+        ]
         files = {
             "keys": _written(own / "keys.arrow", pa.array(_bitmap(keys))),
             "ids": _written(own / "ids.arrow", table["id"]),
@@ -223,7 +223,9 @@ def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: i
     rows = table.take(pa.array(ordinals))
     rows = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array(ordinals).cast(pa.string()))
     part = published(rebuilt(rows, revision), folder)
-    return {"revision": revision, "digest": part.digest, "rows": len(part), "bytes": part.nbytes}
+    place = f"{folder.parent.name}/{folder.name}"
+    sizes = {"rows": len(part), "bytes": part.nbytes}
+    return {"revision": revision, "digest": part.digest, **sizes, "folder": place}
 
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

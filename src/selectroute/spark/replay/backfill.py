@@ -309,19 +309,17 @@ class Backfills(SideBatches):
         backfilled = self._history.backfilled
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(owed)
-        for missed in owed.missed():
-            if missed.resumed > owed.revision:
+        for span in owed.missed():
+            if span.resumed > owed.revision:
                 continue  # from a part of the log that was not read completely
-            start, end = (
-                bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
-            )
-            active = missed.subscriptions & live
+            start, end = (bisect_left(batches, at, key=self._revision) for at in (span.paused, span.resumed))
+            active = span.subscriptions & live
             left = [batch for batch in batches[start:end] if active - backfilled[batch]]
             for batch in left:
                 missing[batch].append(active)
             if not left:
                 # Subscriptions not in the snapshot were paused again, and wait if they missed anything.
-                owed.mark_delivered(replace(missed, subscriptions=active) if start < end else missed)
+                owed.mark_delivered(replace(span, subscriptions=active) if start < end else span)
         if not missing:
             return None
         # The first batch, and those after it while they were missed by the same subscriptions.

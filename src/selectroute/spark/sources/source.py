@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from selectroute.spark.job import Commit
 from selectroute.spark.session import Runner
 from selectroute.spark.tables.schemas import Counts, busiest_of
 from selectroute.spark.task.task import TaskSettings
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 OfTasks = TypeVar("OfTasks")
 """Work of the tasks of a batch, in the form that a source runs."""
@@ -149,7 +151,7 @@ class Source(Protocol):
     def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return the inputs of each committed batch that can be read again."""
 
-    def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], Mask]:
         """Return the parts of these inputs with the messages of dead letters (`LETTERS`), and a mask of the
         letters found there.
         """

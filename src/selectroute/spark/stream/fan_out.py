@@ -90,9 +90,8 @@ def sentence(error: BaseException) -> SelectRouteError:
     # An error of the JVM has its cause within a line.
     raised = raised or re.findall(r"([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)[:1]
     if not raised:
-        return StreamError(
-            f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
-        )
+        lines = text.strip().splitlines() or [repr(error)]
+        return StreamError(f"the query ended: {lines[0]}")
     name, cause = raised[-1]
     return StreamError(f"the query ended: {cause if name.startswith('selectroute.') else f'{name}: {cause}'}")
 

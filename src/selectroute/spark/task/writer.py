@@ -177,14 +177,13 @@ class Sinks:
         self._pending_rows[sink] = 0
         if not parts:
             return
+        places = [part["place"] for part in parts]
         lengths = [1 if part["rows"] is None else len(part["rows"]) for part in parts]
         total = sum(lengths)
         columns: dict[str, Any] = {
-            "source": _repeated([part["place"].source for part in parts], lengths),
+            "source": _repeated([place.source for place in places], lengths),
             "revision": pa.array(np.full(total, self._revision, dtype=np.int64)),
-            "partition": pa.array(
-                np.repeat([part["place"].partition for part in parts], lengths), pa.int32()
-            ),
+            "partition": pa.array(np.repeat([place.partition for place in places], lengths), pa.int32()),
             "offset": pa.chunked_array(
                 [
                     pa.nulls(1, pa.int64()) if part["rows"] is None else pa.array(part["rows"], pa.int64())

@@ -630,6 +630,4 @@ def _as_columns(
     if messages:
         batch = _with_a_column(from_messages(messages, names), len(messages))
         ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
-        yield MessageBatch(
-            batch, np.array(rows, dtype=np.int64), ids, ParsedMessages(messages) if full else None
-        )
+        yield MessageBatch(batch, np.array(rows, np.int64), ids, ParsedMessages(messages) if full else None)

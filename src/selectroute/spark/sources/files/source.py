@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -46,7 +45,7 @@ from selectroute.spark.sources.files.reader import (
 )
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, opened_by_arrow, plan_in
 from selectroute.spark.sources.planner import planned_stream
-from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.task import InputPart, TaskSettings, run
 from selectroute.storage import Location
@@ -104,9 +103,7 @@ def read_files(commit: Commit) -> list[ReadFile]:
         return []
     read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
     times = inputs.get("modified", {})
-    return [
-        ReadFile(commit["batch"], source, size, times.get(source), read_by) for source, size in sizes.items()
-    ]
+    return [ReadFile(commit["batch"], name, size, times.get(name), read_by) for name, size in sizes.items()]
 
 
 _SAMPLED_BYTES: Final = 1 << 20
@@ -174,14 +171,10 @@ class FileSource:
         gone = [file.source for file, is_same in checked if not is_same]
         return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
-    def narrow(
-        self, inputs: Sequence[PlannedFile], letters: pa.Table
-    ) -> tuple[list[PlannedFile], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[PlannedFile], letters: pa.Table) -> tuple[list[PlannedFile], Mask]:
         """Return the files of these letters, and which letters are in them."""
         names = {as_written(file.name): file for file in inputs}
-        mask: npt.NDArray[np.bool_] = pc.is_in(
-            letters["source"], pa.array(list(names), pa.string())
-        ).to_numpy()
+        mask: Mask = pc.is_in(letters["source"], pa.array(list(names), pa.string())).to_numpy()
         wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
         return [file for name, file in names.items() if name in wanted], mask
 

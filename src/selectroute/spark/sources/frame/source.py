@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException
@@ -43,7 +42,7 @@ from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner
 from selectroute.spark.sources.checkpoint import batch_offsets, offsets_digest
 from selectroute.spark.sources.frame.reader import HASH, LETTER, PLACE, RowLayout, RowReader
-from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.task.task import Reader, TaskSettings, run_once
 from selectroute.topics.filter import TOPIC
 
@@ -100,9 +99,7 @@ class FrameSource:
         """Return that no batch can be read again."""
         return [ReplayableInput(commit["batch"], (), unknown=_GONE) for commit in commits]
 
-    def narrow(
-        self, inputs: Sequence[FrameBatch], letters: pa.Table
-    ) -> tuple[list[FrameBatch], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[FrameBatch], letters: pa.Table) -> tuple[list[FrameBatch], Mask]:
         """Return nothing."""
         return [], np.zeros(len(letters), np.bool_)
 
@@ -240,9 +237,8 @@ def _more(
 ) -> dict[str, Column]:
     """Return the additional columns: the position, and the row as JSON where a part of it is NULL."""
     types = dict(zip(PLACE, ("string", "int", "bigint"), strict=True))
-    more = {
-        part: column.read(schema, columns).cast(types[part]) for part, column in input.places(schema).items()
-    }
+    places = input.places(schema).items()
+    more = {part: column.read(schema, columns).cast(types[part]) for part, column in places}
     if more:
         whole = F.to_json(
             F.struct(*(column.alias(name) for column, name in zip(columns, schema.names, strict=True)))

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from selectroute.durable import disk
 from selectroute.kafka.ranges import Range
@@ -27,7 +27,10 @@ from selectroute.spark.sources.checkpoint import SourceError, log_lines
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire
 
-Offsets = Mapping[str, Mapping[str, Any]]
+Positions: TypeAlias = Mapping[str, Mapping[str, int]]
+"""The next offset of each partition of each topic."""
+
+Offsets: TypeAlias = Mapping[str, Mapping[str, Any]]
 """An offset of Spark's log."""
 
 IDENTITIES: Final = "@"
@@ -64,9 +67,7 @@ def identity_of(offsets: Offsets, topic: str) -> Identity:
     return Identity(**offsets.get(IDENTITIES, {}).get(topic, {}))
 
 
-def offsets_with(
-    positions: Mapping[str, Mapping[str, int]], identities: Mapping[str, Identity]
-) -> dict[str, Any]:
+def offsets_with(positions: Positions, identities: Mapping[str, Identity]) -> dict[str, Any]:
     """Return the offset with these positions."""
     known = {topic: identity.to_json() for topic, identity in sorted(identities.items())}
     return {**{topic: dict(of_topic) for topic, of_topic in positions.items()}, IDENTITIES: known}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
@@ -29,6 +29,7 @@ from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, S
 from selectroute.spark.sources.kafka.offsets import (
     Identity,
     Offsets,
+    Positions,
     changed,
     identity_of,
     offsets_with,
@@ -40,9 +41,6 @@ NAME: Final = "selectroute-kafka"
 
 _PAUSE_SECONDS: Final = 0.2
 _WAITED_FOR: Final = (UnreachableError,)
-
-Positions: TypeAlias = Mapping[str, Mapping[str, int]]
-"""The next offset of each partition of each topic."""
 
 _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +38,7 @@ from selectroute.spark.sources.kafka.offsets import (
 )
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, Unlike, rows_of
 from selectroute.spark.sources.planner import planned_stream
-from selectroute.spark.sources.source import Outcome, ReplayableInput, TaskAttempts
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import RAW
 from selectroute.spark.task.task import InputPart, TaskSettings, connected, run
 from selectroute.storage import Location
@@ -107,7 +106,7 @@ class KafkaSource:
             there = kept(wire, (range_ for ranges in of_batch.values() for range_ in ranges))
         return [_left(batch, ranges, there) for batch, ranges in of_batch.items()]
 
-    def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], Mask]:
         """Return the part of each range between its first and last letter, and which letters are in them."""
         narrowed, mask = [], np.zeros(len(letters), np.bool_)
         offsets = letters["offset"].to_numpy()
