@@ -382,40 +382,36 @@ class Outgoing:
             contents = self._kind.contents(messages, block)
             left = np.ones(len(own), np.bool_)
 
-            def strike_off(refused_block: RefusedDeliveries, own: Ints = own, left: Mask = left) -> None:
-                left &= ~refused_block.without
+            def strike_off(refusal: RefusedDeliveries, of: Ints, own: Ints = own, left: Mask = left) -> None:
+                """Strike off a refusal of the deliveries at the places ``of`` in the block."""
+                struck = of[refusal.without]
+                left[struck] = False
+                struck = own[struck]
                 dead = DeadLetterBatch(
-                    "deliver",
-                    refused_block.reason,
-                    refused_block.sentence,
-                    messages.rows[rows[own[refused_block.without]]],
+                    "deliver", refusal.reason, refusal.sentence, messages.rows[rows[struck]]
                 )
-                refused.append((dead, matches.ordinals[own[refused_block.without]]))
+                refused.append((dead, matches.ordinals[struck]))
 
             for refusal in self._refused(contents, positions, codes[own]):
-                strike_off(refusal)
+                strike_off(refusal, np.arange(len(own)))
             kept = np.flatnonzero(left)
             if len(kept):
                 assert self.writer is not None, "deliveries without a destination are refused by their format"
                 fitting = np.cumsum(contents.fit) - 1
                 chosen = block[contents.fit]
                 offsets = messages.rows[chosen]
-                written = self.writer.write(
-                    Block(
-                        place,
-                        self.part,
-                        offsets,
-                        contents.columns,
-                        fitting[positions[kept]],
-                        codes[own[kept]],
-                        matches.ordinals[own[kept]],
-                        offsets if messages.numbers is None else messages.numbers[chosen],
-                    )
+                outgoing = Block(
+                    place,
+                    self.part,
+                    offsets,
+                    contents.columns,
+                    fitting[positions[kept]],
+                    codes[own[kept]],
+                    matches.ordinals[own[kept]],
+                    offsets if messages.numbers is None else messages.numbers[chosen],
                 )
-                for refusal in written:
-                    without = np.zeros(len(own), np.bool_)
-                    without[kept[refusal.without]] = True
-                    strike_off(refusal._replace(without=without))
+                for refusal in self.writer.write(outgoing):
+                    strike_off(refusal, kept)
             self.deliveries += int(np.count_nonzero(left))
             keep[own[~left]] = False
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]

@@ -415,9 +415,9 @@ def deliveries(
     else:
         chosen += _read(df, columns, against, binding, strict)
     frame: dict[str, int] = {}
-    for name, one_column in place.items():
+    for name, bound_column in place.items():
         frame[name] = len(chosen)
-        chosen.append(one_column)
+        chosen.append(bound_column)
     narrow = exact.select(
         *[column.alias(f"c{i}") for i, (_, column) in enumerate(chosen)] or [F.lit(False).alias("c0")]
     )

@@ -367,7 +367,7 @@ class Backfills(SideBatches):
             ],
         }
         settings = BatchSettings(partial(self._snapshot, pinned), Unrouted(DROP), record)
-        inputs = [one_input for of_batch in replayable for one_input in of_batch.inputs]
+        inputs = [each for of_batch in replayable for each in of_batch.inputs]
         report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
         self._is_leased = True
         return replace(report, missing=tuple(inputs.sentence for inputs in missing))

@@ -247,8 +247,8 @@ class KafkaReader:
                 body = self._bodies.values(value, id)
             except RecordError as error:
                 own[row] = TextError(error.reason, error.problem)
-            for column, field_value in zip(columns, body, strict=True):
-                column.append(field_value)
+            for column, value_of_field in zip(columns, body, strict=True):
+                column.append(value_of_field)
         converted = {
             name: column_of_json(column, self._fields[name].type, name)
             for name, column in zip(names, columns, strict=True)

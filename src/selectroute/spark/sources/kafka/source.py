@@ -166,8 +166,8 @@ class KafkaBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the ranges of each task."""
-        tasks_ranges = plan(self._ranges, tasks, self._source.input.min_partitions)
-        return {"ranges": [[list(range_) for range_ in task] for task in tasks_ranges]}
+        planned = plan(self._ranges, tasks, self._source.input.min_partitions)
+        return {"ranges": [[list(range_) for range_ in task] for task in planned]}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return True: what Kafka no longer has is a gap."""
