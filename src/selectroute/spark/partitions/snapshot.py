@@ -181,9 +181,7 @@ def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
     return whole_ordinals(_open_part(ref))
 
 
-@lru_cache(maxsize=OPEN_PARTITIONS + 1)
-def _open_part(ref: SnapshotRef) -> Snapshot:
-    return open_snapshot(ref)
+_open_part = lru_cache(maxsize=OPEN_PARTITIONS + 1)(open_snapshot)
 
 
 @lru_cache(maxsize=2)

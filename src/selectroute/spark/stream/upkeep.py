@@ -97,9 +97,7 @@ def _get_ready(module: str, snapshot: SnapshotRef, number: int) -> dict[str, Any
     return {}
 
 
-@cache
-def _load_kernel() -> None:
-    warm_up()
+_load_kernel = cache(warm_up)
 
 
 _FINISH_SECONDS = 60.0

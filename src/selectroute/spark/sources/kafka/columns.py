@@ -144,10 +144,8 @@ class Headers:
         return broken
 
 
-@lru_cache(maxsize=256)
-def _breaches(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the breaches among these names, cached because batches of an application have the same names."""
-    return breaches(names)
+_breaches = lru_cache(maxsize=256)(breaches)
+"""`breaches`, cached because batches of an application have the same names."""
 
 
 def lengths(array: Any) -> Any:
